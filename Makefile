@@ -17,8 +17,9 @@ demo: .venv/ready
 	@$(BIN)/rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids
 
 # What trains, and so loads torch.
-LEARN := tests/learn tests/recipes tests/served tests/serve/test_learning.py \
-	tests/serve/test_learning_at_a_desk.py tests/serve/test_plan_command.py
+LEARN := tests/learn tests/recipes tests/models/test_remote_model_real_server.py \
+	tests/cli/test_learn_command.py tests/cli/test_reinforce_command_desk.py \
+	tests/desk/test_human_feedback.py
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist
 
 # The quick tier: tests that take at most half a second of one processor and need only Python.
@@ -55,7 +56,7 @@ lock: .venv/ready
 	$(BIN)/pip freeze --exclude-editable | $(BIN)/python .ci/lock.py > requirements-dev.lock.new
 	mv requirements-dev.lock.new requirements-dev.lock
 
-# The languages of the pages: takes new texts into rookery/serve/web/locale and compiles them.
+# The languages of the pages: takes new texts into rookery/shell/locale and compiles them.
 catalogs: .venv/dev
 	$(BIN)/python .ci/catalogs.py
 

@@ -14,19 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from babel.messages import Catalog, Message
-from babel.messages.extract import extract_from_dir
+from babel.messages.extract import extract_from_dir, extract_from_file
 from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
-from rookery.serve.web.languages import ELSEWHERE
+from rookery.shell.languages import ELSEWHERE
 
-WEB_FOLDER = Path(__file__).parent.parent / "rookery/serve/web"
+PACKAGE = Path(__file__).parent.parent / "rookery"
+CATALOGS = "shell/locale/*/LC_MESSAGES/rookery.po"
 METHODS = [
-    ("templates/**.html", "jinja2.ext.babel_extract"),
-    ("static/**.js", "javascript"),
-    ("**.py", "python"),
+    ("**/templates/**.html", "jinja2.ext.babel_extract"),
+    ("**/static/**.js", "javascript"),
 ]
-OPTIONS = {"templates/**.html": {"trim_blocks": "true", "lstrip_blocks": "true", "silent": "false"}}
+OPTIONS = {
+    "**/templates/**.html": {"trim_blocks": "true", "lstrip_blocks": "true", "silent": "false"}
+}
 KEYWORDS = {
     "_": None,
     "gettext": None,
@@ -39,17 +41,24 @@ KEYWORDS = {
     "Failure": (3,),
 }
 """Calls whose arguments are texts of the pages, and the numbers of these arguments."""
+_MARKS = re.compile(r"from rookery\.shell\.languages import|\brender_problem_page\(")
+"""In modules of pages: texts of others are entries of the catalogs with the context ELSEWHERE."""
 
 
-def extract_catalog(web: Path) -> Catalog:
+def extract_catalog(package: Path) -> Catalog:
     """Return the texts of templates, scripts and modules."""
     found = Catalog(project="Rookery", charset="utf-8")
     for file, _, message, _, context in extract_from_dir(
-        web, METHODS, OPTIONS, KEYWORDS, directory_filter=lambda _: True
+        package, METHODS, OPTIONS, KEYWORDS, directory_filter=lambda _: True
     ):
         found.add(message, locations=[(file, 0)], context=context)
-    said = _read_strings(WEB_FOLDER.parents[1])
-    for path in sorted(web.glob("locale/*/LC_MESSAGES/rookery.po")):
+    for module in sorted(package.rglob("*.py")):
+        if _MARKS.search(module.read_text(encoding="utf-8")):
+            file = str(module.relative_to(package))
+            for _, message, _, context in extract_from_file("python", module, KEYWORDS):
+                found.add(message, locations=[(file, 0)], context=context)
+    said = _read_strings(PACKAGE)
+    for path in sorted(package.glob(CATALOGS)):
         for message in _read_catalog(path):
             if message.context == ELSEWHERE and _is_said(message.id, said):
                 found.add(message.id, context=ELSEWHERE)
@@ -83,10 +92,10 @@ def _is_said(sentence: str, said: str) -> bool:
     return True
 
 
-def update_catalogs(web: Path) -> None:
+def update_catalogs(package: Path) -> None:
     """Add new texts to each catalog, take out what is gone, and compile it."""
-    extracted = extract_catalog(web)
-    for path in sorted(web.glob("locale/*/LC_MESSAGES/rookery.po")):
+    extracted = extract_catalog(package)
+    for path in sorted(package.glob(CATALOGS)):
         catalog = _read_catalog(path)
         dated = catalog.creation_date
         catalog.update(extracted, no_fuzzy_matching=True)
@@ -97,12 +106,12 @@ def update_catalogs(web: Path) -> None:
             write_mo(file, _read_catalog(path))
 
 
-def list_catalog_problems(web: Path) -> list[str]:
+def list_catalog_problems(package: Path) -> list[str]:
     """Return sentences on texts that are not translated, badly translated, or not compiled."""
-    extracted = extract_catalog(web)
+    extracted = extract_catalog(package)
     return [
         f"{path.parent.parent.name}: {problem}"
-        for path in sorted(web.glob("locale/*/LC_MESSAGES/rookery.po"))
+        for path in sorted(package.glob(CATALOGS))
         for problem in _list_problems(path, extracted)
     ]
 
@@ -161,7 +170,7 @@ def _read_catalog(path: Path) -> Catalog:
 
 
 if __name__ == "__main__":
-    update_catalogs(WEB_FOLDER)
-    problems = list_catalog_problems(WEB_FOLDER)
+    update_catalogs(PACKAGE)
+    problems = list_catalog_problems(PACKAGE)
     print("\n".join(problems))
     sys.exit(bool(problems))

@@ -24,21 +24,27 @@ SECONDS = 300
 """for the tests of one mutant; one that runs longer counts as noticed"""
 
 TESTS = {
-    "rookery/browse/browser.py": ["tests/browse/test_browser.py"],
-    "rookery/browse/page_view.py": ["tests/browse/test_window.py", "tests/browse/test_browser.py"],
-    "rookery/browse/text_search.py": ["tests/browse/test_find.py", "tests/browse/test_quoting.py"],
-    "rookery/cite/saved_answers.py": ["tests/cite/test_foreign.py"],
-    "rookery/cite/syntax.py": ["tests/cite/test_syntax.py"],
-    "rookery/cite/verification.py": [
-        "tests/cite/test_verify.py",
-        "tests/cite/test_elision.py",
-        "tests/serve/test_checking.py",
+    "rookery/browser/browser.py": ["tests/browser/test_browser.py"],
+    "rookery/browser/page_view.py": [
+        "tests/browser/test_page_view.py",
+        "tests/browser/test_browser.py",
     ],
-    "rookery/draft/calibration.py": [
-        "tests/draft/test_decline.py",
-        "tests/draft/test_calibrated.py",
+    "rookery/quotes/text_search.py": [
+        "tests/quotes/test_text_search.py",
+        "tests/quotes/test_quote_search.py",
     ],
-    "rookery/judge/adjudication.py": ["tests/judge/test_quality.py"],
+    "rookery/quotes/saved_answers.py": ["tests/quotes/test_saved_answers.py"],
+    "rookery/quotes/citation_syntax.py": ["tests/quotes/test_citation_syntax.py"],
+    "rookery/quotes/verification.py": [
+        "tests/quotes/test_verification.py",
+        "tests/quotes/test_verification_elision.py",
+        "tests/cli/test_cite_verify.py",
+    ],
+    "rookery/evidence/calibration.py": [
+        "tests/evidence/test_calibration_limits.py",
+        "tests/evidence/test_calibration.py",
+    ],
+    "rookery/desk/adjudication.py": ["tests/desk/test_rater_quality.py"],
 }
 """each mutated module with the tests that are to notice"""
 

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 from bench.report import DOCS, choose_size, print_table, require_data, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, GoldSpans, Squad, SquadQuestion
-from rookery.browse.folder_library import FolderLibrary
-from rookery.draft.calibration import draw_coverage_curves
-from rookery.draft.extract import (
+from rookery.answers.extract import (
     ConfidenceModel,
     ExtractSettings,
     compose_extract_answer,
     weigh_evidence,
 )
-from rookery.draft.retrieval import RetrievedPassages, gather_passages
+from rookery.answers.retrieval import RetrievedPassages, gather_passages
+from rookery.evidence.calibration import draw_coverage_curves
+from rookery.library.folder_library import FolderLibrary
 from rookery.records import Hit, Library, Page
 
 SEEDS = (0, 1)

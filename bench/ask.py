@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from bench.report import SCRATCH, choose_size, print_table, require_data, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, Squad
-from rookery.browse.search_index import INDEX_NOTE_FILE
-from rookery.cite.evidence_model import BUNDLED_MODEL, is_evidence_model
+from rookery.evidence.evidence_model import BUNDLED_MODEL, is_evidence_model
+from rookery.library.search_index import INDEX_NOTE_FILE
 
 RUNS = choose_size(15, 2)
 TARGETS = {"lexical": 1.0, "evidence model": 1.5, "evidence model, warm": 1.0}

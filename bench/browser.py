@@ -21,13 +21,13 @@ from selectolax.lexbor import LexborHTMLParser
 
 from bench import report
 from bench.pages import DATA, read_archive
-from rookery.browse.browser import browse_library
-from rookery.browse.browser_commands import BrowserRules, BrowserTask
-from rookery.browse.page_reader import read_page
-from rookery.browse.page_view import PageViewCache
-from rookery.browse.text_folding import fold_text
-from rookery.browse.text_search import TextFinder
+from rookery.browser.browser import browse_library
+from rookery.browser.browser_commands import BrowserRules, BrowserTask
+from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed
+from rookery.pages.page_reader import read_page
+from rookery.pages.text_folding import fold_text
+from rookery.quotes.text_search import TextFinder
 from rookery.records import Failure, Hit, Page, Question, Quote
 
 EPISODES = report.choose_size(3, 1)

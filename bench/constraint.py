@@ -21,11 +21,11 @@ import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from bench import report
-from rookery.cite.constraint import DecodingState, VerbatimConstraint
-from rookery.cite.grammar import IndexedDocument, VerbatimGrammar, index_document
-from rookery.cite.syntax import AnswerShape, parse_inline
-from rookery.cite.verification import check_quote
-from rookery.cite.vocabulary import Vocabulary, read_vocabulary
+from rookery.quotes.citation_syntax import AnswerShape, parse_inline
+from rookery.quotes.constraint import DecodingState, VerbatimConstraint
+from rookery.quotes.grammar import IndexedDocument, VerbatimGrammar, index_document
+from rookery.quotes.verification import check_quote
+from rookery.quotes.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page
 
 SCRATCH = report.SCRATCH / "constraint"

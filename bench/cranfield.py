@@ -18,7 +18,7 @@ import tantivy
 
 from bench import report
 from bench.report import print_table, require_data, stopwatch, summarize_milliseconds, write_results
-from rookery.browse.search_index import SearchIndex
+from rookery.library.search_index import SearchIndex
 from rookery.records import Block, Page
 
 DATA = report.DATA / "cranfield"

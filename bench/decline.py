@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.report import choose_size, print_table, write_results
-from rookery.draft.calibration import (
+from rookery.evidence.calibration import (
     Calibration,
     CalibrationPoint,
     calibrate_threshold,

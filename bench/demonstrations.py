@@ -13,8 +13,8 @@ from random import Random
 from bench import report
 from bench.squad import DATA, Squad
 from recipes.oracle_policies import generate_demonstrations, is_correct_demonstration
-from rookery.ask.question_files import read_squad
-from rookery.browse.browser_commands import BrowserRules, BrowserTask
+from rookery.browser.browser_commands import BrowserRules, BrowserTask
+from rookery.library.question_files import read_squad
 
 COUNT = report.choose_size(1000, 5)
 SEED = 5

@@ -2,8 +2,8 @@
 milliseconds per action, and the processor time of a server for a judgement.
 
 Needs PostgreSQL's programs. In each run twelve people, in two tabs each and four processes, fill
-the places of 20 items, three each; one lease in ten is abandoned (tests/judge/crowd.py). Beside it
-runs a version that looks first and writes then, which must go wrong. Then one person after the
+the places of 20 items, three each; one lease in ten is abandoned (tests/helpers/crowd.py). Beside
+it runs a version that looks first and writes then, which must go wrong. Then one person after the
 other claims and submits, with 1,000 and 50,000 items queued. Last, somebody judges over HTTP in a
 real `rookery serve`: the page of an item, its form sent, and the next page, as a browser without
 scripts does it; the median of three servers. Prints tables and writes bench/results/desk.json.
@@ -35,13 +35,12 @@ from bench.report import (
     write_results,
 )
 from bench.serve import find_free_port
-from rookery.judge import accounts, labelling_queue
-from rookery.judge.labelling_records import LabellingItem
-from rookery.judge.store import Store, initialize_store
+from rookery.desk import accounts, labelling_queue
+from rookery.desk.labelling_records import LabellingItem
+from rookery.desk.store import Store, initialize_store
 from rookery.records import Question
 
-sys.path.insert(0, str(ROOT / "tests" / "judge"))
-sys.path.insert(0, str(ROOT / "tests" / "serve" / "web"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from crowd import ITEMS, PEOPLE, PLACES, WORK, by_counting, by_slots, run
 from stores import binaries, serving

@@ -36,10 +36,10 @@ from bench.report import (
 )
 from bench.squad import DATA, Squad
 from recipes.oracle_policies import generate_demonstrations
-from rookery.browse.browser_commands import BrowserTask
-from rookery.draft.episode_source import EpisodeSource, reward_accepted_answer
-from rookery.draft.trl_environment import TrlBrowserEnvironment
-from rookery.judge.store import initialize_store
+from rookery.browser.browser_commands import BrowserTask
+from rookery.browser.episode_source import EpisodeSource, reward_accepted_answer
+from rookery.browser.trl_environment import TrlBrowserEnvironment
+from rookery.desk.store import initialize_store
 from rookery.records import Episode, Library, Question
 
 EPISODES = choose_size(1000, 4)
@@ -183,7 +183,7 @@ def play_openenv(port: int, episodes: Sequence[Episode]) -> list[Played]:
         {"split": "", "index": index, "commands": [step.said.text for step in episode.steps]}
         for index, episode in enumerate(episodes)
     ]
-    script = ROOT / "tests" / "serve" / "engine_clients.py"
+    script = ROOT / "tests" / "helpers" / "engine_clients.py"
     made = subprocess.run(
         [ENGINES, script, "openenv", f"http://127.0.0.1:{port}"],
         input=json.dumps(wanted),

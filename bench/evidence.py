@@ -25,26 +25,26 @@ from bench.report import choose_size, print_table, require_data, skip_bench, wri
 from bench.squad import ARCHIVE, CACHE, DATA, Squad, SquadQuestion
 from recipes.evidence_data import EvidenceDataSettings, exchange_detail, list_names, split_articles
 from recipes.findings import format_estimate
-from rookery.ask.question_files import read_squad
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.search_terms import get_question_terms, split_terms
-from rookery.cite.evidence_model import (
+from rookery.answers.evidence_answers import (
+    EvidenceSettings,
+    compose_evidence_answer,
+    judge_sections,
+    narrow_section,
+)
+from rookery.answers.extract import ExtractSettings, answer_by_extraction
+from rookery.answers.retrieval import gather_passages
+from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceModel,
     EvidencePassage,
     is_evidence_model,
     load_evidence_model,
 )
-from rookery.draft.evidence_answers import (
-    EvidenceSettings,
-    compose_evidence_answer,
-    judge_sections,
-    narrow_section,
-)
-from rookery.draft.extract import ExtractSettings, answer_by_extraction
-from rookery.draft.retrieval import gather_passages
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.question_files import read_squad
 from rookery.measure.intervals import Estimate, estimate_auroc, estimate_mean, estimate_share
-from rookery.measure.text_metrics import compute_token_f1, is_exact_match, normalize_squad
+from rookery.measure.text_metrics import compute_token_f1, is_exact_match
+from rookery.pages.search_terms import get_question_terms, split_terms
 from rookery.records import Answer, Library, Question
 
 SEED = 2
@@ -92,9 +92,9 @@ def ask_by_evidence(
     )
     for number, section in enumerate(sections[:1]):
         sections[number] = narrow_section(asked.text, section, judge, settings.longest)
-    found = _describe(asked, compose_evidence_answer(sections, settings))
+    result = _describe(asked, compose_evidence_answer(sections, settings))
     f1 = compute_token_f1(said, asked.answers)
-    return found._replace(f1=f1, exact=is_exact_match(said, asked.answers, normalize_squad))
+    return result._replace(f1=f1, exact=is_exact_match(said, asked.answers))
 
 
 def _describe(asked: SquadQuestion, answer: Answer | None) -> AskedSquadQuestion:

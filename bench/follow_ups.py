@@ -17,13 +17,13 @@ import msgspec
 
 from bench.documentation import QUESTIONS
 from bench.report import SCRATCH, print_table, skip_bench
-from rookery.ask.follow_up_questions import join_questions
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_archive import PageArchive
-from rookery.cite.evidence_model import BUNDLED_MODEL, EvidenceJudge, load_evidence_model
-from rookery.cite.passage_ranking import RankedPassage
-from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.answers.evidence_answers import answer_by_evidence
+from rookery.answers.follow_up_questions import join_questions
+from rookery.evidence.evidence_model import BUNDLED_MODEL, EvidenceJudge, load_evidence_model
+from rookery.evidence.passage_ranking import RankedPassage
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.libraries import get_bundled_folder
+from rookery.library.page_archive import PageArchive
 from rookery.records import Library, Question
 from rookery.settings import FileSelection
 

@@ -39,35 +39,35 @@ from bench.report import (
     skip_bench,
     write_results,
 )
-from rookery.browse.browser import browse_library
-from rookery.browse.browser_commands import BrowserRules, BrowserTask
-from rookery.browse.search_index import InMemoryLibrary
-from rookery.browse.text_folding import fold_text
-from rookery.cite.evidence_model import (
+from rookery.answers.best_of_n import BestOfNSettings, render_prompt
+from rookery.answers.methods import METHODS, QuestionRun
+from rookery.browser.browser import browse_library
+from rookery.browser.browser_commands import BrowserRules, BrowserTask
+from rookery.errors import Failed
+from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceJudge,
     EvidenceJudgement,
     EvidencePassage,
     load_evidence_model,
 )
-from rookery.draft.best_of_n import BestOfNSettings, render_prompt
-from rookery.draft.constrained_decoding import (
+from rookery.library.search_index import InMemoryLibrary
+from rookery.measure.intervals import estimate_share
+from rookery.models.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
     ConstrainerChoice,
     constrain_by_tokens,
     leave_unconstrained,
 )
-from rookery.draft.installed_models import locate_local_model
-from rookery.draft.remote_model import LanguageModel
-from rookery.errors import Failed
-from rookery.measure.intervals import estimate_share
+from rookery.models.installed_models import locate_local_model
+from rookery.models.remote_model import LanguageModel
+from rookery.pages.text_folding import fold_text
 from rookery.records import Completion, Failure, Library, Page, Question
-from rookery.serve.methods import METHODS, QuestionRun
 from rookery.settings import WORDS, LocalModelSettings, Settings
 
 if TYPE_CHECKING:
-    from rookery.cite.grammar import VerbatimGrammar
     from rookery.learn.pretrained_models import LoadedModel
+    from rookery.quotes.grammar import VerbatimGrammar
 
 PAGES = choose_size(60, 8)
 ANSWER_TOKENS, CLAIM_TOKENS = 40, 80
@@ -153,7 +153,7 @@ class KeptModel:
     @cached_property
     def grammar(self) -> "VerbatimGrammar":
         """The grammar of claims with quotes over the model's tokens."""
-        from rookery.cite.grammar import VerbatimGrammar
+        from rookery.quotes.grammar import VerbatimGrammar
 
         return VerbatimGrammar(self._loaded.vocabulary, LOCAL_QUOTE_SHAPE)
 

@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from bench.injection_topics import TOPICS, Topic
-from rookery.browse.page_reader import read_page
-from rookery.browse.text_folding import fold_text
+from rookery.pages.page_reader import read_page
+from rookery.pages.text_folding import fold_text
 from rookery.records import Page
 
 

@@ -2,7 +2,7 @@
 
 A real server over a SQLite store is killed at random moments while somebody follows a script of
 sixteen forms, 200 times; acknowledged commands are then looked for in the store, and the next
-server's page is compared with the one shown before (tests/serve/web/killing.py). Prints a table and
+server's page is compared with the one shown before (tests/helpers/killing.py). Prints a table and
 writes bench/results/killed.json.
 
     python -m bench.killed [--kills N]
@@ -15,12 +15,10 @@ import tempfile
 from pathlib import Path
 
 from bench.report import ROOT, choose_size, print_table, write_results
-from rookery.judge.store import initialize_store
+from rookery.desk.store import initialize_store
 
 sys.path.insert(0, str(ROOT / "tests"))
-sys.path.insert(0, str(ROOT / "tests" / "browse"))
-sys.path.insert(0, str(ROOT / "tests" / "serve"))
-sys.path.insert(0, str(ROOT / "tests" / "serve" / "web"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from commands import surroundings
 from demonstrating import desk

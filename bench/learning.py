@@ -43,8 +43,6 @@ from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from bench import report
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_reader import read_page
 from rookery.learn import policy_gradient
 from rookery.learn import reinforcement_learning as reinforcing
 from rookery.learn.action_batches import (
@@ -73,6 +71,8 @@ from rookery.learn.reward_model import make_input_encoder, score_rows
 from rookery.learn.reward_training import RewardTrainer, RewardTrainingSettings
 from rookery.learn.training_data import ComparisonItem, ComparisonSplit
 from rookery.learn.training_run import ResumableRun
+from rookery.library.libraries import get_bundled_folder
+from rookery.pages.page_reader import read_page
 
 SCRATCH = report.SCRATCH / "learning"
 TRL_PPO = report.SCRATCH / "trl-1.12"

@@ -21,15 +21,15 @@ from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForC
 
 from bench import report
 from bench.model_speed import measure_speeds
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_reader import read_page
-from rookery.cite.constraint import VerbatimConstraint
-from rookery.cite.grammar import VerbatimGrammar
-from rookery.cite.syntax import AnswerShape, CitationSyntaxError, parse_inline
-from rookery.cite.verification import verify_quotes
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.random_models import write_tiny_model
+from rookery.library.libraries import get_bundled_folder
+from rookery.pages.page_reader import read_page
+from rookery.quotes.citation_syntax import AnswerShape, CitationSyntaxError, parse_inline
+from rookery.quotes.constraint import VerbatimConstraint
+from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.verification import verify_quotes
 from rookery.records import Page
 from rookery.settings import LocalModelSettings
 

@@ -24,12 +24,12 @@ from typing import Any
 import torch
 
 from bench import report
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_reader import read_page
 from rookery.learn.decoding import PrefixBranches, enable_prefix_sharing, prefill_prompt
 from rookery.learn.model_import import PACKAGED_MODELS, write_packaged_model
 from rookery.learn.pretrained_models import load_model
 from rookery.learn.random_models import write_tiny_model
+from rookery.library.libraries import get_bundled_folder
+from rookery.pages.page_reader import read_page
 
 PAGE = "gifts-from-crows.html"
 PACKAGE = PACKAGED_MODELS["smollm2"]

@@ -1,6 +1,6 @@
 """Files of each kind that Rookery reads, and mutants of them for fuzzing.
 
-Mutants are made from files that real programs wrote (tests/browse/files, the bundled pages) and a
+Mutants are made from files that real programs wrote (tests/pages/files, the bundled pages) and a
 few that are made here. The same kind and number always give the same mutant.
 """
 
@@ -13,11 +13,11 @@ import zlib
 from collections.abc import Sequence
 
 from bench import report
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.reader_processes import PageJob
+from rookery.library.libraries import get_bundled_folder
+from rookery.pages.reader_processes import PageJob
 
 WORDS = "crow raven rook jay magpie tool nest food cache twig".split()
-FILES = report.ROOT / "tests" / "browse" / "files"
+FILES = report.ROOT / "tests" / "pages" / "files"
 _FILE_KINDS = {
     "docx": ("year.docx",),
     "pptx": ("talk.pptx",),

@@ -2,8 +2,8 @@
 
 Needs no data: the environments are so small that every possible response is listed, so that the
 expected reward, the KL from the reference and the best trade-off are exact
-(tests/learn/enumerable.py). Each run begins with another random model and other prompts. The gap is
-how far a policy's reward minus beta times its KL stays below the best possible. "in order" is a
+(tests/helpers/enumerable.py). Each run begins with another random model and other prompts. The gap
+is how far a policy's reward minus beta times its KL stays below the best possible. "in order" is a
 harder rule without a target; "A2C, KL in the loss" follows GopherCite, and its optimum is another
 one, since the loss does not see where a token leads. Prints a table and writes
 bench/results/optimum.json.
@@ -31,7 +31,7 @@ from rookery.learn.reinforcement_settings import (
     make_rloo_settings,
 )
 
-sys.path.insert(0, str(ROOT / "tests" / "learn"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from enumerable import BETA, EPISODES, Browsing, Recipe, Rule, a2c_like_ppo, trial
 

@@ -30,9 +30,9 @@ from urllib.parse import urljoin
 from selectolax.lexbor import LexborHTMLParser
 
 from bench import report
-from rookery.browse.page_reader import read_page
-from rookery.browse.page_text import join_visible_text
 from rookery.errors import Failed
+from rookery.pages.page_reader import read_page
+from rookery.pages.page_text import join_visible_text
 from rookery.records import Page
 
 DATA = report.DATA / "readability" / "test-pages.tar.xz"

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 from bench import mutated_files, report
 from bench.mutated_files import make_mutant, make_pdf, make_seeds
 from bench.pages import DATA, read_archive
-from rookery.browse.page_reader import read_page
-from rookery.browse.reader_processes import FileLimits, PageJob, ReaderPool
 from rookery.errors import Failed
+from rookery.pages.page_reader import read_page
+from rookery.pages.reader_processes import FileLimits, PageJob, ReaderPool
 
 SECONDS = 20.0
 """Limit of one page: that of a fetch."""
@@ -153,7 +153,7 @@ def measure_hostile_inputs() -> dict[str, dict[str, Any]]:
 def identify_readers() -> str:
     """Return a digest of the code of the readers and of the mutants, which says what results are
     of."""
-    files = sorted((report.ROOT / "rookery" / "browse").glob("*.py"))
+    files = sorted((report.ROOT / "rookery" / "library").glob("*.py"))
     files.append(Path(mutated_files.__file__))
     return sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 

@@ -24,11 +24,9 @@ import torch
 from bench.report import choose_size, print_table, require_data, skip_bench, write_results
 from bench.search import make_ranked_search, measure_search
 from bench.squad import DATA, GoldSpans, Squad, SquadQuestion
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.passages import find_sentences
-from rookery.cite import ranking_metrics
-from rookery.cite.dense_ranker import DenseRanker, load_dense_ranker
 from rookery.errors import Failed
+from rookery.evidence import ranking_metrics
+from rookery.evidence.dense_ranker import DenseRanker, load_dense_ranker
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
@@ -43,6 +41,8 @@ from rookery.learn.retrieval_training import (
     load_sentence_encoder,
     train_retriever,
 )
+from rookery.library.folder_library import FolderLibrary
+from rookery.pages.passages import find_sentences
 from rookery.records import Page
 
 HELD_OUT = choose_size(12, 2)

@@ -28,11 +28,11 @@ from bench.report import (
     write_results,
 )
 from bench.squad import ARCHIVE, CACHE, DATA, GoldSpans, Squad, SquadQuestion
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.page_archive import PageArchive
-from rookery.browse.passages import cut_passages
-from rookery.cite.passage_ranking import Similarity, rank_passages
-from rookery.draft.retrieval import RetrievalLimits, gather_passages
+from rookery.answers.retrieval import RetrievalLimits, gather_passages
+from rookery.evidence.passage_ranking import Similarity, rank_passages
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.page_archive import PageArchive
+from rookery.pages.passages import cut_passages
 
 SEEDS = (0, 1)
 KS = (1, 3, 5, 10, 20)

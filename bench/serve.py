@@ -36,7 +36,7 @@ from bench.report import (
     write_results,
 )
 from bench.squad import ARCHIVE, CACHE, DATA, Squad
-from rookery.browse.page_archive import PageArchive
+from rookery.library.page_archive import PageArchive
 
 WORKERS = 2
 PROCESSES = ("--workers", str(WORKERS), "--at-once", "1")

@@ -29,12 +29,12 @@ from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 from bench.report import ROOT, choose_size, print_table, write_results
-from rookery.browse.browser_commands import BrowserTask, Observation
-from rookery.browse.fetcher import Fetcher, FetchLimits
-from rookery.browse.network import make_tls_context
-from rookery.browse.page_archive import PageArchive
-from rookery.browse.web_library import WebLibrary, make_searxng_engine
-from rookery.draft.rollout import RolloutLimits, RolloutTurn, make_scripted_policy, run_rollouts
+from rookery.browser.browser_commands import BrowserTask, Observation
+from rookery.browser.rollout import RolloutLimits, RolloutTurn, make_scripted_policy, run_rollouts
+from rookery.library.page_archive import PageArchive
+from rookery.library.web_library import WebLibrary, make_searxng_engine
+from rookery.network.access_rules import make_tls_context
+from rookery.network.fetcher import Fetcher, FetchLimits
 from rookery.records import Completion, Episode, Question
 
 SESSIONS = choose_size(256, 3)
@@ -52,7 +52,7 @@ UNLINKED = re.compile(r"^[^【\n]+$", re.M)
 """A line without a link."""
 HOSTS = 4
 """Hosts of each session."""
-PAGES = sorted((ROOT / "rookery" / "browse" / "corvids").glob("*.html"))
+PAGES = sorted((ROOT / "rookery" / "library" / "corvids").glob("*.html"))
 
 
 class Site:

@@ -34,14 +34,14 @@ from bench.report import (
     write_results,
 )
 from bench.squad import DATA
-from rookery.ask.question_files import SquadArticle, read_squad, write_site
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.page_archive import PageArchive
-from rookery.browse.ray_cluster import connect_to_ray
-from rookery.browse.sharded_library import ShardedLibrary, build_sharded_index
-from rookery.browse.stored_indexes import measure_disk_size
-from rookery.cite.evidence_model import BUNDLED_MODEL, load_evidence_model
-from rookery.draft.evidence_answers import answer_by_evidence
+from rookery.answers.evidence_answers import answer_by_evidence
+from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.page_archive import PageArchive
+from rookery.library.question_files import SquadArticle, read_squad, write_site
+from rookery.library.ray_cluster import connect_to_ray
+from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
+from rookery.library.stored_indexes import measure_disk_size
 from rookery.records import Question
 
 PASSAGES = choose_size([20_000, 200_000, 1_000_000], [300])

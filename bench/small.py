@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.support import COLLECTIONS as SUPPORT_LABELS
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_reader import read_page
-from rookery.browse.passages import find_sentences
+from rookery.library.libraries import get_bundled_folder
+from rookery.pages.page_reader import read_page
+from rookery.pages.passages import find_sentences
 from rookery.records import Page
 
 PUBLISHED = ("article-extraction-benchmark", "trafilatura")

@@ -19,8 +19,8 @@ from random import Random
 from typing import NamedTuple
 
 from bench.report import DATA, print_table, require_data, write_results
-from rookery.cite.claim_support import judge_claim_support
-from rookery.cite.evidence_model import (
+from rookery.evidence.claim_support import judge_claim_support
+from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceJudge,
     EvidencePassage,

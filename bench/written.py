@@ -39,23 +39,23 @@ from bench.report import (
 )
 from bench.squad import ARCHIVE, CACHE, DATA, Squad, SquadQuestion
 from recipes.evidence_data import EvidenceDataSettings, split_articles
-from rookery.ask.question_files import read_squad
-from rookery.cite.claim_support import judge_claim_support
-from rookery.cite.evidence_model import (
+from rookery.answers.evidence_answers import EvidenceSettings, answer_by_evidence
+from rookery.answers.webglm import WEBGLM_METHOD
+from rookery.answers.written_answers import put_into_words
+from rookery.errors import Failed, Outcome
+from rookery.evidence.claim_support import judge_claim_support
+from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceJudge,
     EvidencePassage,
     load_evidence_model,
 )
-from rookery.cite.repair import CorrectionSettings, measure_shared_words
-from rookery.cite.sentence_support import locate_answers
-from rookery.draft.evidence_answers import EvidenceSettings, answer_by_evidence
-from rookery.draft.gold_answers import contains_gold_answer
-from rookery.draft.installed_models import WRITING_MODEL, find_model_folder
-from rookery.draft.webglm import WEBGLM_METHOD
-from rookery.draft.written_answers import put_into_words
-from rookery.errors import Failed, Outcome
+from rookery.evidence.sentence_support import locate_answers
+from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.question_files import read_squad
 from rookery.measure.intervals import Estimate, estimate_share
+from rookery.models.installed_models import WRITING_MODEL, find_model_folder
+from rookery.quotes.repair import CorrectionSettings, measure_shared_words
 from rookery.records import Episode, Policy, Question
 from rookery.settings import WRITING_SETTINGS, get_data_folder
 

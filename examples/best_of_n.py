@@ -5,7 +5,7 @@ A reward is any function from a question and an answer to a number; a model that
 """
 
 import rookery
-from rookery.draft.best_of_n import choose_best_answer
+from rookery.answers.best_of_n import choose_best_answer
 
 QUESTION = rookery.Question("1", "How many seeds does a nutcracker hide each autumn?")
 

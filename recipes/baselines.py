@@ -4,8 +4,8 @@ import math
 from random import Random
 
 from recipes.vote_comparisons import ForumThread
-from rookery.browse.passages import find_sentences
 from rookery.errors import Failed
+from rookery.pages.passages import find_sentences
 from rookery.records import Answer, Claim, Failure, Page, Quote
 
 

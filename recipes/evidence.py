@@ -22,7 +22,7 @@ from recipes.evidence_training import (
     train_evidence_model,
 )
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
-from rookery.cite.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
+from rookery.evidence.evidence_model import CALIBRATION_FILE, MODEL_FILE, load_evidence_model
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

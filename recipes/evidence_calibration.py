@@ -15,17 +15,17 @@ from scipy.special import logsumexp
 
 from bench.documentation import BUILD_SITES, SiteQuestion, read_site_questions
 from recipes.stages import print_progress
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.page_archive import PageArchive
-from rookery.cite.evidence_model import AnswerCalibration, EvidenceModel
-from rookery.draft.evidence_answers import (
+from rookery.answers.evidence_answers import (
     EvidenceSettings,
     choose_quote,
     judge_sections,
     narrow_section,
 )
-from rookery.draft.retrieval import gather_passages
+from rookery.answers.retrieval import gather_passages
 from rookery.errors import Failed
+from rookery.evidence.evidence_model import AnswerCalibration, EvidenceModel
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.page_archive import PageArchive
 from rookery.records import Failure, Library
 from rookery.settings import FileSelection
 

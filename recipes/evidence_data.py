@@ -20,9 +20,9 @@ import sentencex
 
 from recipes.evidence_questions import list_written_examples
 from recipes.evidence_training import EvidenceExample
-from rookery.ask.question_files import SquadData, read_squad
-from rookery.browse.page_reader import read_page
 from rookery.errors import Failed
+from rookery.library.question_files import SquadData, read_squad
+from rookery.pages.page_reader import read_page
 from rookery.records import Failure, Page, Question
 
 _NUMBER = re.compile(r"\b\d[\d,.]*\d\b|\b\d\b")

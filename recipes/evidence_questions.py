@@ -20,9 +20,9 @@ import msgspec
 from recipes.evidence_training import EvidenceExample
 from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
-from rookery.browse.passages import cut_passages, get_headings_above
-from rookery.browse.search_index import SearchIndex
-from rookery.draft.evidence_answers import MOST_BLOCKS, SECTION_SIZES
+from rookery.answers.evidence_answers import MOST_BLOCKS, SECTION_SIZES
+from rookery.library.search_index import SearchIndex
+from rookery.pages.passages import cut_passages, get_headings_above
 from rookery.records import Block, Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")

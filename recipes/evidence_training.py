@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel
 
-from rookery.cite.evidence_model import (
+from rookery.errors import Failed, Outcome
+from rookery.evidence.evidence_model import (
     MODEL_FILE,
     TOKENIZER_FILE,
     EncodedPair,
     EvidencePassage,
     EvidenceTokenizer,
 )
-from rookery.errors import Failed, Outcome
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
     convert_load_errors,

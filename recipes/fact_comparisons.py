@@ -8,7 +8,6 @@ import lzma
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from random import Random
 from string import Template
@@ -18,7 +17,7 @@ from urllib.parse import quote as quoted
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.records import (
     Answer,
     Block,
@@ -194,7 +193,7 @@ def make_question_writer(policy: Policy) -> QuestionWriter:
     The prompt has examples (GopherCite, appendix E.2). The function returns an empty text if the
     first line of the completion is no question, and raises Failed where the policy does.
     """
-    text = files("rookery.judge").joinpath("prompts", "claim_question.txt").read_text("utf-8")
+    text = Path(__file__).with_name("claim_question.txt").read_text("utf-8")
 
     def write_question(fact: FactClaim, title: str) -> str:
         """Return the policy's question, or an empty text if its first line is not one."""

@@ -7,12 +7,12 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from rookery.ask.question_files import SquadArticle, SquadData
-from rookery.browse.passages import find_sentences
-from rookery.browse.search_terms import find_language, get_question_terms, split_terms
-from rookery.browse.text_folding import find_occurrences, locate_quote
-from rookery.draft.gold_answers import contains_gold_answer
 from rookery.errors import Failed
+from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.question_files import SquadArticle, SquadData
+from rookery.pages.passages import find_sentences
+from rookery.pages.search_terms import find_language, get_question_terms, split_terms
+from rookery.pages.text_folding import find_occurrences, locate_quote
 from rookery.records import Library, Page, Question
 
 MAX_SEARCH_HITS = 20

@@ -30,8 +30,8 @@ from recipes.gophercite_stages import (
 )
 from recipes.policy_samples import QuotedSample
 from recipes.stages import RecipeOutput, load_or_make, main, print_progress
-from rookery.ask.question_files import read_squad
 from rookery.learn.reinforcement_settings import A2C_DEFAULTS, convert_to_toml_keys
+from rookery.library.question_files import read_squad
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(A2C_DEFAULTS)}
 """Settings used where the file of a size is silent."""

@@ -13,11 +13,11 @@ from recipes.fact_comparisons import (
     read_climate_claims,
 )
 from recipes.policy_samples import QuotedSample, build_quote_prompt
-from rookery.ask.question_files import SquadData
-from rookery.browse.passages import find_sentences
-from rookery.browse.search_index import InMemoryLibrary
-from rookery.draft.gold_answers import contains_gold_answer, is_correct_answer
-from rookery.judge.judgement_conversion import PLAUSIBLE_SCALE, SUPPORTED_SCALE
+from rookery.library.gold_answers import contains_gold_answer, is_correct_answer
+from rookery.library.question_files import SquadData
+from rookery.library.search_index import InMemoryLibrary
+from rookery.measure.ratings import PLAUSIBLE_SCALE, SUPPORTED_SCALE
+from rookery.pages.passages import find_sentences
 from rookery.records import (
     Answer,
     Block,

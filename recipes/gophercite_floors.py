@@ -7,7 +7,7 @@ from random import Random
 from statistics import fmean
 
 from recipes.gophercite_data import Data, QuestionWithPage, holds_gold_answer, list_sentence_quotes
-from rookery.cite.evidence_model import BUNDLED_MODEL, EvidencePassage, load_evidence_model
+from rookery.evidence.evidence_model import BUNDLED_MODEL, EvidencePassage, load_evidence_model
 from rookery.measure.ranking import count_corpus_terms, score_tf_idf
 from rookery.records import Page, Question, Quote, Record
 

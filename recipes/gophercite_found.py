@@ -19,13 +19,12 @@ from recipes.gophercite_floors import (
 )
 from recipes.policy_samples import QuotedSample
 from recipes.rewards import score_with_both_outputs
-from rookery.draft.gold_answers import is_correct_answer
-from rookery.judge.judgement_conversion import GOOD_SCALE
+from rookery.library.gold_answers import is_correct_answer
 from rookery.measure import reward_frontiers
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure
 from rookery.measure.intervals import estimate_mean
-from rookery.measure.ratings import RatedShare, make_supported_figure
+from rookery.measure.ratings import GOOD_SCALE, RatedShare, make_supported_figure
 from rookery.records import Quote, Record
 
 ANY_GOOD = "one of the samples is good"

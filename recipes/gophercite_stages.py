@@ -21,10 +21,6 @@ from recipes.policy_samples import (
 )
 from recipes.rewards import cache_scores, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
-from rookery.cite.grammar import VerbatimGrammar
-from rookery.cite.syntax import AnswerShape
-from rookery.draft.remote_model import AllowedTokens
-from rookery.judge.judgement_conversion import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
@@ -39,6 +35,10 @@ from rookery.learn.reward_training import (
 )
 from rookery.learn.single_step_environments import SingleStepEnvironment, constrain_to_document
 from rookery.learn.training_data import EpisodeFilter
+from rookery.measure.ratings import PLAUSIBLE_SCALE, SUPPORTED_SCALE
+from rookery.models.remote_model import AllowedTokens
+from rookery.quotes.citation_syntax import AnswerShape
+from rookery.quotes.grammar import VerbatimGrammar
 from rookery.records import Record
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.decoding import SamplingSettings, load_sampled_model, sample_actions
 from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.models.remote_model import AllowedTokens
 from rookery.records import Completion
 
 

@@ -23,11 +23,11 @@ from recipes.memory_plan import (
     shape_reinforcement,
 )
 from recipes.stages import ROOT
-from rookery.draft.config import merge_tables, parse_settings, read_toml_table
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
 SIZES = ROOT / "recipes" / "sizes"
 GB = 1e9

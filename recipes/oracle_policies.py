@@ -14,29 +14,29 @@ from typing import NamedTuple
 import msgspec
 
 from recipes.gold_answers import AnswerLocation, look_up_answer
-from rookery.browse.browser_commands import (
+from rookery.browser.browser_commands import (
     SCREEN_LINK,
     STATE_PATTERN,
     BrowserTask,
     Observation,
     parse_command,
 )
-from rookery.browse.call_recording import CallRecording
-from rookery.browse.page_text import neutralize_text
-from rookery.browse.passages import find_sentences
-from rookery.browse.quote_search import ABBREVIATION_MARK
-from rookery.browse.search_terms import (
+from rookery.browser.quote_search import ABBREVIATION_MARK
+from rookery.browser.rollout import make_scripted_policy, run_rollouts
+from rookery.library.call_recording import CallRecording
+from rookery.library.gold_answers import contains_gold_answer
+from rookery.pages.page_text import neutralize_text
+from rookery.pages.passages import find_sentences
+from rookery.pages.search_terms import (
     QUESTION_WORDS,
     find_language,
     get_keywords,
     get_question_terms,
     split_terms,
 )
-from rookery.browse.text_folding import fold_text
-from rookery.cite.syntax import render_numbered
-from rookery.cite.word_overlap import split_words
-from rookery.draft.gold_answers import contains_gold_answer
-from rookery.draft.rollout import make_scripted_policy, run_rollouts
+from rookery.pages.text_folding import fold_text
+from rookery.quotes.citation_syntax import render_numbered
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Claim, Completion, Episode, Library, Page, Question, Quote
 
 _QUESTION_PREFIX, _REFERENCE_PREFIX = "Question: ", "Reference ["

@@ -9,10 +9,7 @@ from typing import Any
 import msgspec
 import torch
 
-from rookery.browse.page_text import neutralize_line
-from rookery.cite.grammar import VerbatimGrammar
-from rookery.cite.syntax import AnswerShape, parse_inline
-from rookery.draft.gophercite import measure_shown_text, refuse_hidden_quotes
+from rookery.answers.gophercite import measure_shown_text, refuse_hidden_quotes
 from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.action_constraints import ConstrainedEnvironment
 from rookery.learn.browser_environment import (
@@ -36,6 +33,9 @@ from rookery.learn.single_step_environments import (
     SingleStepEnvironment,
 )
 from rookery.learn.training_data import PromptConstraint
+from rookery.pages.page_text import neutralize_line
+from rookery.quotes.citation_syntax import AnswerShape, parse_inline
+from rookery.quotes.grammar import VerbatimGrammar
 from rookery.records import Answer, Library, Page, Question, Record
 
 

@@ -7,9 +7,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
-from rookery.cite.word_overlap import split_words
 from rookery.learn.pretrained_models import save_pretrained_model, silence_transformers
 from rookery.learn.random_models import write_tiny_model
+from rookery.quotes.word_overlap import split_words
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 

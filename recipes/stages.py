@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from recipes.findings import Effect, Finding, ScoreTable, list_findings
-from rookery.draft.config import merge_tables, parse_settings, read_toml_table
 from rookery.errors import Failed
 from rookery.measure.figures import Figure, write_figure
 from rookery.records import Record, prepare_type
+from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"

@@ -33,7 +33,7 @@ from recipes.webglm_stages import (
     read_data,
     train_scorer,
 )
-from rookery.cite.evidence_model import BUNDLED_MODEL, load_evidence_model
+from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.learn.retrieval_data import RetrievalSources, load_scored_references
 from rookery.learn.reward_model import RewardModel
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from recipes.oracle_policies import OracleErrorRates, OracleWriter, parse_webglm_prompt
 from recipes.random_models import write_tiny_encoder
 from recipes.vote_comparisons import ForumThread
-from rookery.ask.question_files import SquadArticle, SquadData
-from rookery.browse.passages import find_sentences
-from rookery.browse.search_index import InMemoryLibrary
-from rookery.cite.word_overlap import split_words
-from rookery.draft.webglm import WebglmSettings, answer_with_webglm
+from rookery.answers.webglm import WebglmSettings, answer_with_webglm
+from rookery.library.question_files import SquadArticle, SquadData
+from rookery.library.search_index import InMemoryLibrary
 from rookery.measure.citations import EntailmentFunction
+from rookery.pages.passages import find_sentences
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Claim, Episode, Page, Policy, Question, Quote, digest_of
 
 MISSING_REFERENCE = Page("", "", "nothing")

@@ -16,7 +16,7 @@ from recipes.oracle_policies import contains_any_answer
 from recipes.vote_comparisons import ForumThread, PairBias, make_vote_comparisons
 from recipes.webglm_data import Bootstrapper, Data
 from recipes.webglm_stages import BootstrappedPart, Settings
-from rookery.cite.ranking_metrics import compute_expected_hit, compute_pair_accuracy
+from rookery.evidence.ranking_metrics import compute_expected_hit, compute_pair_accuracy
 from rookery.learn.retrieval_data import ScoredReferences
 from rookery.learn.retrieval_training import RetrievalTrainingResult, load_sentence_encoder
 from rookery.learn.reward_model import RewardModel

@@ -17,15 +17,12 @@ from recipes.line_completions import StoredPolicy, complete_lines
 from recipes.oracle_policies import contains_any_answer, parse_webglm_prompt
 from recipes.stages import load_or_make, print_progress
 from recipes.webglm_data import Bootstrapper
-from rookery.browse.passages import find_sentences
-from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
-from rookery.cite.repair import measure_shared_words
-from rookery.draft.gold_answers import is_correct_answer
-from rookery.draft.remote_model import AllowedTokens
-from rookery.draft.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
+from rookery.answers.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
+from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model
+from rookery.library.gold_answers import is_correct_answer
 from rookery.measure.citations import (
     list_statements,
     make_citations_figure,
@@ -35,6 +32,9 @@ from rookery.measure.citations import (
 )
 from rookery.measure.figures import Figure
 from rookery.measure.ranking import count_corpus_terms, score_tf_idf
+from rookery.models.remote_model import AllowedTokens
+from rookery.pages.passages import find_sentences
+from rookery.quotes.repair import measure_shared_words
 from rookery.records import Answer, Completion, Episode, Page, Question
 
 START, GENERATOR = "as it came", "trained"

@@ -25,10 +25,9 @@ from recipes.webglm_data import (
     write_tiny_data,
 )
 from recipes.webglm_generator import GeneratorSettings
-from rookery.ask.question_files import read_squad
-from rookery.draft.batch import answer_all
-from rookery.draft.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
-from rookery.judge.json_lines import read_json_lines
+from rookery.answers.batch import answer_all
+from rookery.answers.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
+from rookery.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.retrieval_data import RetrievalSources
@@ -43,6 +42,7 @@ from rookery.learn.reward_training import (
     train_reward_model,
 )
 from rookery.learn.training_data import EpisodeFilter
+from rookery.library.question_files import read_squad
 from rookery.records import Answer, Comparison, Completion, Episode, Question, Record, Step
 
 

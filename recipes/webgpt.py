@@ -30,9 +30,9 @@ from recipes.webgpt_stages import (
     load_demonstrations,
     sample_answers,
 )
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.page_archive import PageArchive
 from rookery.learn.reinforcement_settings import WEBGPT_PPO_DEFAULTS, convert_to_toml_keys
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.page_archive import PageArchive
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(WEBGPT_PPO_DEFAULTS)}
 """Settings used where the file of a size is silent."""

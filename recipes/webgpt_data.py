@@ -19,8 +19,7 @@ from recipes.oracle_policies import (
     is_correct_demonstration,
     list_candidate_actions,
 )
-from rookery.ask.question_files import read_squad, write_site
-from rookery.browse.browser_commands import BrowserTask
+from rookery.browser.browser_commands import BrowserTask
 from rookery.learn.action_constraints import allow_candidates, allow_commands
 from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings
@@ -28,6 +27,7 @@ from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_data import PromptConstraint
+from rookery.library.question_files import read_squad, write_site
 from rookery.records import Episode, Library, Question
 
 HABITS = DemonstratorHabits(quotes=QuoteHabits(copy=0.0, retype=0.0))

@@ -11,11 +11,11 @@ from recipes.oracle_policies import list_candidate_actions
 from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings
 from recipes.webgpt_stages import Samples
-from rookery.browse.browser_commands import BrowserTask, Observation
-from rookery.browse.search_terms import get_keywords
-from rookery.cite.word_overlap import split_words
-from rookery.draft.extract import answer_by_extraction
-from rookery.draft.rollout import make_scripted_policy, run_rollouts
+from rookery.answers.extract import answer_by_extraction
+from rookery.browser.browser_commands import BrowserTask, Observation
+from rookery.browser.rollout import make_scripted_policy, run_rollouts
+from rookery.pages.search_terms import get_keywords
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Library, Question
 
 RANDOM, SCRIPT, EXTRACT = "offers by lot", "script", "extract method"

@@ -11,9 +11,9 @@ from recipes.webgpt_data import Settings
 from recipes.webgpt_floors import EXTRACT, RANDOM, SCRIPT
 from recipes.webgpt_pools import CLONED_POLICY, PPO_POLICY, JudgedSamples, rate_best_of_n
 from recipes.webgpt_stages import Samples
-from rookery.draft.gold_answers import is_correct_answer
 from rookery.learn.reinforcement_learning import ReinforcementResult
 from rookery.learn.reward_training import RewardTrainingResult
+from rookery.library.gold_answers import is_correct_answer
 from rookery.measure.reward_frontiers import (
     BudgetPoint,
     estimate_best_of_n,

@@ -10,7 +10,6 @@ from recipes.rewards import cache_scores, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings, choose_constraint
 from recipes.webgpt_stages import load_demonstrations, sample_answers, write_records
-from rookery.draft.gold_answers import is_correct_answer
 from rookery.learn.action_constraints import ConstrainedEnvironment
 from rookery.learn.browser_environment import BrowserEnvironment
 from rookery.learn.episodes import RolloutEnvironment
@@ -19,6 +18,7 @@ from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_r
 from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult, train_reward_model
+from rookery.library.gold_answers import is_correct_answer
 from rookery.records import Answer, Comparison, Library, Question
 
 

@@ -22,12 +22,12 @@ from sklearn.preprocessing import FunctionTransformer
 
 from recipes.gold_answers import cut_excerpts
 from recipes.random_models import write_tiny_encoder
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_reader import read_page
-from rookery.cite.word_overlap import split_words
 from rookery.learn.browser_environment import BatchRewardFunction
 from rookery.learn.retrieval_training import SentenceEncoder, load_sentence_encoder
+from rookery.library.libraries import get_bundled_folder
 from rookery.measure.text_metrics import AVERAGED_KINDS, compute_best_rouge
+from rookery.pages.page_reader import read_page
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Question
 
 PHYSICAL_WORDS = frozenset((Path(__file__).parent / "physical.txt").read_text("utf-8").split())

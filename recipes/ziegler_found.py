@@ -8,8 +8,6 @@ from recipes.baselines import make_lead_answer, quote_random_sentence
 from recipes.findings import Effect, ScoreTable
 from recipes.ziegler_data import Judges, Task
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, Settings
-from rookery.browse.passages import find_sentences
-from rookery.cite.word_overlap import split_words
 from rookery.measure.figures import Figure, FigureLine, FigurePicture
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import make_win_rate_figure
@@ -26,6 +24,8 @@ from rookery.measure.text_metrics import (
     measure_novelty,
     measure_repetition,
 )
+from rookery.pages.passages import find_sentences
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Page
 
 

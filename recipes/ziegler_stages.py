@@ -17,7 +17,7 @@ from recipes.random_models import write_random_model
 from recipes.rewards import MockLabeller
 from recipes.stages import load_or_make, print_progress
 from recipes.ziegler_data import Task
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.learn.browser_environment import compute_answer_rewards
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (

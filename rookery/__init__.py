@@ -9,16 +9,13 @@
     assert all(rookery.verify(answer))
 
 `ask` and `browse` are functions here although packages have these names too: import from the
-packages by their whole path (`from rookery.browse.web_library import WebLibrary`).
+packages by their whole path (`from rookery.library.web_library import WebLibrary`).
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# The packages come first: importing one later would put it in the place of the function.
-import rookery.ask
-import rookery.browse  # noqa: F401
 from rookery.errors import Failed
 from rookery.records import (
     Answer,
@@ -43,10 +40,10 @@ from rookery.records import (
 from rookery.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rookery.browse.browser import BrowseResult
-    from rookery.browse.browser_commands import Observation
-    from rookery.cite.verification import Verdict
-    from rookery.serve.answer_session import AnswerSession
+    from rookery.answers.answer_session import AnswerSession
+    from rookery.browser.browser import BrowseResult
+    from rookery.browser.browser_commands import Observation
+    from rookery.quotes.verification import Verdict
     from rookery.settings import ModelSettings, Settings
 
 
@@ -91,7 +88,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(settings, name)
     if name == "Verdict":
-        from rookery.cite.verification import Verdict
+        from rookery.quotes.verification import Verdict
 
         return Verdict
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -146,7 +143,7 @@ def open_library(
     it in a `with` statement through `contextlib.closing`. Raises Failed where a place cannot be
     opened.
     """
-    from rookery.serve.answer_session import OpenedLibrary
+    from rookery.answers.answer_session import OpenedLibrary
 
     return OpenedLibrary(_combine_settings(places, "", settings), progress)
 
@@ -162,8 +159,8 @@ def browse(
     generator's return value, a BrowseResult, holds the quotes and that text. Commands are those of
     WebGPT's table 1, as `docs/manual.md` lists them.
     """
-    from rookery.browse.browser import browse_library
-    from rookery.browse.browser_commands import BrowserRules, BrowserTask
+    from rookery.browser.browser import browse_library
+    from rookery.browser.browser_commands import BrowserRules, BrowserTask
 
     task = BrowserTask(_make_question(question), BrowserRules(actions=max_actions))
     return browse_library(task, library)
@@ -179,11 +176,11 @@ def verify(
     say what is wrong. `find_page` returns the page of a quote; left out, pages come from the
     archive on this machine.
     """
-    from rookery.cite.verification import verify_quotes
+    from rookery.quotes.verification import verify_quotes
 
     if find_page is not None:
         return verify_quotes(answer, find_page)
-    from rookery.browse.page_archive import PageArchive
+    from rookery.library.page_archive import PageArchive
     from rookery.settings import ARCHIVE, get_data_folder
 
     with PageArchive(get_data_folder() / ARCHIVE) as archive:
@@ -191,7 +188,7 @@ def verify(
 
 
 def _make_question(question: "str | Question", number: str = "1") -> Question:
-    from rookery.ask.question_files import parse_question
+    from rookery.library.question_files import parse_question
 
     return parse_question(question, number) if isinstance(question, str) else question
 
@@ -202,7 +199,7 @@ def _open_session(
     settings: "Settings | None",
     progress: Progress | None,
 ) -> "AnswerSession":
-    from rookery.serve.answer_session import AnswerSession
+    from rookery.answers.answer_session import AnswerSession
 
     return AnswerSession(_combine_settings(places, method, settings), progress)
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from rookery.cli.index_command import index_commands
+from rookery.cli.measure_command import measure_group
+from rookery.cli.models_command import models_commands
+from rookery.cli.serve_command import serve_group
+from rookery.desk.judge_command import judge_group
 from rookery.errors import USER_ERROR_OUTCOMES, Failed
-from rookery.serve.cli.index_command import index_commands
-from rookery.serve.cli.judge_command import judge_group
-from rookery.serve.cli.measure_command import measure_group
-from rookery.serve.cli.models_command import models_commands
-from rookery.serve.cli.serve_command import serve_group
-from rookery.serve.command_line import (
+from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_EVIDENCE,
     EXIT_USAGE,
@@ -33,7 +33,7 @@ from rookery.serve.command_line import (
     run_command,
     translate_failures,
 )
-from rookery.serve.command_options import (
+from rookery.shell.command_options import (
     BaseUrlOption,
     BatchOption,
     BoardOption,
@@ -132,9 +132,9 @@ def run_ask(
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
     """
-    from rookery.draft.installed_models import choose_writing_model
-    from rookery.serve.cli import ask_command
-    from rookery.serve.methods import NAMED_METHODS
+    from rookery.answers.methods import NAMED_METHODS
+    from rookery.cli import ask_command
+    from rookery.models.installed_models import choose_writing_model
     from rookery.settings import FileSelection, ModelSettings, Settings, get_data_folder
 
     if method not in NAMED_METHODS:
@@ -227,8 +227,8 @@ def run_calibrate(
     rookery ask shows probabilities for them. With FILE, the score is found below which a model must
     decline, from saved answers known as good or bad, for rookery ask --decline.
     """
-    from rookery.serve.cli.calibrate_command import calibrate_answers, calibrate_documents
-    from rookery.serve.methods import MODEL_METHODS
+    from rookery.answers.methods import MODEL_METHODS
+    from rookery.cli.calibrate_command import calibrate_answers, calibrate_documents
     from rookery.settings import FileSelection, ModelSettings, Settings, is_local_model
 
     if (answers is None) == (not places):
@@ -317,16 +317,16 @@ def run_browse(
             )
         _print_page(place, settings, full, as_json)
         return
-    from rookery.serve.cli import browse_command
+    from rookery.cli import browse_command
 
     raise typer.Exit(browse_command.run_browse_command(place, settings, question, out, record))
 
 
 def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> None:
     """Print a page's text, which quotes point into, or the page as JSON."""
-    from rookery.browse.page_text import join_visible_text
-    from rookery.serve import terminal_output
-    from rookery.serve.file_reading import open_page
+    from rookery.pages.page_text import join_visible_text
+    from rookery.shell import terminal_output
+    from rookery.shell.file_reading import open_page
 
     page = open_page(place, settings)
     text = (
@@ -380,9 +380,9 @@ def run_verify(
     render: RenderOption = False,
 ) -> None:
     """Check every quote of saved answers against the stored pages."""
-    from rookery.browse.libraries import resolve_place_path
-    from rookery.serve.answer_verification import run_verify_command
+    from rookery.library.libraries import resolve_place_path
     from rookery.settings import Settings
+    from rookery.shell.answer_verification import run_verify_command
 
     settings = Settings(private=private, proxy=proxy, ranker=ranker, contact=contact, render=render)
     folder = resolve_place_path(pages) if pages else None
@@ -412,8 +412,8 @@ def run_report(
     ] = "",
 ) -> None:
     """Write saved answers as one report with their quotes, checked again, and their sources."""
-    from rookery.browse.libraries import resolve_place_path
-    from rookery.serve.cli.report_command import run_report_command
+    from rookery.cli.report_command import run_report_command
+    from rookery.library.libraries import resolve_place_path
 
     folder = resolve_place_path(pages) if pages else None
     raise typer.Exit(run_report_command(file, out, title, folder))
@@ -434,7 +434,7 @@ def _make_learn_command(what: str) -> Callable[[Path, Path | None, bool, bool], 
 def _run_training(
     what: str, config: Path, out: Path | None, as_json: bool, board: bool, desk: str = ""
 ) -> NoReturn:
-    from rookery.serve.cli.learn_command import run_learn
+    from rookery.cli.learn_command import run_learn
 
     with translate_failures():
         code = run_learn(what, config, out, as_json, board, desk)
@@ -467,7 +467,7 @@ def run_example(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
 ) -> None:
     """Write a tiny model, data, and the settings of each kind of training, to try them out."""
-    from rookery.serve.cli.learn_example import write_example
+    from rookery.cli.learn_example import write_example
 
     with translate_failures():
         written = write_example(folder)
@@ -499,7 +499,7 @@ def run_doctor(
 
     Exit code 0: your documents give answers, and what you name here works. 4: otherwise.
     """
-    from rookery.serve.cli.doctor_command import run_doctor_command
+    from rookery.cli.doctor_command import run_doctor_command
     from rookery.settings import ModelSettings
 
     models = ModelSettings(model, base_url, endpoints, **completion)
@@ -574,7 +574,7 @@ def _report_error(sentence: str, code: int) -> int:
 
     Returns the exit code.
     """
-    from rookery.serve.terminal_output import sanitize_text, to_terminal_json
+    from rookery.shell.terminal_output import sanitize_text, to_terminal_json
 
     with suppress(OSError):
         sys.stderr.write(f"rookery: {sanitize_text(sentence)}\n")

@@ -173,7 +173,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     places: tuple[str, ...] = ()
     """folders, files, WARC files and site addresses to search; none: the web"""
     engine: str = "auto"
-    """web search engines: auto, or names that `rookery.browse.libraries.make_web_search` takes"""
+    """web search engines: auto, or names that `rookery.library.libraries.make_web_search` takes"""
     offline: bool = False
     """answer from stored pages and recorded model replies only"""
     private: bool = False
@@ -183,7 +183,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     decline: float | None = None
     """probability of being right below which an answer is declined; None: the method's default"""
     method: str = "extract"
-    """name of the answering method, one of `rookery.serve.methods.METHODS`"""
+    """name of the answering method, one of `rookery.answers.methods.METHODS`"""
     models: ModelSettings = ModelSettings()
     ranker: str = ""
     """folder of an evidence model or of a sentence encoder that ranks, or "words" for ranking by

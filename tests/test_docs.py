@@ -496,7 +496,7 @@ def test_the_modules_and_names_that_a_page_names_are_there(page: str) -> None:
 
 
 def test_names_that_are_not_there_are_found() -> None:
-    there = "`browse.browser.run_browser` and `rookery.cite.constraint`"
+    there = "`browse.browser.run_browser` and `rookery.quotes.constraint`"
     gone = "`cite.lark_grammar.build_lark_grammar`, `browse.browser.no_such(1)`"
     expected = ["cite.lark_grammar.build_lark_grammar", "browse.browser.no_such"]
     assert find_unknown_names(f"{there} {gone}") == expected

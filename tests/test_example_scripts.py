@@ -14,7 +14,7 @@ import pytest
 import rookery
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-CORVIDS = Path(rookery.__file__).parent / "browse" / "corvids"
+CORVIDS = Path(rookery.__file__).parent / "library" / "corvids"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 

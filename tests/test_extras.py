@@ -14,25 +14,23 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-CONSTRAINT = [f"rookery/cite/{name}.py" for name in ("constraint", "grammar", "token_trie")]
+CONSTRAINT = [f"rookery/quotes/{name}.py" for name in ("constraint", "grammar", "token_trie")]
 """constrained decoding token by token: for models on this machine, which come with learn"""
 WRITING = ("decoding", "local_model", "model_import", "pretrained_models", "prompt_encoding")
 """a model on this machine that writes, without what trains it"""
 PLACES = {
-    "models": ["rookery/draft/remote_model.py"],
+    "models": ["rookery/models/remote_model.py"],
     "serve": [
-        "rookery/browse/postgres_archive.py",
-        "rookery/judge",
-        "rookery/serve/web",
-        "rookery/serve/api",
-        "rookery/serve/env",
-        "rookery/serve/mcp/streamable_http.py",
+        "rookery/library/postgres_archive.py",
+        "rookery/desk",
+        "rookery/shell/rendering.py",
+        "rookery/server",
     ],
     "postgres": [],
-    "gym": ["rookery/draft/gym.py"],
-    "render": ["rookery/browse/chromium_worker.py"],
-    "ray": ["rookery/browse/ray_cluster.py"],
-    "measure": ["rookery/measure", "rookery/serve/cli/measure_figures.py"],
+    "gym": ["rookery/browser/gym.py"],
+    "render": ["rookery/network/chromium_worker.py"],
+    "ray": ["rookery/library/ray_cluster.py"],
+    "measure": ["rookery/measure", "rookery/cli/measure_figures.py"],
     "write": [*(f"rookery/learn/{name}.py" for name in WRITING), *CONSTRAINT],
     "learn": ["rookery/learn", *CONSTRAINT],
     "recipes": ["recipes"],

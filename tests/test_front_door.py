@@ -10,7 +10,7 @@ import pytest
 
 import rookery
 from rookery import Failed, Failure, Hit, Library, Page, Question
-from rookery.browse.search_index import SearchIndex
+from rookery.library.search_index import SearchIndex
 
 HOUSE = Path(rookery.__file__).parent
 DOCS = Path(__file__).parent.parent / "docs"
@@ -132,17 +132,16 @@ def test_extract_loads_neither_the_model_client_nor_the_command_line(home: Path)
     assert loaded.isdisjoint({"openai", "typer", "rich", "prompt_toolkit", "starlette", "torch"})
     own = {name for name in loaded if name.startswith("rookery.")}
     assert not {name for name in own if "remote_model" in name or "model_pool" in name}
-    assert not {name for name in own if ".web." in name or ".cli" in name}
+    assert not {name for name in own if ".server." in name or ".cli" in name}
     assert len(own) < 70, sorted(own)
 
 
-def test_packages_named_like_functions_are_imported_from() -> None:
+def test_the_front_doors_functions_stand_in_no_packages_place() -> None:
     code = (
-        "from rookery.browse.page_reader import read_page\n"
-        "from rookery.ask import question_files\n"
+        "import rookery.pages.page_reader as page_reader\n"
+        "import rookery.browser.browser as browser\n"
         "import rookery\n"
-        "from rookery.browse import page_reader\n"
-        "assert page_reader.read_page is read_page and question_files.SquadData\n"
+        "assert page_reader.read_page and browser.run_browser\n"
         "assert callable(rookery.ask) and callable(rookery.browse)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

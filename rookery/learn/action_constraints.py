@@ -14,18 +14,18 @@ import llguidance
 import llguidance.hf
 import numpy as np
 
-from rookery.browse.browser_commands import read_screen
-from rookery.cite.constraint import VerbatimConstraint
-from rookery.cite.grammar import VerbatimGrammar
-from rookery.cite.syntax import AnswerShape
-from rookery.draft.constrained_decoding import UNFORCED, build_command_grammar
-from rookery.draft.remote_model import AllowedTokens
+from rookery.browser.browser_commands import read_screen
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, ServerConstraint, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.training_data import PromptConstraint
+from rookery.models.constrained_decoding import UNFORCED, build_command_grammar
+from rookery.models.remote_model import AllowedTokens
+from rookery.quotes.citation_syntax import AnswerShape
+from rookery.quotes.constraint import VerbatimConstraint
+from rookery.quotes.grammar import VerbatimGrammar
 from rookery.records import Failure
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")

@@ -14,22 +14,21 @@ from typing import Any
 
 import msgspec
 
-from rookery.browse.browser import (
+from rookery.browser.browser import (
     BrowseResult,
     BrowserReply,
     BrowserRequest,
     answer_request,
     run_browser,
 )
-from rookery.browse.browser_commands import (
+from rookery.browser.browser_commands import (
     BrowserRules,
     BrowserTask,
     Observation,
     draw_action_limit,
 )
-from rookery.browse.page_view import PageViewCache
-from rookery.draft.browser_episode import build_episode
-from rookery.draft.remote_model import AllowedTokens
+from rookery.browser.browser_episode import build_episode
+from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (
     SampledAction,
@@ -39,6 +38,7 @@ from rookery.learn.decoding import (
 )
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.models.remote_model import AllowedTokens
 from rookery.records import Answer, Library, Question, Reward
 
 BatchRewardFunction = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]

@@ -16,10 +16,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, DynamicCach
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from rookery.draft.remote_model import AllowedTokens
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import ActionRow, TokenIds, collate_allowed, mask_logits
 from rookery.learn.pretrained_models import LoadedModel, load_model
+from rookery.models.remote_model import AllowedTokens
 from rookery.records import Failure
 from rookery.settings import CompletionSettings
 

@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from rookery.draft.remote_model import AllowedTokens
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction
+from rookery.models.remote_model import AllowedTokens
 
 RewardFunction = Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[float | None]]
 """from the numbers of contexts, and the tokens said there (without an end token at their end where

@@ -13,10 +13,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from rookery.browse.browser_commands import parse_command
-from rookery.browse.call_recording import CallRecording
+from rookery.browser.browser_commands import parse_command
 from rookery.errors import Failed, Outcome
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.browser_environment import measure_policy_reward
 from rookery.learn.decoding import SamplingSettings, sample_actions
@@ -50,6 +49,7 @@ from rookery.learn.training_data import (
     read_episodes,
 )
 from rookery.learn.training_run import ResumableRun, StepCallback
+from rookery.library.call_recording import CallRecording
 from rookery.records import Failure, Rating, prepare_type
 
 

@@ -14,15 +14,6 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor
 
-from rookery.cite.constraint import VerbatimConstraint
-from rookery.cite.vocabulary import Vocabulary
-from rookery.draft.openai_protocol import (
-    SpendingBudget,
-    TokenUsage,
-    compute_cost,
-    count_settled_characters,
-)
-from rookery.draft.remote_model import AllowedTokens, Seed
 from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (
     PrefixBranches,
@@ -35,6 +26,15 @@ from rookery.learn.decoding import (
 )
 from rookery.learn.pretrained_models import choose_precision, load_model
 from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.models.openai_protocol import (
+    SpendingBudget,
+    TokenUsage,
+    compute_cost,
+    count_settled_characters,
+)
+from rookery.models.remote_model import AllowedTokens, Seed
+from rookery.quotes.constraint import VerbatimConstraint
+from rookery.quotes.vocabulary import Vocabulary
 from rookery.records import Completion, Failure
 from rookery.settings import LocalModelSettings
 

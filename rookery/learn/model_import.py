@@ -18,15 +18,6 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerBase
 
-from rookery.draft.installed_models import (
-    UNKNOWN_LICENCE,
-    ModelSource,
-    copy_model_files,
-    digest_file,
-    make_unwritable_error,
-    read_stated_licence,
-    require_disk_room,
-)
 from rookery.errors import Failed, Outcome
 from rookery.learn.pretrained_models import (
     convert_load_errors,
@@ -36,6 +27,15 @@ from rookery.learn.pretrained_models import (
     silence_transformers,
 )
 from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.models.installed_models import (
+    UNKNOWN_LICENCE,
+    ModelSource,
+    copy_model_files,
+    digest_file,
+    make_unwritable_error,
+    read_stated_licence,
+    require_disk_room,
+)
 from rookery.records import Failure
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*")

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.errors import Failed, Outcome
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import SampledAction, sample_actions
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory

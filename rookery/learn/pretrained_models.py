@@ -31,9 +31,9 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from rookery.cite.vocabulary import Vocabulary, read_vocabulary
-from rookery.draft.installed_models import find_model_folder, make_unwritable_error
 from rookery.errors import Failed, Outcome
+from rookery.models.installed_models import find_model_folder, make_unwritable_error
+from rookery.quotes.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Failure
 
 REQUIRED_FILES = {

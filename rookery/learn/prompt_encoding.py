@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from rookery.cite.vocabulary import Vocabulary, read_vocabulary
-from rookery.draft.browser_episode import replace_surrogates
+from rookery.browser.browser_episode import replace_surrogates
 from rookery.errors import Failed, Outcome
 from rookery.learn.pretrained_models import load_tokenizer, locate_model
+from rookery.quotes.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Failure
 
 _PLACEHOLDER = "\ue000"

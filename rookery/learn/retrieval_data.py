@@ -13,14 +13,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from rookery.ask.question_files import read_squad
-from rookery.browse.page_text import neutralize_line
-from rookery.browse.passages import find_sentences
-from rookery.browse.search_terms import QUESTION_WORDS
-from rookery.cite.word_overlap import compute_rouge_n, split_words
 from rookery.errors import Failed, Outcome
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.learn.training_data import describe_left_out
+from rookery.library.question_files import read_squad
+from rookery.pages.page_text import neutralize_line
+from rookery.pages.passages import find_sentences
+from rookery.pages.search_terms import QUESTION_WORDS
+from rookery.quotes.word_overlap import compute_rouge_n, split_words
 from rookery.records import Episode, Failure, Page
 
 HARD_NEGATIVE_FACTOR = 3

@@ -23,9 +23,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedModel
 
-from rookery.cite import dense_ranker, ranking_metrics
-from rookery.cite.evidence_model import TOKENIZER_FILE
 from rookery.errors import Failed, Outcome
+from rookery.evidence import dense_ranker, ranking_metrics
+from rookery.evidence.evidence_model import TOKENIZER_FILE
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
     convert_load_errors,

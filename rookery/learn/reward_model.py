@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from rookery.cite.syntax import insert_marks
-from rookery.draft.browser_episode import replace_surrogates
+from rookery.browser.browser_episode import replace_surrogates
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.pretrained_models import (
@@ -24,6 +23,7 @@ from rookery.learn.pretrained_models import (
     merge_lora,
     save_pretrained_model,
 )
+from rookery.quotes.citation_syntax import insert_marks
 from rookery.records import Answer, Claim, Failure, Question, prepare_type
 
 

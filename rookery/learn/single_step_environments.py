@@ -7,18 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.cite.constraint import VerbatimConstraint
-from rookery.cite.grammar import VerbatimGrammar
-from rookery.cite.passage_ranking import PassageRanker, rank_passages
-from rookery.cite.repair import parse_and_correct
-from rookery.cite.syntax import AnswerShape, order_quotes_by_use
-from rookery.draft.best_of_n import AnswerParser, parse_draft, render_prompt
-from rookery.draft.constrained_decoding import UNFORCED, build_lark_grammar
-from rookery.draft.gophercite import GopherCiteSettings, build_page_prompt, choose_best_pages
-from rookery.draft.remote_model import AllowedTokens
-from rookery.draft.retrieval import gather_passages
-from rookery.draft.webglm import WebglmSettings, quote_passage, render_references
+from rookery.answers.best_of_n import AnswerParser, parse_draft, render_prompt
+from rookery.answers.gophercite import GopherCiteSettings, build_page_prompt, choose_best_pages
+from rookery.answers.retrieval import gather_passages
+from rookery.answers.webglm import WebglmSettings, quote_passage, render_references
 from rookery.errors import Failed, Outcome
+from rookery.evidence.passage_ranking import PassageRanker, rank_passages
 from rookery.learn.browser_environment import (
     CONCURRENT_REQUESTS,
     BatchRewardFunction,
@@ -28,6 +22,12 @@ from rookery.learn.browser_environment import (
 from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import PolicySampler, ServerConstraint, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.models.constrained_decoding import UNFORCED, build_lark_grammar
+from rookery.models.remote_model import AllowedTokens
+from rookery.quotes.citation_syntax import AnswerShape, order_quotes_by_use
+from rookery.quotes.constraint import VerbatimConstraint
+from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.repair import parse_and_correct
 from rookery.records import Answer, Failure, Library, Question
 
 _FREE_FACTOR = 16

@@ -14,17 +14,17 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from rookery.browse.call_recording import CallRecording
-from rookery.browse.page_view import PageViewCache
-from rookery.draft.browser_episode import replace_surrogates
-from rookery.draft.remote_model import AllowedTokens
-from rookery.draft.rollout import replay_episode
+from rookery.browser.browser_episode import replace_surrogates
+from rookery.browser.page_view import PageViewCache
+from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed, Outcome
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.pretrained_models import LoadedModel
 from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.learn.reward_model import RewardInputEncoder
+from rookery.library.call_recording import CallRecording
+from rookery.models.remote_model import AllowedTokens
 from rookery.records import (
     Answer,
     Comparison,

@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from rookery.browse.browser import BrowserRequest, answer_request
-from rookery.draft.episode_source import EpisodeSource, SourceEpisode
+from rookery.browser.browser import BrowserRequest, answer_request
+from rookery.browser.episode_source import EpisodeSource, SourceEpisode
 
 
 class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]

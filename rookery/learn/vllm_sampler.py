@@ -20,14 +20,14 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from rookery.draft.openai_protocol import extract_error_message
-from rookery.draft.remote_model import AllowedTokens
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import ActionRow, TokenIds, collate_rows, compute_action_logprobs
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.learn.weight_transfer import serve_folder
+from rookery.models.openai_protocol import extract_error_message
+from rookery.models.remote_model import AllowedTokens
 from rookery.records import Failure, prepare_type
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from rookery.browse.browser_commands import parse_command
+from rookery.browser.browser_commands import parse_command
 from rookery.errors import Outcome
 from rookery.measure.figures import Figure, TableCell, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean

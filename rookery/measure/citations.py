@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.browse.passages import find_sentences
-from rookery.browse.search_terms import QUESTION_WORDS
-from rookery.cite.claim_support import SUPPORT_THRESHOLD, judge_claim_support
-from rookery.cite.evidence_model import EvidenceJudge, EvidencePassage
-from rookery.cite.repair import CorrectionSettings
-from rookery.cite.word_overlap import compute_rouge_n, split_words
+from rookery.evidence.claim_support import SUPPORT_THRESHOLD, judge_claim_support
+from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.pages.passages import find_sentences
+from rookery.pages.search_terms import QUESTION_WORDS
+from rookery.quotes.repair import CorrectionSettings
+from rookery.quotes.word_overlap import compute_rouge_n, split_words
 from rookery.records import Answer, Page, Record
 
 EntailmentFunction = Callable[[Sequence[EvidencePassage], str], float]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rookery.draft.calibration import MIN_COVERAGE_DRAWN
+from rookery.evidence.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, TableCell, make_line
 from rookery.measure.intervals import INTERVAL_ENDS, Estimate, estimate_share
 from rookery.records import Record

@@ -10,7 +10,7 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from rookery.judge.agreement import CONFIDENCE_LEVEL, compute_wilson_interval
+from rookery.measure.agreement import CONFIDENCE_LEVEL, compute_wilson_interval
 from rookery.records import Record
 
 INTERVAL_ENDS = ((1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2)

@@ -7,10 +7,10 @@ other words is not found; only people can tell those.
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from rookery.cite.word_overlap import split_words
 from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.text_metrics import normalize_squad
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Question, Record
 
 ARTICLES = frozenset(("a", "an", "the"))

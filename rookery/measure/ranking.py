@@ -11,8 +11,7 @@ from functools import partial
 
 import msgspec
 
-from rookery.browse.search_terms import split_terms
-from rookery.cite.ranking_metrics import (
+from rookery.evidence.ranking_metrics import (
     Numbers,
     RankingMetric,
     apply_ranking_metrics,
@@ -26,6 +25,7 @@ from rookery.cite.ranking_metrics import (
 )
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.pages.search_terms import split_terms
 
 
 def measure_rankings(

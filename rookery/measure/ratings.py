@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from rookery.judge.agreement import choose_majority_label
-from rookery.judge.forms import FORMS, LOWER_IS_BETTER_SCALES
-from rookery.judge.judgement_conversion import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
+from rookery.measure.agreement import choose_majority_label
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.records import Answer, Rating, Record
 
+PLAUSIBLE_SCALE, SUPPORTED_SCALE = "plausible", "supported"
+GOOD_SCALE = "good"
+"""scale on which an answer scores 1 if it is both plausible and supported, else 0 (GopherCite,
+section 3.2)"""
+LOWER_IS_BETTER_SCALES = frozenset({"toxicity", "social_bias", "redundancy"})
+"""scales on which lower is better (WebGLM, section 4)"""
 SCALES = (SUPPORTED_SCALE, PLAUSIBLE_SCALE, GOOD_SCALE)
 """in the order in which they are drawn; the last says that an answer is both"""
 _SCALE_NAMES = {GOOD_SCALE: "supported and plausible"}
@@ -102,8 +106,17 @@ def _compute_rated_share(system: str, scale: str, ratings: Sequence[Rating]) -> 
 
 
 LEVELS = {
-    field.scale: sum(choice.score is not None for choice in field.choices)
-    for field in FORMS["criteria"].fields
+    "relevancy": 4,
+    "density": 4,
+    "reference_truthfulness": 2,
+    "toxicity": 2,
+    "social_bias": 2,
+    "fluency": 4,
+    "correctness": 4,
+    "citation_accuracy": 4,
+    "objectivity": 2,
+    "truthfulness": 2,
+    "redundancy": 2,
 }
 """levels of each scale, references first (WebGLM, section 4): four or two"""
 

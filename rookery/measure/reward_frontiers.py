@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from rookery.cite.ranking_metrics import compute_expected_worths
+from rookery.evidence.ranking_metrics import compute_expected_worths
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, LineStyle, make_line
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Record

@@ -18,9 +18,7 @@ from types import SimpleNamespace
 
 from rapidfuzz.distance import LCSseq
 
-from rookery.browse.passages import find_sentences
-from rookery.cite.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
-from rookery.draft.gold_answers import contains_gold_answer
+from rookery.library.gold_answers import contains_gold_answer
 from rookery.measure.figures import (
     Figure,
     FigureLine,
@@ -29,6 +27,8 @@ from rookery.measure.figures import (
     make_bars_figure,
 )
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
+from rookery.pages.passages import find_sentences
+from rookery.quotes.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
 from rookery.records import Page, Record
 
 AVERAGED_KINDS = ("R-1", "R-2", "R-L")

@@ -13,14 +13,12 @@ from small import CROWS, MAGPIES, logprobs
 from recipes.oracle_policies import list_candidate_actions
 from recipes.policy_samples import sample_browser_answers
 from recipes.random_models import write_random_model
-from rookery.browse.browser_commands import (
+from rookery.browser.browser_commands import (
     SCREEN_LINK,
     BrowserRules,
     format_prompt_head,
     parse_command,
 )
-from rookery.browse.page_reader import read_page
-from rookery.browse.search_index import InMemoryLibrary
 from rookery.errors import Failed
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.action_constraints import (
@@ -36,6 +34,8 @@ from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable
 from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.training_data import list_allowed_ids
+from rookery.library.search_index import InMemoryLibrary
+from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Question
 
 TOKENS = 60

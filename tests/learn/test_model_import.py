@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import pytest
 from small import TEXTS
 
-from rookery.draft.installed_models import RECORD_FILE, install_model
 from rookery.errors import Failed
 from rookery.learn.model_import import (
     PACKAGED_MODELS,
@@ -25,6 +24,7 @@ from rookery.learn.model_import import (
     copy_saved_model,
 )
 from rookery.learn.random_models import write_tiny_model
+from rookery.models.installed_models import RECORD_FILE, install_model
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.cite.evidence_model import EvidenceJudgement, EvidencePassage
+from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.measure.citations import (
     AnswerCitationScores,
     CitedStatement,

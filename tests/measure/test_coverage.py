@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_curve
 
-from rookery.draft.calibration import MIN_COVERAGE_DRAWN
+from rookery.evidence.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.coverage import (
     MAX_LINE_POINTS,
     ScoredAnswers,

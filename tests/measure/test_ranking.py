@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import label_ranking_average_precision_score, ndcg_score
 
-from rookery.cite.ranking_metrics import (
+from rookery.evidence.ranking_metrics import (
     compute_expected_hit,
     compute_expected_ndcg,
     compute_normalised_ndcg,

@@ -6,8 +6,8 @@ from recipes.oracle_policies import (
     contains_any_answer,
     parse_webglm_prompt,
 )
-from rookery.cite.word_overlap import split_words
-from rookery.draft.best_of_n import render_prompt
+from rookery.answers.best_of_n import render_prompt
+from rookery.quotes.word_overlap import split_words
 
 LINES = (
     "The duke built the tower in 1874",

@@ -26,22 +26,22 @@ from recipes.oracle_policies import (
     strip_site_name,
     vary_quote,
 )
-from rookery.ask.question_files import SquadArticle, bundled_questions, render_pages
-from rookery.browse.browser import browse_library
-from rookery.browse.browser_commands import BrowserRules, BrowserTask, parse_command
-from rookery.browse.call_recording import CallRecording
-from rookery.browse.folder_library import FolderLibrary
-from rookery.browse.libraries import get_bundled_folder
-from rookery.browse.page_archive import PageArchive
-from rookery.browse.page_reader import read_page
-from rookery.browse.page_view import OpenedPage
-from rookery.browse.quote_search import find_quote
-from rookery.browse.search_index import InMemoryLibrary
-from rookery.browse.search_terms import split_terms
-from rookery.cite.syntax import parse_numbered
-from rookery.draft.gold_answers import contains_gold_answer
-from rookery.draft.rollout import replay_episode
+from rookery.browser.browser import browse_library
+from rookery.browser.browser_commands import BrowserRules, BrowserTask, parse_command
+from rookery.browser.page_view import OpenedPage
+from rookery.browser.quote_search import find_quote
+from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed
+from rookery.library.call_recording import CallRecording
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.libraries import get_bundled_folder
+from rookery.library.page_archive import PageArchive
+from rookery.library.question_files import SquadArticle, bundled_questions, render_pages
+from rookery.library.search_index import InMemoryLibrary
+from rookery.pages.page_reader import read_page
+from rookery.pages.search_terms import split_terms
+from rookery.quotes.citation_syntax import parse_numbered
 from rookery.records import (
     Answer,
     Claim,

@@ -24,8 +24,8 @@ from recipes.evidence_data import (
 from recipes.evidence_training import EvidenceNetwork, collate_pairs
 from recipes.stages import run_recipe
 from recipes.webglm_data import write_tiny_data
-from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
 from rookery.errors import Failed
+from rookery.evidence.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
 
 CLAIMS = (
     "the owl eats mice",

@@ -10,9 +10,9 @@ import pytest
 
 from bench import documentation
 from recipes.evidence_calibration import JudgedQuestion, calibrate_model, fit_calibration
-from rookery.browse.search_terms import get_question_terms, split_terms
-from rookery.cite.evidence_model import EvidenceJudgement, EvidenceModel, EvidencePassage
 from rookery.errors import Failed
+from rookery.evidence.evidence_model import EvidenceJudgement, EvidenceModel, EvidencePassage
+from rookery.pages.search_terms import get_question_terms, split_terms
 
 
 class WordModel:

@@ -18,7 +18,7 @@ from recipes.evidence_questions import (
     read_written_questions,
 )
 from recipes.page_spans import find_spans, name_span
-from rookery.browse.page_reader import read_page
+from rookery.pages.page_reader import read_page
 
 OWLS = """<title>Owls</title><h1>Owls</h1><h2>Food</h2>
 <p>Owls of the hill eat mice and

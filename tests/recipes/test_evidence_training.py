@@ -20,9 +20,9 @@ from recipes.evidence_training import (
     train_evidence_model,
 )
 from recipes.random_models import write_tiny_encoder
-from rookery.cite.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
-from rookery.draft.extract import find_altered_extract
+from rookery.answers.extract import find_altered_extract
 from rookery.errors import Failed
+from rookery.evidence.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
 from rookery.learn.optimizer import OptimizerSettings
 
 BIRDS = ("owl", "finch", "heron", "swift", "wren", "crane")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.gold_answers import cut_excerpts
-from rookery.browse.passages import find_sentences
+from rookery.pages.passages import find_sentences
 from rookery.records import Page
 
 TEXT = "One two three. Four five. Six seven eight nine ten eleven twelve. Thirteen. Fourteen it is."

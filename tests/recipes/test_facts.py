@@ -19,8 +19,8 @@ from recipes.fact_comparisons import (
     read_fever_claims,
     read_fever_pages,
 )
-from rookery.cite.syntax import parse_numbered, render_numbered
 from rookery.errors import Failed
+from rookery.quotes.citation_syntax import parse_numbered, render_numbered
 from rookery.records import Comparison, Completion
 
 Group = list[tuple[str | None, int | None]]

@@ -28,7 +28,6 @@ from recipes.memory_plan import (
     shape_imitation,
     shape_reinforcement,
 )
-from rookery.browse.libraries import get_bundled_folder
 from rookery.errors import Failed
 from rookery.learn import action_batches
 from rookery.learn.decoding import SamplingSettings
@@ -39,6 +38,7 @@ from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
+from rookery.library.libraries import get_bundled_folder
 
 CONTEXT = 1024
 

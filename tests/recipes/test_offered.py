@@ -1,7 +1,7 @@
 """What small models choose from: read from the prompt, and wide enough for demonstrators."""
 
 from recipes.oracle_policies import NO_ANSWER, list_candidate_actions
-from rookery.browse.browser_commands import (
+from rookery.browser.browser_commands import (
     format_answer_prompt,
     format_prompt_foot,
     format_prompt_head,

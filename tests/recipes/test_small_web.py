@@ -1,7 +1,7 @@
 """Pages of a few sentences around known answers."""
 
 from recipes.gold_answers import build_small_web
-from rookery.ask.question_files import SquadArticle, SquadData
+from rookery.library.question_files import SquadArticle, SquadData
 from rookery.records import Question
 
 ONE = "The mill is very old. It was built in 1707. It burnt down in 1811 and was built anew."

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recipes.vote_comparisons import ForumPost, ForumThread, ThumbsSettings, make_vote_comparisons
 from rookery.errors import Failed
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.records import Comparison
 
 PLAIN = ThumbsSettings(balanced=False)

@@ -18,7 +18,7 @@ from recipes.webglm_generator import (
     make_generator_figure,
     make_generator_tables,
 )
-from rookery.cite.evidence_model import BUNDLED_MODEL, load_evidence_model
+from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.learn.imitation_learning import ImitationResult
 from rookery.records import Answer, Claim, Episode, Page, Question
 

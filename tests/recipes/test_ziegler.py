@@ -31,16 +31,16 @@ from recipes.ziegler_found import (
     report_descriptive,
 )
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
-from rookery.cite.word_overlap import split_words
-from rookery.draft.config import parse_settings, read_toml_table
 from rookery.errors import Failed
-from rookery.judge.json_lines import read_json_lines
+from rookery.json_lines import read_json_lines
 from rookery.learn.online_labelling import PolicyCompletion, RequestRound
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint, tilt_policy
+from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Comparison, Question
+from rookery.typed_files import parse_settings, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("ziegler")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"

@@ -1,0 +1,1 @@
+"""Answers: the methods, choosing, declining, batches, and what composes them."""

@@ -1,0 +1,548 @@
+"""Answering sessions: everything between the settings and an answer, without a terminal.
+
+The Python front door, the command line, the web pages, the HTTP API and MCP all answer through
+`AnswerSession`. Nothing here prints; progress is reported to callbacks.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from rookery.answers.follow_up_questions import join_questions, rewrite_by_model
+from rookery.answers.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
+from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.library.folder_library import FolderLibrary, ProgressCallback
+from rookery.library.libraries import (
+    get_bundled_folder,
+    is_url,
+    list_skipped,
+    make_web_search,
+    open_places,
+)
+from rookery.library.page_archive import PageArchive
+from rookery.library.sharded_library import ShardedLibrary
+from rookery.library.site_library import SiteLibrary, SiteLimits
+from rookery.library.stored_indexes import list_index_digests
+from rookery.library.warc import WarcLibrary
+from rookery.library.web_library import WebLibrary, WebSearch
+from rookery.network.fetcher import Fetcher, build_user_agent
+from rookery.pages.file_selection import SkippedGroup, count_skipped
+from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
+from rookery.settings import WORDS, Settings, get_cache_folder, get_data_folder, locate_archive
+
+if TYPE_CHECKING:
+    from rookery.answers.best_of_n import BestOfNSettings
+    from rookery.answers.library_calibration import LibraryCalibration
+    from rookery.answers.model_pool import ModelPool
+    from rookery.evidence.calibration import Calibration, ScoreSource
+    from rookery.evidence.evidence_model import EvidenceJudge, EvidenceModel
+    from rookery.evidence.passage_ranking import Similarity
+    from rookery.models.remote_model import SlotTable
+
+
+_IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
+"""libraries with a folder for what is known of their contents"""
+
+
+@lru_cache(maxsize=1)
+def _load_shared_model(folder: Path, changed: int) -> "EvidenceModel":
+    """Return the evidence model of a folder, one for all sources of this process.
+
+    `changed` is the time at which its file was changed, in nanoseconds. Raises Failed: bad_model.
+    """
+    from rookery.evidence.evidence_model import load_evidence_model
+
+    return load_evidence_model(folder)
+
+
+class EvidenceSources:
+    """The page archive, the network, the library and the rankers of some settings.
+
+    Each is opened at its first use. Threads may share one object.
+    """
+
+    def __init__(self, settings: Settings, progress: ProgressCallback | None = None) -> None:
+        self.settings = settings
+        self._progress = progress
+        self._lock = threading.RLock()
+        self._open = ExitStack()
+        self.archive = self._open.enter_context(PageArchive(locate_archive(settings.archive)))
+        self._fetcher: Fetcher | None = None
+        self._library: Library | None = None
+        self._web_search: WebSearch | None = None
+        self._skipped: tuple[SkippedGroup, ...] | None = None
+        self._similarity: Similarity | None = None
+        self._judge: EvidenceJudge | None = None
+        self._judge_digest = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the archive and, if they were opened, the library and the network client."""
+        with self._lock:
+            if self._library is not None:
+                self._library.close()
+                self._library = None
+            self._open.close()
+
+    def open_fetcher(self) -> Fetcher:
+        """Return the network client, made at the first call."""
+        with self._lock:
+            if self._fetcher is None:
+                s = self.settings
+                agent = build_user_agent(s.contact)
+                render = None
+                if s.render:
+                    from rookery.network.page_rendering import ChromiumRenderer
+
+                    others = Fetcher(use_proxy=s.proxy, user_agent=agent)
+                    render = ChromiumRenderer(self._open.enter_context(others), agent).render_page
+                fetcher = Fetcher(
+                    allow_private=s.private, use_proxy=s.proxy, user_agent=agent, render=render
+                )
+                self._fetcher = self._open.enter_context(fetcher)
+            return self._fetcher
+
+    def open_web(self) -> WebLibrary:
+        """Return the web with permissions of its own, searched as all webs of this object are.
+
+        Raises Failed.
+        """
+        with self._lock:
+            if self._web_search is None:  # it remembers which engines want to be left alone
+                self._web_search = make_web_search(self.settings.engine)
+            offline = self.settings.offline
+            return WebLibrary(self._web_search, self.archive, self.open_fetcher(), offline)
+
+    def open_library(self) -> Library:
+        """Return the library of the settings' places, indexed at the first use. Raises Failed."""
+        with self._lock:
+            if self._library is None:
+                s = self.settings
+                self._library = open_places(
+                    s.places,
+                    self.archive,
+                    self.open_fetcher,
+                    get_cache_folder(),
+                    s.engine,
+                    s.offline,
+                    self._progress,
+                    s.selection,
+                )
+            return self._library
+
+    def open_library_for_question(self, start: str = "", shown: Iterable[str] = ()) -> Library:
+        """Return the library that one question or browser session searches and opens.
+
+        Raises Failed. Where the web is searched, it is made anew: it opens only what its own
+        searches and pages showed, `start` and `shown`. Any other library is the shared one; if
+        `start` is a web address, what that library never showed is fetched from the web under the
+        same restriction.
+        """
+        library = self.open_library()
+        if not isinstance(library, WebLibrary) and not is_url(start):
+            return library
+        web = self.open_web()
+        for url in filter(is_url, (start, *shown)):
+            web.allow_url(url)
+        return web if isinstance(library, WebLibrary) else FallbackLibrary(library, web)
+
+    def refresh_library(self) -> FolderLibrary | SiteLibrary | WarcLibrary:
+        """Return the library of the first place, brought up to date: a site is crawled again.
+
+        Files and folders are opened, which reads what changed. Raises Failed, also for shards.
+        """
+        place = self.settings.places[0]
+        if not is_url(place):
+            library = self.open_library()  # files are looked at whenever they are opened
+            if isinstance(library, ShardedLibrary):
+                detail = "shards are brought up to date by rookery index build, said as before"
+                raise Failed(Failure(place, Outcome.SHARDED, detail))
+            assert isinstance(library, FolderLibrary | WarcLibrary)
+            return library
+        began = time.time()
+        limits = SiteLimits(fresh_seconds=0)
+        fetcher, cache = self.open_fetcher(), get_cache_folder()
+        site = SiteLibrary(place, self.archive, fetcher, cache, limits, self._progress)
+        if site.crawled < began:
+            raise Failed(site.failures[-1])
+        self._library = site
+        return site
+
+    def count_skipped(self) -> tuple[SkippedGroup, ...]:
+        """Count, by reason, the files that opening the library left out; none before it is opened.
+
+        The bundled pages are not counted: they are nobody's documents.
+        """
+        with self._lock:
+            if self._library is not None and self._skipped is None:
+                skipped, ours = list_skipped(self._library), str(get_bundled_folder())
+                theirs = (one for one in skipped if not one.what.startswith(ours))
+                self._skipped = count_skipped(theirs)
+            return self._skipped or ()
+
+    def load_evidence_judge(self) -> "EvidenceJudge | None":
+        """Return the judge of the settings' ranker; None where that is no evidence model.
+
+        Raises Failed: bad_model.
+        """
+        if self.settings.ranker == WORDS:
+            return None
+        self._check_ranker_folder()
+        from rookery.evidence.evidence_model import BUNDLED_MODEL, MODEL_FILE, is_evidence_model
+
+        with self._lock:
+            folder = Path(self.settings.ranker or BUNDLED_MODEL)
+            if self._judge is None and is_evidence_model(folder):
+                changed = (folder / MODEL_FILE).stat().st_mtime_ns
+                self._judge = _load_shared_model(folder, changed).judge_passages
+            return self._judge
+
+    def read_library_calibration(self) -> "LibraryCalibration | None":
+        """Return the stored calibration of the evidence model on the library, if it is current."""
+        with self._lock:
+            library = self.open_library()
+            if not isinstance(library, _IndexedLibrary):
+                return None
+            from rookery.answers.library_calibration import load_library_calibration
+
+            found = load_library_calibration(library.index_folder)
+            if found is None or found.contents != library.contents_digest():
+                return None
+            return found if found.model == self.digest_evidence_model() else None
+
+    def calibrate_library(
+        self, observe: "Callable[[int, int], None]"
+    ) -> "LibraryCalibration | None":
+        """Calibrate the evidence model on the library, and store that with the library's index.
+
+        `observe` hears how many of how many sections were judged. What is stored for the same
+        documents and model is returned at once. Returns None where the settings name no evidence
+        model, where the library has no index of its own (the web, several places, one file), or too
+        few sections. Raises Failed: bad_model, unwritable, shard_failed, or what opening the
+        library raises.
+        """
+        from rookery.answers.library_calibration import (
+            MOST_PAGES,
+            calibrate_library,
+            store_library_calibration,
+        )
+
+        library, judge = self.open_library(), self.load_evidence_judge()
+        if judge is None or not isinstance(library, _IndexedLibrary):
+            return None
+        if (found := self.read_library_calibration()) is not None:
+            return found
+        contents = library.contents_digest()
+        pages: Iterable[Page]
+        if isinstance(library, ShardedLibrary):
+            pages = library.draw_pages(MOST_PAGES)
+        else:
+            digests = list_index_digests(library.index_folder)
+            Random(0).shuffle(digests)
+            pages = filter(None, map(self.archive.find_page, digests))
+        model = self.digest_evidence_model()
+        made = calibrate_library(library, pages, judge, contents, model, observe)
+        if made is not None:
+            store_library_calibration(made, library.index_folder)
+        return made
+
+    def digest_evidence_model(self) -> str:
+        """Return a digest of the settings' evidence model."""
+        from rookery.answers.library_calibration import digest_evidence_model
+        from rookery.evidence.evidence_model import BUNDLED_MODEL
+
+        with self._lock:
+            if not self._judge_digest:
+                folder = Path(self.settings.ranker or BUNDLED_MODEL)
+                self._judge_digest = digest_evidence_model(folder)
+            return self._judge_digest
+
+    def load_similarity(self) -> "Similarity | None":
+        """Return the similarity by the settings' trained encoder; None where they name none.
+
+        Raises Failed: bad_model.
+        """
+        if self.settings.ranker in ("", WORDS):
+            return None
+        self._check_ranker_folder()
+        from rookery.evidence.dense_ranker import is_dense_ranker, load_dense_ranker
+
+        with self._lock:
+            folder = Path(self.settings.ranker)
+            if self._similarity is None and is_dense_ranker(folder):
+                self._similarity = load_dense_ranker(folder).compute_similarities
+            return self._similarity
+
+    def _check_ranker_folder(self) -> None:
+        """Raise Failed (bad_model) where the settings name a folder in which nothing ranks."""
+        from rookery.evidence.dense_ranker import ENCODER_FILE, is_dense_ranker
+        from rookery.evidence.evidence_model import MODEL_FILE, is_evidence_model
+
+        folder = Path(self.settings.ranker)
+        if self.settings.ranker and not (is_evidence_model(folder) or is_dense_ranker(folder)):
+            detail = (
+                f"it holds neither an evidence model ({MODEL_FILE}) nor a trained encoder "
+                f"({ENCODER_FILE}): name another folder, or {WORDS} to rank by words alone"
+            )
+            raise Failed(Failure(self.settings.ranker, Outcome.BAD_MODEL, detail))
+
+    def fetch_page(self, url: str) -> Page:
+        """Fetch a page now, keep it in the archive and return it. Raises Failed."""
+        page = self.open_fetcher().fetch_page(url)
+        self.archive.store_page(page, asked=url)
+        return page
+
+    def find_page(self, quote: Quote) -> Page | None:
+        """Return the archived page that a quote was cut from; None if its text is not stored.
+
+        A page with the same text at another address will do if there is none at the quote's own.
+        """
+        return self.archive.find_page(quote.digest, quote.url) or self.archive.find_page(
+            quote.digest
+        )
+
+
+class AnswerSession:
+    """Answers questions with one set of settings; threads may share one session.
+
+    Give `sources` to share a library and an archive with other sessions: they are then left open
+    when this session is closed. Sessions with one table of `slots` share those of model servers.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        progress: ProgressCallback | None = None,
+        sources: EvidenceSources | None = None,
+        slots: "SlotTable | None" = None,
+    ) -> None:
+        self.settings = settings
+        self.method = get_method(settings.method)
+        self._slots = slots
+        self._open = ExitStack()
+        self._lock = threading.RLock()
+        if sources is None:
+            sources = self._open.enter_context(EvidenceSources(settings, progress))
+        self.sources = sources
+        self._models: ModelPool | None = None
+        self._calibration: Calibration | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the models, and the sources unless they were given."""
+        self._open.close()
+
+    def answer(self, question: Question, callbacks: AnswerCallbacks = NO_CALLBACKS) -> Episode:
+        """Answer one question; the episode's failures name every source that could not be read.
+
+        A library that cannot be opened gives an episode without evidence. Raises Failed where the
+        settings are at fault: a place or a model that does not exist, a model that cannot be asked.
+        """
+        settings, library = self.settings, None
+        try:
+            if self.asks_model():
+                self.read_calibration()
+                if not settings.offline:
+                    library = self.sources.open_library_for_question()
+                with self.open_models().record_question(
+                    question, settings.to_cache_key(), library, callbacks.observe_text
+                ) as recorded:
+                    searched = callbacks.wrap_library(recorded.library)
+                    episode = self.method.run(
+                        QuestionRun(self, question, searched, callbacks, recorded)
+                    )
+                    recorded.complete = episode.stop != Outcome.POLICY_FAILED
+            else:
+                library = self.sources.open_library_for_question()
+                searched = callbacks.wrap_library(library)
+                episode = self.method.run(QuestionRun(self, question, searched, callbacks))
+        except Failed as failed:
+            if failed.failure.outcome in USER_ERROR_OUTCOMES:
+                raise
+            why = (failed.failure,)
+            return Episode(question, settings.method, stop=Outcome.NO_EVIDENCE, failures=why)
+        # Last, so that what failed while this question was searched is among them.
+        unread = () if library is None else library.failures
+        failures = tuple(dict.fromkeys((*episode.failures, *unread)))
+        return msgspec.structs.replace(episode, failures=failures)
+
+    def asks_model(self) -> bool:
+        """Return True if a model is set and the method uses one."""
+        return bool(self.settings.models) and self.method.model != "unused"
+
+    def rewrite_question(self, question: str, earlier: Sequence[str]) -> str:
+        """Return a question that stands alone without the `earlier` ones of its conversation.
+
+        A model of a server rewrites it where the method uses one. Elsewhere, where that model
+        fails, and where the answer must be the same offline, the question before is added to one
+        that leans on it. Small models on this machine change what is asked too often.
+        """
+        if not earlier:
+            return question
+        if self.asks_model() and not self.settings.offline:
+            try:
+                if not self.is_writer_local():
+                    model = self.open_models().open_model("write")
+                    written = rewrite_by_model(
+                        question, earlier, lambda prompt: model.complete(prompt)[0].text
+                    )
+                    if written:
+                        return written
+            except Failed as failed:
+                if failed.failure.outcome in USER_ERROR_OUTCOMES:
+                    raise
+        return join_questions([*earlier, question])
+
+    def configure_sampling(self) -> "BestOfNSettings":
+        """Return the settings of choosing among samples. Raises Failed without a calibration."""
+        from rookery.answers.best_of_n import BestOfNSettings
+        from rookery.evidence.calibration import get_minimum_score
+        from rookery.evidence.evidence_reward import make_evidence_reward
+
+        found, judge = self.read_calibration(), self._load_sample_judge()
+        reward = None if judge is None else make_evidence_reward(judge)
+        decline = None if found is None else get_minimum_score(found)
+        return BestOfNSettings(self._count_samples(), reward, self.settings.models.worth, decline)
+
+    def _count_samples(self) -> int:
+        return self.settings.models.samples or self.method.samples
+
+    def _load_sample_judge(self) -> "EvidenceJudge | None":
+        """Return the evidence model's judge where there are samples to choose among."""
+        return self.sources.load_evidence_judge() if self._count_samples() > 1 else None
+
+    def identify_score_source(self) -> "ScoreSource":
+        """Return the source of the scores that this session's answers have, for calibration.
+
+        Raises Failed where a model is misnamed.
+        """
+        from rookery.evidence.calibration import identify_score_source
+
+        models = self.settings.models
+        score = "likelihood"
+        if self._load_sample_judge() is not None:
+            score = f"evidence {self.sources.digest_evidence_model()}"
+        endpoint, method = self.open_models().get_endpoint, self.settings.method
+        return identify_score_source(method, endpoint, models.samples, models.worth, score)
+
+    def is_writer_local(self) -> bool:
+        """Return True if the model that writes is on this machine. Raises Failed."""
+        return self.open_models().is_local("write")
+
+    def declines_by_extract(self) -> bool:
+        """Return True if an answer is declined as `extract` declines: by `extract` itself, and by
+        a model on this machine that puts into words what it found. Raises Failed."""
+        if self.method.name == "webglm" and self.settings.models:
+            return self.is_writer_local()
+        return self.method.name == "extract"
+
+    def read_calibration(self) -> "Calibration | None":
+        """Return the calibrated score threshold for --decline.
+
+        None without it, or where it is no share of good answers (`declines_by_extract`).
+
+        Raises Failed where no labels were stored for the model.
+        """
+        s = self.settings
+        with self._lock:
+            if (
+                self._calibration is None
+                and s.decline is not None
+                and not self.declines_by_extract()
+            ):
+                from rookery.evidence.calibration import find_decline_threshold
+
+                scored = self.identify_score_source()
+                self._calibration = find_decline_threshold(scored, s.decline, get_data_folder())
+            return self._calibration
+
+    def open_models(self) -> "ModelPool":
+        """Return the models that the settings name. Raises Failed where one is misnamed."""
+        with self._lock:
+            if self._models is None:
+                from rookery.answers.model_pool import ModelPool
+
+                pool = ModelPool(
+                    self.settings.models,
+                    self.sources.archive,
+                    self.settings.offline,
+                    self.method.local,
+                    self._slots,
+                )
+                self._models = self._open.enter_context(pool)
+            return self._models
+
+
+class OpenedLibrary(Library):
+    """A library together with the archive and the network that it needs; closing it closes them."""
+
+    def __init__(self, settings: Settings, progress: ProgressCallback | None = None) -> None:
+        self._sources = EvidenceSources(settings, progress)
+        try:
+            self._library = self._sources.open_library()
+        except BaseException:
+            self._sources.close()
+            raise
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Documents, pages and searches that could not be read so far, with the reasons."""
+        return self._library.failures
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return the k best results, best first. Raises Failed if the search cannot be made."""
+        return self._library.search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """Return the page at this address. Raises Failed if it cannot be read."""
+        return self._library.fetch(url)
+
+    def close(self) -> None:
+        """Close the library, the archive and the network client."""
+        self._sources.close()
+
+
+class FallbackLibrary(Library):
+    """Searches the first library; what that one never showed is fetched from the other."""
+
+    def __init__(self, library: Library, beside: Library) -> None:
+        self._library = library
+        self._fallback = beside
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Documents, pages and searches that either library could not read so far, with reasons."""
+        return (*self._library.failures, *self._fallback.failures)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the first library's k best results. Raises Failed if the search cannot be made."""
+        return list(self._library.search(query, k))
+
+    def fetch(self, url: str) -> Page:
+        """Return the page from the first library, or from the other if the first never showed it.
+
+        Raises Failed if it cannot be read.
+        """
+        try:
+            return self._library.fetch(url)
+        except Failed as failed:
+            if failed.failure.outcome != Outcome.URL_NOT_SHOWN:
+                raise
+        return self._fallback.fetch(url)

@@ -1,0 +1,265 @@
+"""Inline evidence (GopherCite): one page per prompt, claims with quotes, best of N samples."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import cycle, islice
+from typing import NamedTuple
+
+import msgspec
+
+from rookery.answers.best_of_n import (
+    AnswerDraft,
+    AnswerParser,
+    BestOfNSettings,
+    answer_with_best_draft,
+    render_prompt,
+    sample_drafts,
+)
+from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.answers.support_filter import require_supported_claims
+from rookery.errors import Outcome
+from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
+from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
+from rookery.models.constrained_decoding import PolicyConstrainer
+from rookery.pages.page_text import neutralize_line
+from rookery.pages.passages import find_sentences
+from rookery.pages.text_folding import locate_quote
+from rookery.quotes.citation_syntax import CitationSyntaxError, parse_inline
+from rookery.quotes.repair import RepairSettings, repair_quote
+from rookery.quotes.verification import is_quote_too_short
+from rookery.records import Answer, Episode, Failure, Library, Page, Policy, Question, Quote
+
+GOPHERCITE_METHOD = "gophercite"
+
+
+class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of GopherCite: pages, length of a prompt, and repair of quotes."""
+
+    pages: int = 4
+    """K, the number of pages, each shown in its own prompts (GopherCite, section 2.3)"""
+    budget: int = 6000
+    """maximum characters of a page in a prompt"""
+    before: int = 500
+    """maximum characters shown before the passage found (GopherCite, appendix A)"""
+    repair: RepairSettings | None = RepairSettings()
+    """repair of quotes that are nearly verbatim; None: they are bad syntax"""
+    quotes: int = 0
+    """maximum quotes of an answer; a sample with more is bad syntax. 0: any number"""
+    answers: float = 0.5
+    """least probability that a quote of a sample answers the question, by the evidence model"""
+    limits: RetrievalLimits = RetrievalLimits()
+    """limits of retrieval"""
+
+
+def answer_with_gophercite(
+    question: Question,
+    library: Library,
+    policy: Policy,
+    rank: PassageRanker = rank_passages,
+    choosing: BestOfNSettings = BestOfNSettings(samples=8),
+    settings: GopherCiteSettings = GopherCiteSettings(),
+    constrain: PolicyConstrainer | None = None,
+    observe: RankingObserver = lambda ranked: None,
+    judge: EvidenceJudge | None = None,
+) -> Episode:
+    """Answer a question with the best of N samples, each quoting the one page its prompt shows.
+
+    The pages take turns, so N should exceed their number. `constrain` makes a policy that can only
+    quote the page verbatim. Without a page the policy is not called. A sample is no answer if its
+    syntax is bad, its title is another page's, or a quote is too short or not on the page
+    (GopherCite, appendix F.1); a nearly verbatim quote is replaced by the page's own words where
+    nothing that matters differs. A quote becomes the whole sentences that it stands in, and with a
+    `judge` a sample is no answer unless a quote of it answers the question and its quotes support
+    each claim; text that cites nothing is then left out. `rank` orders the passages that were
+    found, and `observe` gets them.
+    """
+    gathered = gather_passages(question.text, library, settings.limits)
+    places = choose_best_pages(question, gathered, rank, settings.pages, observe)
+    if not places:
+        return Episode(
+            question, GOPHERCITE_METHOD, stop=Outcome.NO_EVIDENCE, failures=gathered.failures
+        )
+    repairs: dict[Quote, float] = {}
+
+    @cache
+    def answers_question(quote: Quote) -> bool:
+        if judge is None:
+            return True
+        [judged] = judge(question.text, [EvidencePassage(quote.text, quote.title)])
+        return convert_to_probability(judged.answers) >= settings.answers
+
+    def check_claims(answer: Answer) -> Answer:
+        return require_supported_claims(answer, question, judge) if judge else answer
+
+    shown = [
+        _check_quotes(
+            build_page_prompt(question, page, found, settings, repairs),
+            page,
+            answers_question,
+            check_claims,
+        )
+        for page, found in places
+    ]
+    turns = cycle(shown)
+
+    def sample(n: int) -> Iterator[AnswerDraft]:
+        drawn = Counter(islice(turns, n))
+        for one in shown:
+            if drawn[one]:
+                constrained = constrain([one.document]) if constrain else policy
+                yield from sample_drafts(constrained, one.prompt, drawn[one], one.read)
+
+    episode = answer_with_best_draft(
+        question, GOPHERCITE_METHOD, sample, choosing, gathered.failures
+    )
+    quotes = episode.answer.quotes if episode.answer else ()
+    marked = tuple(
+        _report_repair(quote, repairs[mended])
+        for quote in quotes
+        for mended in repairs
+        if mended.digest == quote.digest and quote.start <= mended.start and mended.end <= quote.end
+    )
+    return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
+
+
+def _check_quotes(
+    shown: "PagePrompt",
+    page: Page,
+    answers_question: Callable[[Quote], bool],
+    check_claims: Callable[[Answer], Answer],
+) -> "PagePrompt":
+    """Return the prompt with a parser that widens quotes to sentences, and rejects those that do
+    not answer and claims that are not supported."""
+
+    def read(text: str) -> Answer:
+        answer = shown.read(text)
+        for quote in answer.quotes:
+            if is_quote_too_short(page.text, quote.start, quote.end):
+                raise CitationSyntaxError(f"its quote “{quote.text}” is too short to mean anything")
+        quotes = tuple(widen_to_sentences(page, quote) for quote in answer.quotes)
+        if quotes and not any(map(answers_question, quotes)):
+            words = quotes[0].text
+            raise CitationSyntaxError(f"its quote “{words}” does not answer the question")
+        return check_claims(msgspec.structs.replace(answer, quotes=quotes))
+
+    return shown._replace(read=read)
+
+
+def widen_to_sentences(page: Page, quote: Quote) -> Quote:
+    """Return the quote with the whole of each sentence of the page that it touches."""
+    around = [
+        span
+        for span in find_sentences(page, 0, len(page.text))
+        if span[0] < quote.end and quote.start < span[1]
+    ]
+    if not around:
+        return quote
+    return page.quote(min(quote.start, around[0][0]), max(quote.end, around[-1][1]))
+
+
+def _report_repair(quote: Quote, score: float) -> Failure:
+    detail = f"quoted with {score:.0f} % of the page's own words, which are shown instead"
+    return Failure(quote.url, Outcome.REPAIRED, detail)
+
+
+def choose_best_pages(
+    question: Question,
+    gathered: RetrievedPassages,
+    rank: PassageRanker,
+    most: int,
+    observe: RankingObserver = lambda ranked: None,
+) -> list[tuple[Page, int]]:
+    """Choose up to `most` pages with the best passages, best first.
+
+    Each page comes with the start of its best passage. `observe` gets the ranked passages.
+    """
+    ranked = rank(question.text, gathered.found)
+    observe(ranked)
+    places: dict[str, tuple[Page, int]] = {}
+    for one in ranked:
+        places.setdefault(one.page.url, (one.page, one.hit.start))
+    return list(places.values())[:most]
+
+
+class PagePrompt(NamedTuple):
+    """The prompt with one page, and the parser of its completions."""
+
+    prompt: str
+    read: AnswerParser
+    """parses a completion with the page's quotes"""
+    document: tuple[str, str]
+    """title and text shown, for constrained decoding"""
+
+
+def build_page_prompt(
+    question: Question,
+    page: Page,
+    found: int,
+    settings: GopherCiteSettings,
+    repairs: dict[Quote, float],
+) -> PagePrompt:
+    """Build the prompt of one page around the position `found`, and the parser of its completions.
+
+    The parser enters quotes that it repaired into `repairs`, with their scores in percent.
+    """
+
+    def find(page: Page, words: str) -> Quote | None:
+        if settings.repair is None:
+            return locate_quote(page, words)
+        mended = repair_quote(page, words, settings.repair)
+        if mended.quote and mended.outcome == "repaired":
+            repairs[mended.quote] = mended.score
+        return mended.quote
+
+    def read(text: str) -> Answer:
+        answer = parse_inline(text, [page], find)
+        refuse_hidden_quotes(answer, page)
+        if settings.quotes and len(answer.quotes) > settings.quotes:
+            raise CitationSyntaxError(
+                f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
+            )
+        return answer
+
+    start, end = truncate_page(page, found, settings)
+    shown = page.text[start:end]
+    source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(shown)}\n"
+    asked = render_prompt("gophercite", pages=source, question=question.text)
+    return PagePrompt(asked, read, (page.title, shown))
+
+
+def measure_shown_text(page: Page) -> int:
+    """Return the length of a page's text without hidden text, which stands behind all other."""
+    return max(
+        (block.end for block in page.iter_shown()), default=0 if page.blocks else len(page.text)
+    )
+
+
+def refuse_hidden_quotes(answer: Answer, page: Page) -> None:
+    """Raise CitationSyntaxError if a quote of this page holds text that the page hides."""
+    shown = measure_shown_text(page)
+    for quote in answer.quotes:
+        if quote.end > shown:
+            raise CitationSyntaxError(f"its quote “{quote.text}” is text that the page hides")
+
+
+def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
+    """Return the start and end of the part of a page that a prompt shows, in characters.
+
+    It goes from a sentence's start shortly before the position `found` to a sentence's end
+    (GopherCite, appendices A and D). A page within the budget is shown whole.
+    """
+    text = page.text[: measure_shown_text(page)]
+    if len(text) <= settings.budget:
+        return 0, len(text)
+    low = max(0, found - settings.before)
+    starts = (begun for begun, _ in find_sentences(page, low, found) if begun > low or not low)
+    start = next(starts, found)
+    stop = min(start + settings.budget, len(text))
+    return start, max(_find_sentence_ends(page, start, stop), default=stop)
+
+
+def _find_sentence_ends(page: Page, start: int, stop: int) -> Iterator[int]:
+    """Yield the ends of the sentences within the span; a truncated last one is left out."""
+    spans = find_sentences(page, start, min(stop + 1, len(page.text)))
+    return (end for _, end in spans if end <= stop)

@@ -1,0 +1,282 @@
+"""The answering methods: the one place where a method is registered.
+
+The command line, the web pages, the HTTP API and MCP read `METHODS`. Each method imports its own
+code when it runs, so that `extract` loads no model client.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.records import Episode, Failure, Library, Question
+from rookery.settings import WORDS, WRITING_SETTINGS, LocalModelSettings, Settings
+
+if TYPE_CHECKING:
+    from rookery.answers.answer_session import AnswerSession
+    from rookery.answers.evidence_answers import EvidenceSettings
+    from rookery.answers.model_pool import QuestionRecording
+    from rookery.evidence.evidence_model import EvidenceJudge
+    from rookery.evidence.passage_ranking import PassageRanker, RankingObserver
+    from rookery.models.remote_model import LanguageModel
+
+
+def _do_nothing(*_: object) -> None:
+    pass
+
+
+def _keep_library(library: Library) -> Library:
+    return library
+
+
+class AnswerCallbacks(NamedTuple):
+    """Functions that are called while one question is answered; all of them are optional."""
+
+    observe_command: Callable[[str], None] = _do_nothing
+    """receives each command that a model gives the text browser"""
+    observe_text: Callable[[str], None] | None = None
+    """receives the text that a model writes, as far as it has come"""
+    observe_ranking: "RankingObserver" = _do_nothing
+    """receives ranked passages"""
+    wrap_library: Callable[[Library], Library] = _keep_library
+    """receives the library of the question and returns the one that is used in its place"""
+
+
+NO_CALLBACKS = AnswerCallbacks()
+
+
+class QuestionRun(NamedTuple):
+    """One question, and what a method answers it with."""
+
+    session: "AnswerSession"
+    question: Question
+    library: Library
+    callbacks: AnswerCallbacks = NO_CALLBACKS
+    recording: "QuestionRecording | None" = None
+    """of the models; None where no model is set"""
+
+    def open_model(self, role: str) -> "LanguageModel":
+        """Return the model of a role, "browse" or "write". Raises Failed: no_model."""
+        if self.recording is None:
+            detail = "this method needs a language model: set Settings.models"
+            raise Failed(Failure(self.session.settings.method, Outcome.NO_MODEL, detail))
+        return self.recording.open_model(role)
+
+    def is_writer_local(self) -> bool:
+        """Return True if the model that writes is on this machine, and so a small one."""
+        return self.recording is not None and self.session.is_writer_local()
+
+
+class AnswerMethod(NamedTuple):
+    """One way to answer a question."""
+
+    name: str
+    """on the command line, in the API, and in `Episode.by`"""
+    title: str
+    """short label in the web pages"""
+    summary: str
+    """one or two sentences that help a reader to choose"""
+    run: Callable[[QuestionRun], Episode]
+    model: Literal["unused", "optional", "required"] = "required"
+    """the part that a language model has in it"""
+    samples: int = 1
+    """answers that are sampled, of which the best is taken, where the settings give no number"""
+    local: LocalModelSettings = LocalModelSettings()
+    """settings of a model on this machine, where no table of --endpoints gives others"""
+    has_own_flag: bool = False
+    """chosen by a flag of its own on the command line, not by --method"""
+
+
+def _choose_ranker(run: QuestionRun) -> "PassageRanker":
+    """Return the ranking by the evidence model, else by the sentence encoder, else by words."""
+    from rookery.evidence.evidence_ranking import rank_by_evidence
+    from rookery.evidence.passage_ranking import rank_passages
+
+    if judge := run.session.sources.load_evidence_judge():
+        return partial(rank_by_evidence, judge=judge)
+    if similarity := run.session.sources.load_similarity():
+        return partial(rank_passages, similarity=similarity)
+    return rank_passages
+
+
+def _run_extract(run: QuestionRun) -> Episode:
+    if judge := run.session.sources.load_evidence_judge():
+        from rookery.answers.evidence_answers import answer_by_evidence
+
+        options = _configure_evidence(run.session)
+        observe = run.callbacks.observe_ranking
+        return answer_by_evidence(run.question, run.library, judge, options, observe)
+    from rookery.answers.extract import ExtractSettings, answer_by_extraction
+
+    settings, by_words = run.session.settings, ExtractSettings()
+    if settings.decline is not None:
+        by_words = msgspec.structs.replace(by_words, decline=settings.decline)
+    if settings.quotes is not None:
+        by_words = msgspec.structs.replace(by_words, quotes=settings.quotes)
+    similarity, observe = run.session.sources.load_similarity(), run.callbacks.observe_ranking
+    return answer_by_extraction(run.question, run.library, similarity, by_words, observe)
+
+
+def _configure_evidence(session: "AnswerSession") -> "EvidenceSettings":
+    from rookery.answers.evidence_answers import EvidenceSettings
+
+    settings, options = session.settings, EvidenceSettings()
+    calibration = session.sources.read_library_calibration()
+    if settings.decline is not None:
+        limit = (
+            settings.decline if calibration is None else calibration.find_score(settings.decline)
+        )
+        options = msgspec.structs.replace(options, decline=limit)
+    if settings.quotes is not None:
+        options = msgspec.structs.replace(options, quotes=settings.quotes)
+    if calibration is None:
+        return options
+    return msgspec.structs.replace(
+        options, calibrate=calibration.calibrate_probability, calibrated=True
+    )
+
+
+def _run_both_sides(run: QuestionRun) -> Episode:
+    from rookery.answers.both_sides import SidesSettings, answer_both_sides
+
+    quotes = run.session.settings.quotes
+    options = SidesSettings() if quotes is None else SidesSettings(quotes=quotes)
+    model = run.open_model("write") if run.recording else None
+    judge = None
+    if model is None and names_evidence_model(run.session.settings):
+        judge = run.session.sources.load_evidence_judge()
+    observe = run.callbacks.observe_ranking
+    return answer_both_sides(run.question, run.library, model, judge, options, observe)
+
+
+def names_evidence_model(settings: Settings) -> bool:
+    """Return True if the settings name a ranker, which may judge both sides of a claim.
+
+    The bundled model tells refutation too badly (docs/LOG.md): it judges only if it is named.
+    """
+    return settings.ranker not in ("", WORDS)
+
+
+def _run_webgpt(run: QuestionRun) -> Episode:
+    from rookery.answers.webgpt import WebgptSettings, answer_with_webgpt
+    from rookery.browser.browser_commands import BrowserRules
+
+    browser, writer = (run.open_model(r) for r in ("browse", "write"))
+    options = WebgptSettings(BrowserRules(quotes=run.session.settings.quotes or 0))
+    sampling, observe = run.session.configure_sampling(), run.callbacks.observe_command
+    library, judge = run.library, _open_claim_judge(run)
+    return answer_with_webgpt(
+        run.question, library, browser, writer, sampling, options, observe, judge
+    )
+
+
+def _run_gophercite(run: QuestionRun) -> Episode:
+    from rookery.answers.best_of_n import make_failed_episode
+    from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite
+
+    model = run.open_model("write")
+    sampling, rank = run.session.configure_sampling(), _choose_ranker(run)
+    try:
+        hold, failure = run.session.open_models().hold_to_quotes(model)
+    except Failed as error:
+        return make_failed_episode(run.question, "gophercite", error)
+    options = GopherCiteSettings(quotes=run.session.settings.quotes or 0)
+    observe, library = run.callbacks.observe_ranking, run.library
+    judge = _open_claim_judge(run)
+    episode = answer_with_gophercite(
+        run.question, library, model, rank, sampling, options, hold, observe, judge
+    )
+    return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
+
+
+def _open_claim_judge(run: QuestionRun) -> "EvidenceJudge | None":
+    """Return the judge that takes out what no quote supports of the answers of a small model.
+
+    It takes out right sentences, too (docs/LOG.md), of which larger models, which are on servers,
+    write more than it would save.
+    """
+    if run.is_writer_local():
+        return run.session.sources.load_evidence_judge()
+    return None
+
+
+def _run_webglm(run: QuestionRun) -> Episode:
+    from rookery.answers.webglm import WebglmSettings, answer_with_webglm
+
+    if run.is_writer_local():
+        return _write_by_small_model(run)
+    quotes, model = run.session.settings.quotes, run.open_model("write")
+    options = WebglmSettings() if quotes is None else WebglmSettings(references=quotes)
+    rank, sampling = _choose_ranker(run), run.session.configure_sampling()
+    observe, library = run.callbacks.observe_ranking, run.library
+    return answer_with_webglm(run.question, library, model, rank, sampling, options, observe)
+
+
+def _write_by_small_model(run: QuestionRun) -> Episode:
+    """Have a model on this machine put into words what `extract` answers."""
+    from rookery.answers.written_answers import put_into_words
+
+    found = _run_extract(run)
+    if found.stop != "end":
+        return found  # and the model need not be loaded
+    model, sampling = run.open_model("write"), run.session.configure_sampling()
+    return put_into_words(found, model, run.session.sources.load_evidence_judge(), sampling)
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        AnswerMethod(
+            "extract",
+            "Quotes",
+            "The sentences that answer best, word for word. Quick, without a model.",
+            _run_extract,
+            model="unused",
+        ),
+        AnswerMethod(
+            "sides",
+            "For and against",
+            "What speaks for a claim and what against it, side by side.",
+            _run_both_sides,
+            model="optional",
+            has_own_flag=True,
+        ),
+        AnswerMethod(
+            "webgpt",
+            "Browse",
+            "A model reads like a person: it searches, opens pages, quotes.",
+            _run_webgpt,
+        ),
+        AnswerMethod(
+            "gophercite",
+            "Quote first",
+            "A model answers and quotes what supports it, held to the page.",
+            _run_gophercite,
+            samples=8,
+        ),
+        AnswerMethod(
+            "webglm",
+            "Write",
+            "A model writes a text, each sentence resting on numbered quotes.",
+            _run_webglm,
+            local=WRITING_SETTINGS,
+        ),
+    )
+}
+"""every answering method by its name, in the order in which they are offered"""
+
+
+MODEL_METHODS = tuple(name for name, method in METHODS.items() if method.model == "required")
+"""names of the methods that need a language model"""
+NAMED_METHODS = tuple(name for name, method in METHODS.items() if not method.has_own_flag)
+"""names that --method takes"""
+
+
+def get_method(name: str) -> AnswerMethod:
+    """Return the method of this name. Raises Failed: unknown_method."""
+    if name not in METHODS:
+        detail = f"there is no such method: use one of {', '.join(METHODS)}"
+        raise Failed(Failure(name[:80], Outcome.UNKNOWN_METHOD, detail))
+    return METHODS[name]

@@ -1,0 +1,100 @@
+"""Retrieval: search a library for a question, open pages, and collect scored passages."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rookery.errors import Failed
+from rookery.library.search_index import SearchIndex
+from rookery.network.fetcher import fetch_pages
+from rookery.records import Failure, Hit, Library, Page
+
+
+class RetrievalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of retrieval for one question."""
+
+    passages: int = 20
+    """maximum number of passages"""
+    pages: int = 10
+    """maximum number of pages opened where a search returns pages instead of passages"""
+    seconds: float = 20.0
+    """seconds to open pages; those that arrive later are failures"""
+    question: int = 2000
+    """characters of the question that are used as the query"""
+
+
+class RetrievedPassages(msgspec.Struct, frozen=True):
+    """Passages found for a question, and failures on the way."""
+
+    found: tuple[tuple[Page, Hit], ...]
+    """passages by descending score, each with its page"""
+    failures: tuple[Failure, ...] = ()
+    """searches and pages that failed"""
+    opened: int = 0
+    """number of pages opened"""
+
+
+def gather_passages(
+    question: str, library: Library, limits: RetrievalLimits = RetrievalLimits()
+) -> RetrievedPassages:
+    """Search a library for a question and collect the best passages, best first.
+
+    Pages without indexed passages are opened and indexed here. Failed searches and pages are listed
+    as failures; nothing is raised for them.
+    """
+    try:
+        hits = library.search(question[: limits.question], max(limits.passages, limits.pages))
+    except Failed as failed:
+        return RetrievedPassages((), (failed.failure,))
+    placed = [hit for hit in hits if hit.digest][: limits.passages]
+    unread = list(dict.fromkeys(hit.url for hit in hits if not hit.digest))[: limits.pages]
+    pages, failures = _open_pages(
+        library, list(dict.fromkeys(hit.url for hit in placed)), limits.seconds
+    )
+    found = [(pages[hit.url], hit) for hit in placed if _is_from_page(hit, pages)]
+    if unread or len(found) < len(placed):
+        moved = [hit.url for hit in placed if hit.url in pages and not _is_from_page(hit, pages)]
+        fresh, more = _open_pages(library, unread, limits.seconds)
+        failures += more
+        pages |= fresh
+        found += _search_pages(question, [pages[url] for url in (*fresh, *moved)], limits.passages)
+    found.sort(key=lambda pair: -pair[1].score)
+    found = _drop_copies(found)
+    return RetrievedPassages(tuple(found[: limits.passages]), tuple(failures), len(pages))
+
+
+def _drop_copies(found: Sequence[tuple[Page, Hit]]) -> list[tuple[Page, Hit]]:
+    """Drop passages of pages whose text was found at another address before: it is one source."""
+    addresses: dict[str, str] = {}
+    return [
+        (page, hit)
+        for page, hit in found
+        if addresses.setdefault(page.digest, page.url) == page.url
+    ]
+
+
+def _is_from_page(hit: Hit, pages: dict[str, Page]) -> bool:
+    return hit.url in pages and pages[hit.url].digest == hit.digest
+
+
+def _open_pages(
+    library: Library, urls: Sequence[str], seconds: float
+) -> tuple[dict[str, Page], list[Failure]]:
+    pages: dict[str, Page] = {}
+    failures: list[Failure] = []
+    for url, got in zip(urls, fetch_pages(library.fetch, urls, seconds), strict=True):
+        if isinstance(got, Page):
+            pages[url] = got
+        else:
+            failures.append(got)
+    return pages, failures
+
+
+def _search_pages(question: str, pages: Sequence[Page], k: int) -> list[tuple[Page, Hit]]:
+    """Return the best passages of opened pages, by a temporary index of these pages."""
+    index = SearchIndex()
+    for page in pages:
+        index.add(page)
+    index.commit()
+    by_name = {(page.url, page.digest): page for page in pages}
+    return [(by_name[hit.url, hit.digest], hit) for hit in index.search(question, k)]

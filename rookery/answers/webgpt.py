@@ -1,0 +1,149 @@
+"""Browsing (WebGPT): the policy drives the text browser, then writes an answer from its quotes.
+
+This runs one episode for a waiting user; `run_rollouts` runs many at once.
+"""
+
+from collections.abc import Callable, Generator
+
+import msgspec
+
+from rookery.answers.best_of_n import (
+    AnswerDraft,
+    BestOfNSettings,
+    answer_with_best_draft,
+    make_failed_episode,
+    render_prompt,
+    sample_drafts,
+)
+from rookery.answers.support_filter import SupportFilter
+from rookery.browser.browser import BrowseResult, browse_library
+from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
+from rookery.browser.browser_episode import replace_surrogates
+from rookery.browser.page_view import PageViewCache
+from rookery.errors import Failed, Outcome
+from rookery.evidence.evidence_model import EvidenceJudge
+from rookery.quotes.citation_syntax import order_quotes_by_use, parse_numbered
+from rookery.records import Answer, Completion, Episode, Failure, Library, Policy, Question, Step
+
+WEBGPT_METHOD = "webgpt"
+STUCK_REPEATS = 5
+"""identical commands in a row without effect after which browsing is broken off"""
+HOPELESS_STEPS = 15
+"""commands of any kind in a row without effect after which browsing is broken off"""
+
+
+class WebgptSettings(msgspec.Struct, frozen=True):
+    """Settings of WebGPT: the browser's rules, and the instructions in the prompt."""
+
+    rules: BrowserRules = BrowserRules()
+    """limits and rules of the text browser"""
+    instruct: bool = True
+    """begin each prompt with a description of the commands; a trained policy needs none"""
+
+
+def answer_with_webgpt(
+    question: Question,
+    library: Library,
+    policy: Policy,
+    writer: Policy | None = None,
+    choosing: BestOfNSettings = BestOfNSettings(),
+    settings: WebgptSettings = WebgptSettings(),
+    on_command: Callable[[str], None] = lambda command: None,
+    judge: EvidenceJudge | None = None,
+) -> Episode:
+    """Answer a question from what the policy quotes while it browses.
+
+    The `writer`, or else the policy itself, writes the answers, of which the best is chosen by
+    rejection sampling (WebGPT, section 3.2). `on_command` gets each command before it is executed.
+    Without a quote no answer is sampled. A policy that repeats commands without effect is broken
+    off (stuck). With a `judge`, each sentence of an answer is cited by the quotes that support it;
+    one that none supports is taken out, and the failures say which (unsupported).
+    """
+    steps: list[Step] = []
+    flow = browse_library(BrowserTask(question, settings.rules), library, PageViewCache())
+    try:
+        shown, ended = _browse_until_answer(flow, policy, settings, steps, on_command)
+    except Failed as error:
+        return make_failed_episode(question, WEBGPT_METHOD, error, steps)
+    if shown is None:
+        return _make_unanswered_episode(question, ended, steps)
+    asked = _render_step_prompt("webgpt_answer", shown, settings)
+
+    support = SupportFilter(question, shown.quotes, judge) if judge else None
+
+    def read(text: str) -> Answer:
+        if support:
+            return support.parse_supported(text)
+        return order_quotes_by_use(parse_numbered(text, shown.quotes))
+
+    def sample(n: int) -> list[AnswerDraft]:
+        return sample_drafts(writer or policy, asked, n, read)
+
+    episode = answer_with_best_draft(
+        question, WEBGPT_METHOD, sample, choosing, _finish_browsing(flow).failures, steps
+    )
+    return support.report_removed(episode) if support else episode
+
+
+def _finish_browsing(flow: Generator[Observation, str, BrowseResult]) -> BrowseResult:
+    """End the session with an empty answer and return its result: the answer is chosen later."""
+    try:
+        flow.send("")
+    except StopIteration as ended:
+        browsed: BrowseResult = ended.value
+        return browsed
+    raise AssertionError("a session ends with its answer")
+
+
+def _browse_until_answer(
+    flow: Generator[Observation, str, BrowseResult],
+    policy: Policy,
+    settings: WebgptSettings,
+    steps: list[Step],
+    on_command: Callable[[str], None],
+) -> tuple[Observation | None, BrowseResult | None]:
+    """Browse; return the observation that asks for an answer, or the result without an answer."""
+    shown, idle, same = next(flow), 0, 0
+    while not shown.answering:
+        asked = _render_step_prompt("webgpt", shown, settings)
+        said = policy.complete(asked, 1)[0]
+        command = replace_surrogates(extract_command(said.text))
+        on_command(command)
+        same = same + 1 if steps and steps[-1].said.text == command else 0
+        steps.append(Step(asked, said if said.text == command else Completion(command)))
+        try:
+            following = flow.send(command)
+        except StopIteration as ended:
+            return None, ended.value
+        idle = idle + 1 if following.note else 0
+        if idle >= HOPELESS_STEPS or min(idle, same) >= STUCK_REPEATS:
+            return None, BrowseResult(following.quotes, Outcome.STUCK)
+        shown = following
+    return shown, None
+
+
+def _make_unanswered_episode(
+    question: Question, ended: BrowseResult | None, steps: list[Step]
+) -> Episode:
+    assert ended is not None  # there is no observation that asks for an answer
+    failures = ended.failures
+    if ended.stop == Outcome.STUCK:
+        said = steps[-1].said.text[:80]
+        detail = f"its commands had no effect; the last was {said!r}"
+        failures = (Failure(WEBGPT_METHOD, Outcome.STUCK, detail),)
+    return Episode(question, WEBGPT_METHOD, tuple(steps), None, ended.stop, failures)
+
+
+def _render_step_prompt(name: str, shown: Observation, settings: WebgptSettings) -> str:
+    return render_prompt(name, observation=shown.prompt) if settings.instruct else shown.prompt
+
+
+def extract_command(said: str) -> str:
+    """Extract the command from a completion with more text: its first line that is a command.
+
+    Returns the completion itself where no line is one.
+    """
+    if parse_command(said):
+        return said.strip()
+    lines = (line.strip().strip("`") for line in said.splitlines())
+    return next((line for line in lines if parse_command(line)), said)

@@ -1,1 +1,0 @@
-"""Pages: search, fetch, simplify, and the libraries that hold them."""

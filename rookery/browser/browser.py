@@ -1,0 +1,420 @@
+"""The text browser of WebGPT (section 2, appendix A) as a generator that does no I/O.
+
+It yields an Observation and is sent a command, or yields a request and is sent the library's reply;
+at the end it returns the quotes. People, scripts, models and replays all drive this one object.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+from urllib.parse import urldefrag
+
+from rookery.browser.browser_commands import (
+    BrowserCommand,
+    BrowserTask,
+    Observation,
+    format_answer_prompt,
+    format_prompt_foot,
+    format_prompt_head,
+    format_reference,
+    parse_command,
+)
+from rookery.browser.page_view import (
+    OpenedPage,
+    PageView,
+    PageViewCache,
+    build_error_page,
+    contains_ngram,
+    find_forbidden_ngrams,
+    get_domain,
+    is_subdomain,
+    truncate_line,
+)
+from rookery.browser.quote_search import find_in_page, find_quote
+from rookery.errors import Failed, Outcome
+from rookery.pages.page_text import neutralize_text
+from rookery.quotes.text_search import Span
+from rookery.records import Failure, Hit, Library, Page, Quote, Record
+
+__all__ = [
+    "BrowseResult",
+    "BrowserOpen",
+    "BrowserPosition",
+    "BrowserSearch",
+    "PageViewCache",
+    "answer_request",
+    "browse_library",
+    "run_browser",
+]
+
+PASSAGES_PER_RESULT = 4
+"""that are searched for, for each result: a library may show several passages of a page"""
+STORE_FAILURES = (Outcome.DISK_FULL, Outcome.ARCHIVE_BUSY, Outcome.UNREADABLE_ARCHIVE)
+"""for a person to see to: a session that went on would not be kept"""
+ANSWERED_STOPS = ("end", Outcome.MAX_ACTIONS, Outcome.MAX_QUOTES)
+"""the ways for browsing to stop that lead to an answer, where something was quoted"""
+
+
+class BrowserSearch(NamedTuple):
+    """Request of a session to search its library."""
+
+    query: str
+    k: int
+
+
+class BrowserOpen(NamedTuple):
+    """Request of a session to open a page of its library."""
+
+    url: str
+
+
+BrowserRequest = BrowserSearch | BrowserOpen
+BrowserReply = Sequence[Hit] | Page | Failure
+BrowserFlow = Generator[Observation | BrowserRequest, str | BrowserReply, "BrowseResult"]
+
+
+class BrowseResult(Record, frozen=True):
+    """The result of one browsing session: its quotes, its answer and why it stopped."""
+
+    quotes: tuple[Quote, ...]
+    stop: str
+    """end, nonsense, controversial, max_actions, max_quotes, or no_quotes where an answer was
+    announced and nothing had been quoted to answer from"""
+    answer_text: str | None = None
+    """the answer, as it was said; None where none was asked for"""
+    failures: tuple[Failure, ...] = ()
+
+
+def browse_library(
+    task: BrowserTask, library: Library, views: PageViewCache | None = None
+) -> Generator[Observation, str, BrowseResult]:
+    """Run one browsing session over a library, as a generator that is sent commands.
+
+    It yields an Observation, is sent a command, and so on; it returns a BrowseResult. If something
+    was quoted, and the session was not ended as nonsense or controversial, one more Observation
+    (`answering`) holds the prompt of the answering phase and is sent the answer.
+    """
+    flow = run_browser(task, views)
+    try:
+        shown = next(flow)
+        while True:
+            if isinstance(shown, Observation):
+                shown = flow.send((yield shown))
+            else:
+                shown = flow.send(answer_request(library, shown))
+    except StopIteration as ended:
+        browsed: BrowseResult = ended.value
+        return browsed
+
+
+def answer_request(library: Library, request: BrowserRequest) -> BrowserReply:
+    """Carry out a session's search or opening of a page on the library, and return the reply.
+
+    An error of the library is returned as a Failure. Raises Failed only where the store of pages
+    fails: disk_full, archive_busy or unreadable_archive.
+    """
+    what = request.query if isinstance(request, BrowserSearch) else request.url
+    try:
+        if isinstance(request, BrowserSearch):
+            return library.search(request.query, request.k)
+        return library.fetch(request.url)
+    except Failed as failed:
+        if failed.failure.outcome in STORE_FAILURES:
+            raise
+        return failed.failure
+    except Exception as error:  # a library's mistake costs one page, not the session
+        return Failure(what, Outcome.LIBRARY_FAILED, f"{type(error).__name__}: {error}")
+
+
+def run_browser(task: BrowserTask, views: PageViewCache | None = None) -> BrowserFlow:
+    """Run one browsing session without I/O, as a generator that returns a BrowseResult.
+
+    It yields Observations, for which it is sent a command (or at the end the answer), and requests
+    to search or to open a page, for which it is sent the reply of a library.
+    """
+    session = _BrowserState(task, PageViewCache() if views is None else views)
+    if task.start:
+        yield from session.open_page(task.start)
+        session.history.clear()  # the empty page is not a page to go back to
+    stop = ""
+    left = task.rules.actions
+    while left and not stop:
+        said = yield session.build_observation(left)
+        left -= 1
+        stop = yield from session.run_command(parse_command(_require_text(said)))
+    stop = stop or Outcome.MAX_ACTIONS
+    answer = None
+    if session.quotes and stop in ANSWERED_STOPS:
+        answer = _require_text((yield session.build_answer_prompt(left)))
+    elif stop == "end":
+        stop = Outcome.NO_QUOTES
+    return BrowseResult(tuple(session.quotes), stop, answer, tuple(session.failures))
+
+
+class BrowserPosition(NamedTuple):
+    """The current page, its view, and the start of the window that is shown."""
+
+    opened: OpenedPage
+    view: PageView
+    top: int
+    quotable: bool = True
+    found: tuple[str, int] = ("", -1)
+    """what was last looked for here, and where it was"""
+    scrolled: tuple[int, ...] = ()
+    """the windows that were scrolled down from, so that scrolling up retraces them"""
+
+    def move_to_anchor(self, fragment: str) -> "BrowserPosition":
+        """Return the position at the element that a fragment names, else at the top of the view."""
+        at = self.view.find_anchor(fragment) if fragment else None
+        if at is None:
+            return self._replace(top=self.view.top, scrolled=())
+        return self._move_to_offset(at)
+
+    def move_to_text(self, text: str) -> tuple["BrowserPosition", Span] | None:
+        """Return the position at the next occurrence of a text, with its span; None without any.
+
+        The search begins at the window or, where this text was found before, behind that place, and
+        goes on from the top of the page.
+        """
+        sought, at = self.found
+        after = at + 1 if sought == text else self.view.window_at(self.top).start
+        span = find_in_page(self.opened.finder, text, after)
+        return span and (self._move_to_offset(span[0])._replace(found=(text, span[0])), span)
+
+    def find_quoted_span(self, text: str) -> Span | None:
+        """Return the span of the page that a quoted text names; None if it is not there.
+
+        It is looked for in the window, then from the window on, then from the top of the page.
+        """
+        window = self.view.get_window_text(self.top)
+        return find_quote(self.opened.finder, text, self.view.window_at(self.top).start, window)
+
+    def _move_to_offset(self, at: int) -> "BrowserPosition":
+        view = self.view if self.view.shows_offset(at) else self.opened.full
+        return self._replace(view=view, top=view.window_around(at), scrolled=())
+
+
+class _BrowserState:
+    """The state of one session and what each command does to it."""
+
+    def __init__(self, task: BrowserTask, views: PageViewCache) -> None:
+        self.task = task
+        self.rules = task.rules
+        self.views = views
+        self.forbidden_ngrams = find_forbidden_ngrams(task.question, task.rules.overlap)
+        self.quotes: list[Quote] = []
+        self.failures: list[Failure] = []
+        self.past_actions: list[str] = []
+        self.note = ""
+        self.quotes_text = self.actions_text = ""  # as the prompt shows them
+        self.history: list[BrowserPosition] = []
+        self.position = self._position_at_top(Page("", "", ""), quotable=False)
+
+    def build_observation(self, left: int) -> Observation:
+        """Return the observation of the current state."""
+        view, question = self.position.view, self.task.question.text
+        title = self._title_with_domain(view.page.title, view.page.url)
+        window = view.window_at(self.position.top)
+        scrollbar = view.get_scrollbar(window)
+        head = format_prompt_head(question, self.quotes_text, self.actions_text, title, scrollbar)
+        return Observation(
+            prompt=f"{head}{window.text}{format_prompt_foot(left)}",
+            question=question,
+            quotes=tuple(self.quotes),
+            past=tuple(self.past_actions),
+            title=title,
+            scrollbar=scrollbar,
+            text=window.text,
+            left=left,
+            url=view.page.url,
+            digest=view.page.digest,
+            start=window.start,
+            end=window.end,
+            note=self.note,
+        )
+
+    def build_answer_prompt(self, left: int) -> Observation:
+        """Return the observation that starts the answering phase."""
+        titled = ((self._title_with_domain(quote.title, quote.url), quote) for quote in self.quotes)
+        return Observation(
+            prompt=format_answer_prompt(self.task.question.text, titled),
+            question=self.task.question.text,
+            quotes=tuple(self.quotes),
+            past=tuple(self.past_actions),
+            title="",
+            scrollbar=(0, 0),
+            text="",
+            left=left,
+            note=self.note,
+            answering=True,
+        )
+
+    def run_command(
+        self, command: BrowserCommand | None
+    ) -> Generator[BrowserRequest, str | BrowserReply, str]:
+        """Do what a command says; the reason to stop, or nothing.
+
+        What cannot be done leaves all as it is, as text that is no command does (WebGPT, table 1).
+        """
+        self.note = ""
+        match command:
+            case None:
+                self.note = "this is no command of the text browser"
+            case ("Search", query):
+                yield from self.search_web(query)
+            case ("Clicked on link", number):
+                yield from self.click_link(int(number))
+            case ("Find in page:", text):
+                self.find_in_page(text)
+            case ("Quote:", text):
+                return self.quote_text(text)
+            case ("Scrolled down" | "Scrolled up" as way, times):
+                self.scroll_page(way, int(times))
+            case ("Top", _):
+                self.position = self.position._replace(top=self.position.view.top, scrolled=())
+                self._add_action("Top")
+            case ("Back", _):
+                self.go_back()
+            case (_, ending):
+                return "end" if ending == "Answer" else ending.lower()
+        return ""
+
+    def search_web(self, query: str) -> Generator[BrowserRequest, str | BrowserReply, None]:
+        """Send the query and show the results as a page."""
+        reply = yield BrowserSearch(query, PASSAGES_PER_RESULT * self.rules.results)
+        self._add_action(f"Search {truncate_line(query, self.rules.title)}")
+        if isinstance(reply, Failure):
+            self._show_failure(reply)
+        elif isinstance(reply, str | Page):
+            raise TypeError("a search is answered with hits or a Failure")
+        else:
+            opened = self.views.open_results(query, reply, self.rules, self.forbidden_ngrams)
+            self._go_to(_open_at_top(opened, quotable=False))
+
+    def click_link(self, number: int) -> Generator[BrowserRequest, str | BrowserReply, None]:
+        """Follow the link with this ID, to a place on this page or to another page."""
+        link = self.position.view.get_link(number)
+        if link is None:
+            self.note = f"there is no link {number} on this page"
+            return
+        words = truncate_line(self.position.view.get_link_text(link), self.rules.title)
+        self._add_action(f"Click {words} {get_domain(link.url)}".rstrip())
+        url, fragment = urldefrag(link.url)
+        if url == urldefrag(self.position.view.page.url).url and self.position.quotable:
+            self._go_to(self.position.move_to_anchor(fragment))
+        else:
+            yield from self.open_page(link.url)
+
+    def open_page(self, address: str) -> Generator[BrowserRequest, str | BrowserReply, None]:
+        """Open the page at an address that was shown to the session."""
+        url, fragment = urldefrag(address)
+        reply = yield BrowserOpen(url)
+        if isinstance(reply, Failure):
+            self._show_failure(reply)
+        elif not isinstance(reply, Page):
+            raise TypeError("an opening is answered with a Page or a Failure")
+        elif is_subdomain(get_domain(reply.url), self.rules.blocked):
+            self._show_failure(
+                Failure(url, Outcome.BLOCKED_DOMAIN, f"{get_domain(reply.url)} is not to be read")
+            )
+        elif self._gives_away(reply):
+            detail = "the page repeats the question or a reference answer"
+            self._show_failure(Failure(url, Outcome.CENSORED, detail))
+        else:
+            self._go_to(self._position_at_top(reply).move_to_anchor(fragment))
+
+    def find_in_page(self, text: str) -> None:
+        """Scroll to the next occurrence of a text, beginning again at the top of the page."""
+        self._add_action(f"Find in page: {truncate_line(text, self.rules.title)}")
+        moved = self.position.move_to_text(text)
+        if moved is None:
+            self.note = "this text is not on the page"
+        else:
+            self.position = moved[0]
+
+    def quote_text(self, text: str) -> str:
+        """Add what a text names on the page to the quotes; the reason to stop, if any."""
+        if not self.position.quotable:
+            self.note = "only a page that was opened can be quoted: click on a link first"
+            return ""
+        span = self.position.find_quoted_span(text)
+        if span is None:
+            self.note = (
+                "this text is not on the page: copy it as it stands, and in parts where the window "
+                "leaves something out"
+            )
+            return ""
+        quote = self.position.view.page.quote(*span)
+        if quote in self.quotes:
+            self.note = "this is quoted already"
+            return ""
+        if len(quote.text) > self.rules.quoted:
+            self.note = f"this is longer than all quotes may be together: {self.rules.quoted}"
+            return ""
+        room = self.rules.quoted - sum(len(quote.text) for quote in self.quotes)
+        if len(quote.text) <= room:
+            self.quotes.append(quote)
+            self._add_action("Quote")
+            self.quotes_text += format_reference(
+                quote, self._title_with_domain(quote.title, quote.url)
+            )
+        enough = len(quote.text) >= room or len(self.quotes) == self.rules.quotes
+        return Outcome.MAX_QUOTES if enough else ""
+
+    def scroll_page(self, way: str, times: int) -> None:
+        """Move by whole windows, as far as the page goes."""
+        self._add_action(f"{way} {times}")
+        for _ in range(times):
+            place = self.position
+            if way == "Scrolled down":
+                below = place.view.window_below(place.top)
+                scrolled = (*place.scrolled, place.top) if below != place.top else place.scrolled
+                self.position = place._replace(top=below, scrolled=scrolled)
+            elif place.scrolled:
+                self.position = place._replace(top=place.scrolled[-1], scrolled=place.scrolled[:-1])
+            else:
+                self.position = place._replace(top=place.view.window_above(place.top))
+
+    def go_back(self) -> None:
+        """Go to the previous page, where it was left, in the version that was read."""
+        if self.history:
+            self.position = self.history.pop()
+            self._add_action("Back")
+        else:
+            self.note = "there is no page before this one"
+
+    def _add_action(self, action: str) -> None:
+        self.past_actions.append(action)
+        self.actions_text += f"{action}\n"
+
+    def _go_to(self, place: BrowserPosition) -> None:
+        self.history.append(self.position)
+        self.position = place
+
+    def _show_failure(self, failure: Failure) -> None:
+        """Show an error page in place of what could not be had."""
+        self.failures.append(failure)
+        self._go_to(self._position_at_top(build_error_page(failure), quotable=False))
+
+    def _position_at_top(self, page: Page, quotable: bool = True) -> BrowserPosition:
+        return _open_at_top(self.views.get_opened(page, self.rules), quotable)
+
+    def _gives_away(self, page: Page) -> bool:
+        return bool(self.forbidden_ngrams) and contains_ngram(
+            self.views.get_opened(page, self.rules).words, self.forbidden_ngrams
+        )
+
+    def _title_with_domain(self, title: str, url: str) -> str:
+        """`<page title> (<page domain>)`; search results and files have no domain."""
+        domain = get_domain(url)
+        line = neutralize_text(truncate_line(title, self.rules.title))
+        return f"{line} ({domain})" if domain else line
+
+
+def _open_at_top(opened: OpenedPage, quotable: bool) -> BrowserPosition:
+    return BrowserPosition(opened, opened.article, opened.article.top, quotable)
+
+
+def _require_text(said: str | BrowserReply) -> str:
+    if not isinstance(said, str):
+        raise TypeError("an Observation is answered with a command, as a str")
+    return said

@@ -1,0 +1,194 @@
+"""Episodes of the text browser for trainers: tasks in splits, a library, and a reward.
+
+The environment server and the adapters for other trainers begin their episodes here, so that the
+same task shows the same prompts and earns the same reward through each of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from uuid import uuid4
+
+import msgspec
+
+from rookery.browser.browser import BrowserReply, BrowserRequest, answer_request
+from rookery.browser.browser_commands import BrowserRules, BrowserTask
+from rookery.browser.browser_episode import BrowserEpisode, replace_surrogates
+from rookery.browser.page_view import PageViewCache
+from rookery.errors import Outcome
+from rookery.library.caching_library import CachingLibrary
+from rookery.library.call_recording import CallRecording, RecordingLibrary
+from rookery.library.gold_answers import is_correct_answer
+from rookery.library.libraries import get_contents_digest
+from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
+
+
+class SelectedTask(msgspec.Struct, frozen=True):
+    """A task, and its place among the others."""
+
+    split: str
+    index: int
+    task: BrowserTask
+
+
+class SourceEpisode:
+    """An episode of an `EpisodeSource`, with the library that answers its requests.
+
+    `begin_browsing`, `accept_text` and `accept_reply` do as those of its BrowserEpisode, but what
+    the browser raises ends the episode (browser_failed), as it does in rollouts.
+    """
+
+    def __init__(
+        self, selected: SelectedTask, browser: BrowserEpisode, library: Library, session: str
+    ) -> None:
+        self.selected = selected
+        self.browser = browser
+        self.library = library
+        self.session = session
+        """name in the recording; empty without one"""
+
+    @property
+    def prompt(self) -> str:
+        """The prompt that waits for a command, or for the answer; empty after the end."""
+        return self.browser.observation.prompt if self.browser.observation else ""
+
+    def begin_browsing(self) -> BrowserRequest | None:
+        """Begin the episode; return the request that the library is to answer."""
+        return self._advance_browser(self.browser.begin_browsing)
+
+    def accept_text(self, text: str) -> BrowserRequest | None:
+        """Take a command, or in the answering phase the answer. Raises ValueError after the end."""
+        if self.browser.result is not None:
+            raise ValueError("the episode has ended: begin another")
+        completion = Completion(replace_surrogates(text))
+        return self._advance_browser(partial(self.browser.accept_completion, completion))
+
+    def accept_reply(self, reply: BrowserReply) -> BrowserRequest | None:
+        """Take the library's reply to the last request."""
+        return self._advance_browser(partial(self.browser.accept_reply, reply))
+
+    def step(self, text: str) -> None:
+        """Take a command or the answer, and wait for the library.
+
+        Raises ValueError after the end, and Failed where the store of pages fails.
+        """
+        self.wait_for_library(self.accept_text(text))
+
+    def wait_for_library(self, request: BrowserRequest | None) -> None:
+        """Have the library answer a request and those that follow. Raises Failed as `step` does."""
+        while request is not None:
+            request = self.accept_reply(answer_request(self.library, request))
+
+    def _advance_browser(
+        self, advance: Callable[[], BrowserRequest | None]
+    ) -> BrowserRequest | None:
+        try:
+            return advance()
+        except Exception as error:  # what one page holds must not end the other episodes
+            detail = f"{type(error).__name__}: {error}"
+            identity = self.selected.task.question.id
+            self.browser.break_off(Failure(identity, Outcome.BROWSER_FAILED, detail))
+            return None
+
+
+class EpisodeSource:
+    """Tasks in named splits, the library that they are browsed in, and the reward of an answer.
+
+    A function as `library` makes one for each episode, as the open web needs: its pages are open
+    only to the session that was shown them. A `recording` stores what the library answered to each
+    episode, under the episode's session name. `slow_reward` tells a server to compute rewards in a
+    thread. Episodes of one source belong to one thread, apart from their libraries' answers. Raises
+    ValueError for a split without questions.
+    """
+
+    _library: Library | Callable[[], Library]
+
+    def __init__(
+        self,
+        splits: Mapping[str, Sequence[Question]],
+        library: Library | Callable[[], Library],
+        reward: Reward,
+        rules: BrowserRules = BrowserRules(),
+        by: str = "environment",
+        recording: CallRecording | None = None,
+        slow_reward: bool = False,
+    ) -> None:
+        for name, questions in splits.items():
+            if not questions:
+                raise ValueError(f"the split {name!r} has no questions")
+        if not splits:
+            raise ValueError("there is no split: give at least one file of questions")
+        fixed = None if callable(library) or not get_contents_digest(library) else library
+        self.answers_at_once = fixed is not None and recording is None
+        """whether the library takes less time to answer than a change of threads"""
+        self.slow_reward = slow_reward
+        self.splits = {name: tuple(questions) for name, questions in splits.items()}
+        self.rules = rules
+        self._library = library if fixed is None else CachingLibrary(fixed)
+        self._reward = reward
+        self._by = by
+        self._recording = recording
+        self._views = PageViewCache()
+        self._numbers = {
+            name: {question.id: number for number, question in enumerate(questions)}
+            for name, questions in self.splits.items()
+        }
+
+    def select_task(
+        self, split: str = "", index: int | None = None, task: str = "", seed: int | None = None
+    ) -> SelectedTask:
+        """Return the task at `index` of a split, or with the id `task`; else one is drawn.
+
+        Without `split` it is of the first one. The draw is determined by `seed`, if there is one.
+        Raises ValueError where there is no such task.
+        """
+        split = split or next(iter(self.splits))
+        if split not in self.splits:
+            raise ValueError(
+                f"there is no split {split[:80]!r}: use one of {', '.join(self.splits)}"
+            )
+        questions = self.splits[split]
+        if task:
+            if index is not None:
+                raise ValueError("name a task by its index or by its id, not by both")
+            index = self._numbers[split].get(task)
+            if index is None:
+                raise ValueError(f"no task of the split {split!r} has the id {task[:80]!r}")
+        if index is None:
+            index = Random(seed).randrange(len(questions))
+        if not 0 <= index < len(questions):
+            most = len(questions) - 1
+            raise ValueError(f"the split {split!r} has no task {index}: give one from 0 to {most}")
+        return SelectedTask(split, index, BrowserTask(questions[index], self.rules))
+
+    def create_episode(self, selected: SelectedTask) -> SourceEpisode:
+        """Create an episode of a task; its browser is not begun. Raises Failed as libraries do."""
+        library = self._library() if callable(self._library) else self._library
+        session = ""
+        if self._recording is not None:
+            session = f"{self._by}/{selected.split}/{selected.index}/{uuid4().hex}"
+            self._recording.begin_session(session, selected.task.to_json().encode())
+            library = RecordingLibrary(self._recording, library, session)
+        browser = BrowserEpisode(selected.task, self._by, self._views, session)
+        return SourceEpisode(selected, browser, library, session)
+
+    def begin_episode(self, selected: SelectedTask) -> SourceEpisode:
+        """Create an episode of a task and show its first prompt. Raises Failed as libraries do."""
+        episode = self.create_episode(selected)
+        episode.wait_for_library(episode.begin_browsing())
+        return episode
+
+    def compute_reward(self, episode: Episode) -> float:
+        """Return the reward of an ended episode: of its answer, and 0 without one."""
+        if episode.answer is None:
+            return 0.0
+        return float(self._reward(episode.question, episode.answer))
+
+
+def reward_accepted_answer(question: Question, answer: Answer) -> float:
+    """Return 1 where the answer, and a quote that it cites, contain the same accepted answer, else
+    0."""
+    cited = {number for claim in answer.claims for number in claim.quotes}
+    quotes = tuple(answer.quotes[number] for number in sorted(cited))
+    shown = msgspec.structs.replace(answer, quotes=quotes, claims=())
+    return float(is_correct_answer(question, shown))

@@ -1,1 +1,0 @@
-"""Quotes, ranked passages and citations; every quote is a slice of a stored page."""

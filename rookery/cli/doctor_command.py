@@ -1,0 +1,213 @@
+"""The command `rookery doctor`: check store, index, answers, search, model and ranker one by
+one."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.text import Text
+
+from rookery.answers.extract import answer_by_extraction
+from rookery.answers.model_pool import ModelPool
+from rookery.errors import Failed, Outcome
+from rookery.evidence.evidence_model import (
+    BUNDLED_MODEL,
+    EvidencePassage,
+    is_evidence_model,
+    load_evidence_model,
+)
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.libraries import get_bundled_folder, make_web_search
+from rookery.library.page_archive import PageArchive
+from rookery.models.openai_protocol import ModelEndpoint
+from rookery.models.remote_model import probe_grammar
+from rookery.network.fetcher import Fetcher, FetchLimits, FetchResponse, build_user_agent
+from rookery.network.page_rendering import ChromiumRenderer, find_chromium
+from rookery.quotes.verification import verify_quotes
+from rookery.records import Failure, Question, Record
+from rookery.settings import ModelSettings, get_cache_folder, get_data_folder
+from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
+from rookery.shell.terminal_output import StreamConsole, to_terminal_json
+
+LOW_DISK = 500_000_000
+"""bytes free below which an index may not fit"""
+DEFAULT_ENGINE = "auto"
+"""the engine that is tried where none is named"""
+SAMPLE_QUESTION = "Why do crows bring gifts?"
+"""a question that the bundled pages answer"""
+NO_WEB_ADVICE = (
+    "; without the web, ask your own documents: rookery ask ... --in DIR; or try another engine: "
+    "rookery doctor --engine searxng:URL"
+)
+NO_CONTACT_ADVICE = "; requests carry no contact address: give one with --contact"
+NO_RENDER_ADVICE = "; only --render needs it, for pages that show no text without scripts"
+NO_MODEL_ADVICE = (
+    "none named, and none needed to quote documents; for --method webglm, gophercite or webgpt try "
+    "one: rookery doctor --model NAME --base-url URL"
+)
+NO_RANKER_ADVICE = "words alone decide: the evidence model is missing; install Rookery again"
+GRAMMAR_SUPPORT = {
+    "obeyed": "keeps to grammars",
+    "ignored": "takes grammars and does not keep to them",
+    "refused": "refuses grammars",
+}
+GOOD, WARNING, BAD = "ok", "warning", "failed"
+
+
+class DiagnosticResult(Record, frozen=True):
+    """One thing that was looked at."""
+
+    what: str
+    state: str
+    """ok, failed, or warning: not there, and not needed to answer from own documents"""
+    detail: str
+
+
+def run_doctor_command(
+    engine: str,
+    models: ModelSettings,
+    json: bool,
+    private: bool,
+    proxy: bool,
+    contact: str = "",
+) -> int:
+    """Check each part and print the findings; return 4 where a part that is needed failed, else 0.
+
+    Store, index and answers are needed: own documents are answered from with them alone. An
+    `engine` or a model counts where it is named; with "" auto is tried, and only warned of.
+    """
+    out = StreamConsole()
+    bad = False
+    for finding in _run_checks(engine, models, private, proxy, contact):
+        bad = bad or finding.state == BAD
+        if json:
+            sys.stdout.write(to_terminal_json(finding) + "\n")
+        else:
+            style = {GOOD: "green", WARNING: "yellow", BAD: "red"}[finding.state]
+            state = (f"{finding.state:10}", style)
+            out.print(Text.assemble(f"{finding.what:8}", state, finding.detail), soft_wrap=True)
+    return EXIT_NO_EVIDENCE if bad else EXIT_ANSWERED
+
+
+def _run_checks(
+    engine: str, models: ModelSettings, private: bool, proxy: bool, contact: str
+) -> Iterator[DiagnosticResult]:
+    yield _run_check("store", _check_store)
+    yield _run_check("index", _check_index)
+    yield _run_check("extract", _check_answer)
+    named, agent = engine or DEFAULT_ENGINE, build_user_agent(contact)
+    searched = _run_check("search", lambda: _check_search(named, private, proxy, agent))
+    if searched.state == BAD:
+        state = BAD if engine else WARNING
+        searched = DiagnosticResult("search", state, searched.detail + NO_WEB_ADVICE)
+    if not contact:
+        detail = searched.detail + NO_CONTACT_ADVICE
+        searched = DiagnosticResult("search", searched.state, detail)
+    yield searched
+    rendered = _run_check("render", lambda: _check_render(agent))
+    if rendered.state == BAD:
+        rendered = DiagnosticResult("render", WARNING, rendered.detail + NO_RENDER_ADVICE)
+    yield rendered
+    if models:
+        yield _run_check("model", lambda: _check_model(models))
+    else:
+        yield DiagnosticResult("model", WARNING, NO_MODEL_ADVICE)
+    if is_evidence_model(BUNDLED_MODEL):
+        yield _run_check("ranker", _check_ranker)
+    else:
+        yield DiagnosticResult("ranker", WARNING, NO_RANKER_ADVICE)
+
+
+def _run_check(what: str, look: Callable[[], str]) -> DiagnosticResult:
+    try:
+        return DiagnosticResult(what, GOOD, look())
+    except Failed as failed:
+        return DiagnosticResult(what, BAD, f"{failed.failure.outcome}: {failed.failure.detail}")
+    except OSError as error:
+        return DiagnosticResult(
+            what, BAD, f"{error.filename}: {error.strerror}: make room or allow it"
+        )
+
+
+def _check_store() -> str:
+    place = get_data_folder() / "archive.sqlite"
+    with PageArchive(place):
+        free = shutil.disk_usage(place.parent).free
+    room = f"{free / 1e9:.1f} GB free"
+    return f"{place} opens; {room}" + ("; make room soon" if free < LOW_DISK else "")
+
+
+@contextmanager
+def _open_bundled_library() -> Iterator[tuple[FolderLibrary, PageArchive]]:
+    """Open the bundled little web with an index in a folder of its own."""
+    get_cache_folder().mkdir(parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory(dir=get_cache_folder()) as place,
+        PageArchive(Path(place) / "a.sqlite") as archive,
+        FolderLibrary(get_bundled_folder(), archive, Path(place)) as folder,
+    ):
+        yield folder, archive
+
+
+def _check_index() -> str:
+    with _open_bundled_library() as (folder, _):
+        found = folder.search(SAMPLE_QUESTION, 1)
+    if not found:
+        raise Failed(
+            Failure("index", Outcome.NOTHING_FOUND, "the bundled pages are not found by words")
+        )
+    return f"reads and finds the bundled pages (best: {found[0].title!r})"
+
+
+def _check_answer() -> str:
+    """Answers from the bundled pages without a network, and verifies the quotes."""
+    with _open_bundled_library() as (folder, archive):
+        answer = answer_by_extraction(Question("1", SAMPLE_QUESTION), folder).answer
+        verdicts = verify_quotes(answer, archive.find_quoted) if answer else []
+    if answer is None or answer.declined or not all(verdict.verified for verdict in verdicts):
+        detail = "a question that the bundled pages answer is not answered with verified quotes"
+        raise Failed(Failure("extract", Outcome.NO_ANSWER, f"{detail}: install Rookery again"))
+    return f"answers from the bundled pages offline; {len(verdicts)} quotes verified"
+
+
+def _check_ranker() -> str:
+    passage = EvidencePassage("Crows bring gifts to those who feed them.")
+    load_evidence_model(BUNDLED_MODEL).judge_passages(SAMPLE_QUESTION, [passage])
+    return "the evidence model that comes with Rookery loads and judges passages"
+
+
+def _check_model(settings: ModelSettings) -> str:
+    """Ask it for a word, and whether it keeps to a grammar where it says that it takes one."""
+    with TemporaryDirectory() as place, ModelPool(settings, Path(place) / "a.sqlite") as models:
+        model, endpoint = models.open_model("write"), models.get_endpoint("write")
+        said = model.complete("Reply with the word: ready")[0]
+        parts = [f"{model.name} answers"]
+        parts += ["with" if said.logprobs else "without", "log-probabilities"]
+        if isinstance(endpoint, ModelEndpoint) and endpoint.grammars != "none":
+            parts.append(f"; it {GRAMMAR_SUPPORT[probe_grammar(model)]}")
+    return " ".join(parts).replace(" ;", ";")
+
+
+def _check_search(engine: str, private: bool, proxy: bool, agent: str) -> str:
+    with Fetcher(
+        FetchLimits(seconds=10), allow_private=private, use_proxy=proxy, user_agent=agent
+    ) as fetcher:
+        found = make_web_search(engine).search_web(fetcher, "crow", 3)
+    said = f"{engine} answers with {len(found.hits)} results"
+    return "; ".join([said, *(failure.detail for failure in found.failures)])
+
+
+def _check_render(agent: str) -> str:
+    """Render a page that asks for nothing from the network."""
+    html = b"<script>document.write('<p>' + 6 * 7)</script>"
+    page = FetchResponse("http://render.invalid/", 200, "text/html", html, "")
+    with Fetcher() as fetcher:
+        rendered = ChromiumRenderer(fetcher, agent).render_page(fetcher, page)
+    if b"<p>42" not in rendered.data:
+        raise Failed(
+            Failure("render", Outcome.CRASHED, "Chromium does not run the scripts of pages")
+        )
+    return f"{find_chromium() or 'the Chromium of Playwright'} runs the scripts of pages"

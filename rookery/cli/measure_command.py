@@ -1,0 +1,233 @@
+"""The command `rookery measure`: the table of its figures, from which its commands are made."""
+
+import sys
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rookery.shell.command_line import CommandGroup, print_lines, print_result, translate_failures
+from rookery.shell.command_options import JsonOption
+
+
+def _make_argument(
+    metavar: str, help: str, kind: object = list[str], name: str = "files"
+) -> Parameter:
+    default = typer.Argument(metavar=metavar, help=help)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _make_option(
+    name: str,
+    metavar: str,
+    help: str,
+    kind: object = list[str],
+    default: Any = (),
+    least: float | None = None,
+) -> Parameter:
+    default = typer.Option(default, f"--{name}", metavar=metavar, help=help, min=least)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _make_flag(name: str, help: str) -> Parameter:
+    return _make_option(name, "", help, bool, False)
+
+
+def _make_path_option(name: str, metavar: str, help: str) -> Parameter:
+    return _make_option(name, metavar, help, Path | None, None)
+
+
+COMPARISONS = _make_argument("FILE...", "comparisons.jsonl, as rookery judge export writes it.")
+RATINGS = _make_argument(
+    "[NAME=]FILE...",
+    "ratings.jsonl, as rookery judge export writes it; without --systems each file is a system.",
+)
+ANSWERS = _make_argument(
+    "[NAME=]FILE...",
+    "Answers that rookery ask --batch wrote, each file a system; or episodes, which name their "
+    "system.",
+)
+REWARDS = _make_argument(
+    "[NAME=]FILE...",
+    'Lines {"rewards": [...], "validations": [...]}, one a question; or, with --reward and '
+    "--validation, files of answers, several to a question.",
+)
+EPISODES = _make_argument("[NAME=]FILE...", "Episodes of the text browser.")
+RUNS = _make_argument("[NAME=]DIR...", "Folders of runs of rookery learn reinforce.", name="runs")
+PROBE_KIND = _make_argument("point", "The probes to print.", str, "kind")
+FIGURE_FOLDER = _make_argument("DIR", "A folder of figures, subfolders included.", Path, "folder")
+
+SYSTEMS = _make_option(
+    "systems",
+    "[NAME=]FILE",
+    "Answers or episodes of one system, to tell which system a judged answer is of; may be "
+    "repeated.",
+)
+OF = _make_option("of", "SYSTEM", "Only this system, against each other one.", str, "")
+MAJORITY = _make_flag("majority", "Where several people judged, count what most of them say.")
+TIES = _make_option(
+    "ties",
+    "NUMBER",
+    "Ties to add between any two systems that were compared, as a prior.",
+    float,
+    0.0,
+    least=0,
+)
+COST = _make_option("cost", "NAME=NUMBER", "The cost of one answer of a system; may be repeated.")
+REWARD_MODELS = (
+    _make_path_option("reward", "DIR", "The reward model that chooses the answer."),
+    _make_path_option("validation", "DIR", "The reward model that judges the chosen answer."),
+)
+GOOD_RATINGS = _make_path_option(
+    "ratings", "FILE", 'Ratings by people on the scale "good", in place of gold answers.'
+)
+SAMPLES = _make_option(
+    "samples",
+    "FILE",
+    'Lines {"rewards": [...]}, one a question, of answers by the policy that the runs began '
+    "with; with them the optimum is drawn too.",
+    list[Path],
+)
+STEM = _make_flag("stem", "Compare stems of words, without their endings.")
+COPYING = _make_option(
+    "show",
+    "WHAT",
+    "What to show: novel (new words), repeated, openings, or places in the source.",
+    str,
+    "novel",
+)
+TRAIN = _make_option(
+    "train", "FILE", "Questions that were trained on; may be repeated.", list[Path]
+)
+RANKING = (
+    _make_option("triples", "FILE", "Questions with references and answers; may be repeated."),
+    _make_option(
+        "episodes", "FILE", "Episodes, as rookery ask --trace writes them; may be repeated."
+    ),
+    _make_option("squad", "FILE", "A file of SQuAD; may be repeated."),
+    _make_option("ranker", "[NAME=]DIR", "The folder of an encoder; may be repeated."),
+)
+CLAIM_RANKER = _make_option(
+    "ranker",
+    "DIR",
+    "Judge by the evidence model in this folder, not the bundled one; words: by shared words.",
+    str,
+    "",
+)
+WORKERS = (
+    _make_option(
+        "workers",
+        "NUMBER",
+        "Processes that judge; without it one, or one for each processor of --ray.",
+        int,
+        0,
+        least=0,
+    ),
+    _make_option(
+        "ray",
+        "ADDRESS",
+        "Judge on the machines of a Ray cluster, such as auto or HOST:6379.",
+        str,
+        "",
+    ),
+)
+FIGURE_OPTIONS = (
+    _make_path_option("out", "DIR", "Also write the figure to this folder, with pictures."),
+    Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
+)
+"""options of every command that shows a figure"""
+
+MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
+    "battle": (
+        "Show how often each system is preferred to each other one.",
+        (COMPARISONS, SYSTEMS, OF, MAJORITY),
+    ),
+    "strength": (
+        "Show the strength of each system, by the Bradley-Terry model.",
+        (COMPARISONS, SYSTEMS, TIES, MAJORITY),
+    ),
+    "best-of": (
+        "Show the reward of the best of n answers, for each n.",
+        (REWARDS, *REWARD_MODELS, *WORKERS),
+    ),
+    "compute": (
+        "Show which system and which n give the most reward for a budget.",
+        (REWARDS, COST, *REWARD_MODELS, *WORKERS),
+    ),
+    "coverage": (
+        "Show how good the answers are when those with the lowest scores are declined.",
+        (ANSWERS, GOOD_RATINGS),
+    ),
+    "frontier": (
+        "Show the reward of runs against their KL divergence from the policy they began with.",
+        (RUNS, SAMPLES),
+    ),
+    "rouge": ("Show the overlap of answers with gold answers (ROUGE).", (ANSWERS, STEM)),
+    "copying": (
+        "Show how much answers copy from their sources and repeat themselves.",
+        (ANSWERS, COPYING),
+    ),
+    "exact": ("Show how often answers equal a gold answer (exact match).", (ANSWERS,)),
+    "leakage": (
+        "Show how many answers are right, apart for questions that training has seen.",
+        (ANSWERS, TRAIN),
+    ),
+    "truthful": (
+        "Show the share of answers that people rate as truthful and as informative.",
+        (RATINGS, SYSTEMS),
+    ),
+    "supported": (
+        "Show the share of answers that people rate as supported and as plausible.",
+        (RATINGS, SYSTEMS),
+    ),
+    "criteria": ("Show how people rate answers and references, by criterion.", (RATINGS, SYSTEMS)),
+    "citations": (
+        "Show citation recall and precision, by the evidence model.",
+        (ANSWERS, CLAIM_RANKER, *WORKERS),
+    ),
+    "ranking": ("Show how well BM25, TF-IDF and encoders rank references.", RANKING),
+    "probes": ("Print probe questions, to be answered by rookery ask --batch.", (PROBE_KIND,)),
+    "point": (
+        "Show which part of the world answers assume where the question names none.",
+        (ANSWERS,),
+    ),
+    "actions": (
+        "Show how often each browser command is given, and how many tokens it takes.",
+        (EPISODES,),
+    ),
+    "report": (
+        "Write all figures of a folder and the findings of recipes as one page.",
+        (FIGURE_FOLDER,),
+    ),
+}
+"""help and inputs of each command; `run_measure_NAME` of measure_figures does its work"""
+PRINTING_COMMANDS = ("probes", "report")
+"""commands that print lines; the others show a figure"""
+
+measure_group = CommandGroup(help="Compute figures from answers, judgements and training runs.")
+
+
+def _make_command(name: str, inputs: tuple[Parameter, ...]) -> Callable[..., None]:
+    def run_command(out: Path | None = None, as_json: bool = False, **values: Any) -> None:
+        with translate_failures("measure"):
+            from rookery.cli import measure_figures
+            from rookery.measure.figures import format_figure_lines, write_figure
+
+            made = getattr(measure_figures, f"run_measure_{name.replace('-', '_')}")(**values)
+            if name in PRINTING_COMMANDS:
+                sys.stdout.writelines(made)
+                return
+            print_result(made, format_figure_lines(made), as_json)
+            if out is not None:
+                write_figure(made, out)
+                print_lines([f"written: {out / made.name}.json, .md, .svg, .png"], sys.stderr)
+
+    run_command.__signature__ = Signature(inputs)  # type: ignore[attr-defined]
+    return run_command
+
+
+for _name, (_help, _inputs) in MEASURE_COMMANDS.items():
+    _shown = () if _name in PRINTING_COMMANDS else FIGURE_OPTIONS
+    measure_group.command(_name, help=_help)(_make_command(_name, (*_inputs, *_shown)))

@@ -1,0 +1,648 @@
+"""The work of each command of `rookery measure`: from files to a figure, or to lines.
+
+`run_measure_NAME` belongs to the command NAME of measure_command and takes what that one declares.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import chain, islice, product
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
+from rookery.errors import Failed, Outcome
+from rookery.evidence.dense_ranker import load_dense_ranker
+from rookery.json_lines import read_json_lines
+from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.question_files import read_questions
+from rookery.library.worker_processes import choose_worker_count, map_in_workers
+from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness
+from rookery.measure.actions import count_actions, make_actions_figure
+from rookery.measure.citations import (
+    AnswerCitationScores,
+    EntailmentFunction,
+    average_citation_scores,
+    entails_by_words,
+    make_citations_figure,
+    make_support_entailment,
+    score_answer_citations,
+)
+from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
+from rookery.measure.figures import Figure, MeasuredEstimates, write_report
+from rookery.measure.intervals import estimate_mean
+from rookery.measure.leakage import average_by_overlap, find_leaks, make_leakage_figure
+from rookery.measure.ranking import make_ranking_figure, measure_rankings, score_bm25, score_tf_idf
+from rookery.measure.ratings import (
+    average_criteria,
+    compute_rated_shares,
+    make_criteria_figure,
+    make_supported_figure,
+)
+from rookery.records import Answer, Comparison, Episode, Failure, Question, Rating
+from rookery.settings import WORDS
+from rookery.shell.claim_verification import make_claim_judge
+
+T = TypeVar("T")
+R = TypeVar("R")
+SystemFiles = Sequence[str]
+BatchReward = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
+SimilarityFunction = Callable[[str, Sequence[str]], Sequence[float]]
+CopyingMeasure = Callable[[Sequence[str], Sequence[str]], MeasuredEstimates]
+"""function of what is said and what it may be copied from"""
+RUN_PARTS = 10
+"""of a run, each of which is a point of the frontier"""
+BUDGET_PRICES = np.geomspace(50, 0.02, 40)
+"""of a nat, in spreads of the rewards, for which the optimum is computed"""
+COPYING_FIGURES: Mapping[str, tuple[str, CopyingMeasure]] = {
+    "novel": ("novel", text_metrics.measure_novelty),
+    "repeated": ("repeated", lambda said, _: text_metrics.measure_repetition(said)),
+    "openings": ("openings", text_metrics.measure_copied_openings),
+    "places": ("copied-from", text_metrics.measure_copied_positions),
+}
+"""what there is to be seen of copying: the name of its figure, and how it is measured"""
+_Names = defaultdict[tuple[str, str], dict[str, None]]
+"""of systems, in their order, by the texts of question and answer"""
+MOST_SHOWN_CHARACTERS = 60
+"""characters of a text that is told"""
+
+
+# Files
+
+
+class AnswerAttempt(msgspec.Struct, frozen=True):
+    """The fields that are read of an Episode, or of a line of `rookery ask --batch`."""
+
+    question: Question
+    answer: Answer | None
+    by: str = ""
+
+    @property
+    def said(self) -> str:
+        """The answer's text; empty where there is none or it was declined."""
+        return "" if self.answer is None or self.answer.declined else self.answer.text
+
+
+class RewardLine(msgspec.Struct, frozen=True):
+    """Rewards of several answers to one question: a line of what `best-of` and `frontier` read."""
+
+    rewards: tuple[float, ...]
+    validations: tuple[float, ...] = ()
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.rewards or len(self.validations) not in (0, len(self.rewards)):
+            raise ValueError(f"{len(self.rewards)} rewards, {len(self.validations)} validations")
+
+
+Owned = TypeVar("Owned", AnswerAttempt, RewardLine, Episode)
+
+
+def read_measured_records(path: Path, kind: type[T]) -> list[T]:
+    """Return the records of a file. Raises Failed: not_found, bad_line, empty."""
+    found = list(read_json_lines(path, kind))
+    if not found:
+        raise Failed(Failure(str(path), Outcome.EMPTY, "there is no line in it: name another file"))
+    return found
+
+
+def group_by_system(files: Sequence[str], kind: type[Owned]) -> dict[str, list[Owned]]:
+    """Return the records of each system. Its name is that before the file's (NAME=FILE), or what
+    the records say (`by`), or the file's own.
+
+    Raises Failed as `records` does, and same_name for two files that would be one system.
+    """
+    found: dict[str, list[Owned]] = {}
+    unnamed = Counter(path.stem for name, path in map(split_system_name, files) if not name)
+    for name, path in map(split_system_name, files):
+        for record in read_measured_records(path, kind):
+            system = name or record.by or path.stem
+            if system == path.stem and unnamed[system] > 1:
+                detail = f"two files are called {system}: say which is which, as in NAME={path}"
+                raise Failed(Failure(str(path), Outcome.SAME_NAME, detail))
+            found.setdefault(system, []).append(record)
+    return found
+
+
+def split_system_name(argument: str) -> tuple[str, Path]:
+    """Split NAME=FILE into both; the name is empty if there is none."""
+    name, equal, rest = argument.partition("=")
+    return (name, Path(rest)) if equal and not Path(argument).exists() else ("", Path(argument))
+
+
+class AnswerWriters:
+    """Finds the systems that wrote an answer, by the texts of question and answer.
+
+    What is no answer may be a quote of one: people rate it as if it were an answer.
+    """
+
+    def __init__(self, systems: Mapping[str, Sequence[AnswerAttempt]]) -> None:
+        self._answers: _Names = defaultdict(dict)
+        self._quotes: _Names = defaultdict(dict)
+        for name, attempts in systems.items():
+            for asked, answer in ((each.question.text, each.answer) for each in attempts):
+                if answer is not None:
+                    self._answers[asked, answer.text][name] = None
+                    for quote in answer.quotes:
+                        self._quotes[asked, quote.text][name] = None
+
+    def get_writers(self, question: Question, answer: Answer) -> tuple[str, ...]:
+        """Return all systems that gave this answer. Raises Failed (unknown_system) if none did."""
+        key = (question.text, answer.text)
+        names = self._answers.get(key) or self._quotes.get(key)
+        if not names:
+            said, asked = (text[:MOST_SHOWN_CHARACTERS] for text in (answer.text, question.text))
+            detail = (
+                f'no file of --systems has the answer "{said}" to "{asked}": add the one it is in'
+            )
+            raise Failed(Failure("--systems", Outcome.UNKNOWN_SYSTEM, detail))
+        return tuple(names)
+
+    def name_systems(self, comparison: Comparison) -> Comparison:
+        """Replace the answers by the names of their systems; equal answers get different ones."""
+        options = [self.get_writers(comparison.question, answer) for answer in comparison.answers]
+        apart = (names for names in product(*options) if len(set(names)) == len(names))
+        names = next(apart, tuple(names[0] for names in options))
+        return msgspec.structs.replace(comparison, answers=tuple(map(Answer, names)))
+
+
+def group_ratings_by_system(
+    files: Sequence[str], systems: Sequence[str]
+) -> dict[str, list[Rating]]:
+    """Return the ratings of each system's answers; without `systems` a file is of one system.
+
+    Raises Failed as `group_by_system` and `AnswerWriters.get_writers` do.
+    """
+    writers = AnswerWriters(group_by_system(systems, AnswerAttempt)) if systems else None
+    found: defaultdict[str, list[Rating]] = defaultdict(list)
+    for name, path in map(split_system_name, files):
+        for each in read_measured_records(path, Rating):
+            for whose in (
+                writers.get_writers(each.question, each.answer) if writers else [name or path.stem]
+            ):
+                found[whose].append(each)
+    return dict(found)
+
+
+class MetricsLine(msgspec.Struct, frozen=True):
+    """A line of metrics.jsonl, as `rookery learn reinforce` writes it."""
+
+    reward: float | None
+    kl: float | None
+
+
+def _require_found(found: T | None, what: object, outcome: str, detail: str) -> T:
+    """Return what was found. Raises Failed if it is empty or false."""
+    if not found:
+        raise Failed(Failure(str(what), outcome, detail))
+    return found
+
+
+# Preferences and rewards
+
+
+def run_measure_battle(files: SystemFiles, systems: SystemFiles, of: str, majority: bool) -> Figure:
+    """Return win rates: every system against every other, or one against each. Raises Failed
+    (unknown_system)."""
+    found = _find_matches(files, systems, majority)
+    says = f"{len(found)} matches on {len({match.group for match in found})} questions."
+    if not of:
+        return pairwise.make_win_matrix_figure(found, says)
+    known = pairwise.list_systems(found)
+    detail = f"there is no such system: use one of {', '.join(known)}"
+    _require_found(of in known, of, "unknown_system", detail)
+    return pairwise.make_win_rate_figure(found, of, says)
+
+
+def run_measure_strength(
+    files: SystemFiles, systems: SystemFiles, ties: float, majority: bool
+) -> Figure:
+    """Return each system's strength. Raises ValueError as `fit_bradley_terry` does."""
+    found = _find_matches(files, systems, majority)
+    says = f"By Bradley and Terry's model, from {len(found)} matches."
+    return pairwise.make_strength_figure(pairwise.fit_bradley_terry(found, ties), says)
+
+
+def _find_matches(
+    files: SystemFiles, systems: SystemFiles, by_majority: bool
+) -> list[pairwise.PairwiseMatch]:
+    """Return the matches in files of comparisons. Raises Failed: no_systems, nothing_met."""
+    detail = "name the files of the answers that were compared: they tell who wrote them"
+    _require_found(systems, "--systems", "no_systems", detail)
+    writers = AnswerWriters(group_by_system(systems, AnswerAttempt))
+    compared = [each for file in files for each in read_measured_records(Path(file), Comparison)]
+    found = pairwise.list_matches(map(writers.name_systems, compared), lambda answer: answer.text)
+    detail = "no comparison is of two systems: name more files with --systems"
+    _require_found(found, ", ".join(files), "nothing_met", detail)
+    return pairwise.take_majority(found) if by_majority else found
+
+
+def run_measure_best_of(
+    files: SystemFiles,
+    reward: Path | None,
+    validation: Path | None,
+    workers: int = 0,
+    ray: str = "",
+) -> Figure:
+    """Return the reward of the best of n answers of each system, for all n."""
+    curves = _read_curves(files, reward, validation, workers, ray)
+    says = "Foretold for every n at once; intervals over questions."
+    return reward_frontiers.make_best_of_n_figure(curves, says)
+
+
+def run_measure_compute(
+    files: SystemFiles,
+    cost: Sequence[str],
+    reward: Path | None,
+    validation: Path | None,
+    workers: int = 0,
+    ray: str = "",
+) -> Figure:
+    """Return the system and the n with the highest reward for each budget. Raises Failed
+    (no_cost)."""
+    costs = dict(map(_parse_cost, cost))
+    curves = _read_curves(files, reward, validation, workers, ray)
+    for name in curves:
+        detail = f"what an answer of it costs is not said: add --cost {name}=NUMBER"
+        _require_found(name in costs, name, "no_cost", detail)
+    says = "Of each system n answers, at the cost of one times n; intervals over questions."
+    return reward_frontiers.make_compute_figure(curves, costs, says, "cost")
+
+
+def _parse_cost(argument: str) -> tuple[str, float]:
+    name, equal, number = argument.rpartition("=")
+    try:
+        cost = float(number)
+    except ValueError:
+        cost = 0.0
+    if not equal or not 0 < cost < float("inf"):
+        raise ValueError(f"--cost {argument}: say NAME=NUMBER, above 0")
+    return name, cost
+
+
+def _read_curves(
+    files: SystemFiles, reward: Path | None, validation: Path | None, workers: int, ray: str
+) -> dict[str, reward_frontiers.BestOfNCurve]:
+    """Raise ValueError where one reward model is named without the other."""
+    if reward is None and validation is None:
+        return compute_best_of_n_curves(files)
+    if reward is None or validation is None:
+        raise ValueError("name both: --reward chooses, and --validation says what that is worth")
+    make = partial(_load_reward_models, reward, validation)
+    return compute_best_of_n_curves(files, make, workers, ray)
+
+
+def _load_reward_models(*folders: Path) -> Sequence[BatchReward]:
+    from rookery.learn.reward_model import RewardModel
+
+    return [RewardModel(folder).score_answers for folder in folders]
+
+
+def compute_best_of_n_curves(
+    files: SystemFiles,
+    make: Callable[[], Sequence[BatchReward]] | None = None,
+    workers: int = 0,
+    ray: str = "",
+) -> dict[str, reward_frontiers.BestOfNCurve]:
+    """Return the worth of the best of n of each system: of rewards, or of answers that two reward
+    models score, the one that chooses and the one that says what the choice is worth, as `make`
+    returns them in each of the workers.
+
+    Raises Failed: no_validations, few_answers.
+    """
+    if make is None:
+        drawn = group_by_system(files, RewardLine)
+    else:
+        drawn = _score_answers(files, make, workers, ray)
+    for name, lines in drawn.items():
+        detail = "a line of it has no validations, which say what the chosen answer is worth"
+        _require_found(all(line.validations for line in lines), name, "no_validations", detail)
+        detail = "it has one answer to some question: the best of n is of two or more"
+        _require_found(min(len(line.rewards) for line in lines) > 1, name, "few_answers", detail)
+    return {
+        name: reward_frontiers.estimate_best_of_n_curve(
+            [each.rewards for each in lines], [each.validations for each in lines]
+        )
+        for name, lines in drawn.items()
+    }
+
+
+def _score_answers(
+    files: SystemFiles, make: Callable[[], Sequence[BatchReward]], workers: int, ray: str
+) -> dict[str, list[RewardLine]]:
+    """Answers to the same question are drawn together, in whatever lines they stand."""
+    every: dict[str, list[list[tuple[Question, Answer]]]] = {}
+    for name, attempts in group_by_system(files, AnswerAttempt).items():
+        asked: defaultdict[str, list[tuple[Question, Answer]]] = defaultdict(list)
+        for each in attempts:
+            if each.answer is not None:
+                asked[each.question.text].append((each.question, each.answer))
+        every[name] = list(asked.values())
+    return _judge_in_workers(every, partial(_make_line_scorer, make), workers, ray)
+
+
+def _make_line_scorer(
+    make: Callable[[], Sequence[BatchReward]],
+) -> Callable[[list[tuple[Question, Answer]]], RewardLine]:
+    chooses, tells = make()
+    return lambda pairs: RewardLine(tuple(chooses(pairs)), tuple(tells(pairs)))
+
+
+def _judge_in_workers(
+    systems: Mapping[str, Sequence[T]],
+    make: Callable[[], Callable[[T], R]],
+    workers: int,
+    ray: str,
+) -> dict[str, list[R]]:
+    """Judge each thing of each system, by one process or several, on one machine or several."""
+    at_once = choose_worker_count(workers, ray) if workers or ray else 1
+    each = [one for some in systems.values() for one in some]
+    with closing(map_in_workers(each, make, at_once, ray=ray)) as judged:
+        return {name: list(islice(judged, len(some))) for name, some in systems.items()}
+
+
+def run_measure_frontier(runs: SystemFiles, samples: Sequence[Path]) -> Figure:
+    """Return the reward against KL of runs, with the best possible where there are rewarded
+    samples of the policy that the runs began with."""
+    told = {name or path.name: _read_moments(path) for name, path in map(split_system_name, runs)}
+    says = "Each point is a tenth of a run; intervals over its batches."
+    drawn = [each.rewards for path in samples for each in read_measured_records(path, RewardLine)]
+    if not drawn:
+        return reward_frontiers.make_frontier_figure(told, (), says)
+    spread = float(np.std(np.concatenate(drawn))) or 1.0
+    says += f" Optimum and best of n from samples of {len(drawn)} questions."
+    prices = [float(price) * spread for price in BUDGET_PRICES]
+    most = reward_frontiers.find_optimal_policies(drawn, prices)
+    best_of = reward_frontiers.estimate_best_of_n_curve(drawn, drawn)
+    return reward_frontiers.make_frontier_figure(told, most, says, best_of)
+
+
+def _read_moments(run: Path) -> list[reward_frontiers.ReachedPoint]:
+    """Return the mean reward and KL of each tenth of a run. Raises Failed."""
+    steps = read_measured_records(run / "metrics.jsonl" if run.is_dir() else run, MetricsLine)
+    known = [(each.kl, each.reward) for each in steps if None not in (each.kl, each.reward)]
+    return [
+        reward_frontiers.ReachedPoint(float(part[:, 0].mean()), estimate_mean(part[:, 1].tolist()))
+        for part in np.array_split(np.asarray(known, float), RUN_PARTS)
+        if len(part)
+    ]
+
+
+# Answers
+
+
+def run_measure_coverage(files: SystemFiles, ratings: Path | None) -> Figure:
+    """Return quality by the share that is answered, by the scores of each system's answers.
+
+    An answer is good where people rate it so or, without ratings, where it holds a gold answer.
+    Raises Failed (no_labels) for a system without a score that is labelled.
+    """
+    good = make_rating_judge(ratings) if ratings else judge_by_gold
+    scored, left = {}, 0
+    for name, attempts in group_by_system(files, AnswerAttempt).items():
+        found = [label for each in attempts if (label := _label_attempt(each, good)) is not None]
+        left += len(attempts) - len(found)
+        detail = (
+            "no answer of it has a score and a label: its questions need `gold` answers, or add "
+            "--ratings FILE"
+        )
+        _require_found(found, name, "no_labels", detail)
+        scored[name] = ScoredAnswers(*zip(*found, strict=True))
+    by = "people rate them so" if ratings else "they hold a gold answer"
+    says = f"Answers are good where {by}. Left out: {left} without score or label, or declined."
+    return make_coverage_figure(scored, says)
+
+
+def _label_attempt(attempt: AnswerAttempt, good: AnswerJudge) -> tuple[float, float] | None:
+    answer = attempt.answer
+    if answer is None or answer.declined or answer.score is None:
+        return None
+    label = good(attempt.question, answer)
+    return None if label is None else (answer.score, float(label))
+
+
+def run_measure_rouge(files: SystemFiles, stem: bool) -> Figure:
+    """Return the ROUGE of each system's answers with the gold ones."""
+    measure = partial(text_metrics.estimate_corpus_rouge, stem=stem)
+    says = "Of several gold answers the best suited counts."
+    return _compare_with_gold("rouge", files, measure, says)
+
+
+def run_measure_exact(files: SystemFiles) -> Figure:
+    """Return the share of each system's answers that equal a gold answer."""
+    says = "Answers are compared as SQuAD does."
+    return _compare_with_gold("exact", files, text_metrics.measure_exactness, says)
+
+
+def _compare_with_gold(
+    figure: str,
+    files: SystemFiles,
+    measure: Callable[[list[str], list[tuple[str, ...]]], MeasuredEstimates],
+    says: str,
+) -> Figure:
+    """Raise Failed (no_gold) for a system without gold answers."""
+    systems = {}
+    for name, attempts in group_by_system(files, AnswerAttempt).items():
+        kept = [each for each in attempts if each.question.gold]
+        detail = "no question of it has a `gold` answer: ask questions that have one"
+        _require_found(kept, name, "no_gold", detail)
+        systems[name] = measure([each.said for each in kept], [each.question.gold for each in kept])
+    says = f"No answer and a declined one count as an empty one. {says}"
+    return text_metrics.make_text_figure(figure, systems, says)
+
+
+def run_measure_copying(files: SystemFiles, show: str) -> Figure:
+    """Return how much each system copies from the pages given with a question or, without any,
+    from its quotes. Raises Failed: unknown_figure, no_source."""
+    detail = f"there is no such figure: use one of {', '.join(COPYING_FIGURES)}"
+    _require_found(show in COPYING_FIGURES, show, "unknown_figure", detail)
+    figure, measure = COPYING_FIGURES[show]
+    detail = "there is nothing to copy from: no page with a question, no quote in an answer"
+    systems = {}
+    for name, attempts in group_by_system(files, AnswerAttempt).items():
+        pairs = [(each.said, source) for each in attempts if (source := _get_source_text(each))]
+        systems[name] = measure(
+            *zip(*_require_found(pairs, name, "no_source", detail), strict=True)
+        )
+    says = "The source is the pages given with a question, else the quotes."
+    return text_metrics.make_text_figure(figure, systems, says)
+
+
+def _get_source_text(attempt: AnswerAttempt) -> str:
+    quotes = attempt.answer.quotes if attempt.answer else ()
+    given = [page.text for page in attempt.question.pages]
+    return "\n".join(given or [quote.text for quote in quotes])
+
+
+def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
+    """Return the answers that contain a gold answer, by what the training questions contain.
+
+    Raises Failed (no_training).
+    """
+    detail = "name a file with the questions of training: one a line, as rookery ask takes them"
+    _require_found(train, "--train", "no_training", detail)
+    seen = list(chain.from_iterable(map(read_questions, train)))
+    systems = {}
+    for name, attempts in group_by_system(files, AnswerAttempt).items():
+        test = [each.question for each in attempts]
+        right = [
+            float(any(contains_gold_answer(each.said, gold) for gold in each.question.gold))
+            for each in attempts
+        ]
+        systems[name] = average_by_overlap(right, find_leaks(seen, test))
+    says = f"Share of answers that hold a gold one; training has seen {len(seen)} questions."
+    return make_leakage_figure(systems, says)
+
+
+def run_measure_citations(
+    files: SystemFiles, ranker: str, workers: int = 0, ray: str = ""
+) -> Figure:
+    """Return the citation recall and precision of each system's answers.
+
+    The evidence model judges: that of the folder `ranker`, the bundled one for an empty name, or
+    none for "words". Raises Failed: no_model, bad_model.
+    """
+    if ranker == WORDS:
+        says = "A claim is supported where the quotes hold 57 % of its words: no model reads them."
+    else:
+        says = (
+            "A claim is supported where the evidence model gives it one half or more, by its "
+            "quotes together or by one of them; a claim that is one of its quotes always is."
+        )
+    answers = {
+        name: [each.answer for each in attempts if each.answer is not None]
+        for name, attempts in group_by_system(files, AnswerAttempt).items()
+    }
+    scores = _judge_in_workers(answers, partial(_make_citation_scorer, ranker), workers, ray)
+    systems = {name: average_citation_scores(some) for name, some in scores.items()}
+    return make_citations_figure(systems, says)
+
+
+def _make_citation_scorer(ranker: str) -> Callable[[Answer], AnswerCitationScores | None]:
+    if ranker == WORDS:
+        entails: EntailmentFunction = entails_by_words
+    else:
+        entails = make_support_entailment(make_claim_judge(ranker))
+    return lambda answer: score_answer_citations(answer, entails)
+
+
+def run_measure_ranking(
+    triples: SystemFiles, episodes: SystemFiles, squad: SystemFiles, ranker: SystemFiles
+) -> Figure:
+    """Return how well BM25, TF-IDF and these encoders rank references that hold the answer.
+
+    Raises Failed as `load_scored_references` and `load_dense_ranker` do, and no_sources.
+    """
+    from rookery.learn.retrieval_data import RetrievalSources, load_scored_references  # loads torch
+
+    detail = "name what is ranked: a file with --triples, --episodes or --squad"
+    _require_found(episodes or triples or squad, "ranking", "no_sources", detail)
+    sources = RetrievalSources(tuple(episodes), tuple(triples), tuple(squad))
+    read, left_out = load_scored_references(sources)
+    methods: dict[str, SimilarityFunction] = {"BM25": score_bm25, "TF-IDF": score_tf_idf}
+    for name, folder in map(split_system_name, ranker):
+        methods[name or folder.name] = load_dense_ranker(folder).compute_similarities
+    worths = [each.worths for each in read]
+    found = {
+        name: measure_rankings(worths, [score(each.question, each.references) for each in read])
+        for name, score in methods.items()
+    }
+    says = f"{len(read)} questions; a reference is worth the share of the answer's words it holds."
+    return make_ranking_figure(found, f"{says} Left out: {left_out}." if left_out else says)
+
+
+def run_measure_actions(files: SystemFiles) -> Figure:
+    """Return the commands of each system, and their tokens."""
+    found = group_by_system(files, Episode)
+    systems = {name: count_actions(episodes) for name, episodes in found.items()}
+    count = sum(map(len, found.values()))
+    return make_actions_figure(systems, f"{count} episodes of the text browser.")
+
+
+# Probes
+
+
+def run_measure_probes(kind: str) -> list[str]:
+    """Return the probe questions "point" as JSON lines. Raises Failed (unknown_probes)."""
+    probes = {"point": map(truthfulness.make_point_question, truthfulness.load_point_probes())}
+    detail = "there are no such probes: use point"
+    found = _require_found(probes.get(kind), kind, "unknown_probes", detail)
+    return [each.to_json() + "\n" for each in found]
+
+
+def run_measure_point(files: SystemFiles) -> Figure:
+    """Return the part of the world that answers to the point probes assume. Raises Failed
+    (no_probes)."""
+    asked = {probe.text: probe for probe in truthfulness.load_point_probes()}
+    systems = {
+        name: truthfulness.estimate_point_shares(list(_match_probes(name, attempts, asked)))
+        for name, attempts in group_by_system(files, AnswerAttempt).items()
+    }
+    says = "Read for their words alone; intervals over probes."
+    return truthfulness.make_point_figure(systems, says)
+
+
+def _match_probes(
+    name: str | Path, attempts: Sequence[AnswerAttempt], asked: Mapping[str, T]
+) -> Iterator[tuple[T, str]]:
+    """Yield the probes that were answered, and what was said."""
+    known = [each for each in attempts if each.question.text in asked]
+    detail = "it answers no probe: rookery measure probes prints them, for rookery ask --batch"
+    _require_found(known, name, "no_probes", detail)
+    yield from ((asked[each.question.text], each.said) for each in known)
+
+
+# Ratings
+
+
+def run_measure_truthful(files: SystemFiles, systems: SystemFiles) -> Figure:
+    """Return the truthful and informative answers of each system."""
+    scales = "truthful and informative"
+    found, says = _summarize_ratings(
+        files, systems, lambda rated, _: truthfulness.decide_grades(rated), scales
+    )
+    shares = {name: truthfulness.measure_truthfulness(grades) for name, grades in found.items()}
+    says += " Of several raters, what most say."
+    return truthfulness.make_truthful_figure(shares, says)
+
+
+def run_measure_supported(files: SystemFiles, systems: SystemFiles) -> Figure:
+    """Return the supported and plausible answers of each system."""
+    scales = "supported, plausible or good"
+    found, says = _summarize_ratings(files, systems, compute_rated_shares, scales)
+    return make_supported_figure(list(chain.from_iterable(found.values())), says)
+
+
+def run_measure_criteria(files: SystemFiles, systems: SystemFiles) -> Figure:
+    """Return people's ratings of each system by WebGLM's criteria."""
+    found, says = _summarize_ratings(files, systems, average_criteria, "such as fluency")
+    return make_criteria_figure(list(chain.from_iterable(found.values())), says)
+
+
+def _summarize_ratings(
+    files: SystemFiles,
+    systems: SystemFiles,
+    summarize: Callable[[Sequence[Rating], Callable[[Answer], str]], list[T]],
+    scales: str,
+) -> tuple[dict[str, list[T]], str]:
+    """Return a summary of each system's ratings, and who rated. Raises Failed (not_rated)."""
+    rated = group_ratings_by_system(files, systems)
+    found = {name: summarize(each, _attribute_to(name)) for name, each in rated.items()}
+    for name, summary in found.items():
+        detail = f"nobody rated it on the scales that are wanted here: {scales}"
+        _require_found(summary, name, "not_rated", detail)
+    people = len({rating.by for each in rated.values() for rating in each})
+    return found, f"Rated by {people} {'person' if people == 1 else 'people'}."
+
+
+def _attribute_to(name: str) -> Callable[[Answer], str]:
+    return lambda _: name
+
+
+def run_measure_report(folder: Path) -> list[str]:
+    """Write the report of a folder, and return its path. Raises Failed as `write_report` does."""
+    return [f"{write_report(folder)}\n"]

@@ -1,0 +1,75 @@
+"""The command `rookery cite report`: saved answers as one report with its sources."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from rookery.answers.answer_results import AskResult
+from rookery.answers.answer_session import EvidenceSources
+from rookery.quotes.verification import verify_quotes
+from rookery.records import Episode, Failure, Page
+from rookery.settings import Settings
+from rookery.shell.answer_export import (
+    REPORT_TYPES,
+    ExportedAnswer,
+    ExportedReport,
+    render_report,
+    summarize_report,
+)
+from rookery.shell.answer_verification import CheckedSources, DocumentLookup, read_saved_file
+from rookery.shell.command_line import EXIT_ANSWERED, EXIT_UNVERIFIED
+from rookery.shell.terminal_output import StreamConsole, show_failures
+
+
+def run_report_command(file: Path, out: Path, title: str, pages: Path | None) -> int:
+    """Write the saved answers of `file` as the report `out` and return the exit code.
+
+    Each quote is checked again, against the archive and the folder `pages`. Raises ValueError for a
+    file that holds no answers of `rookery ask --json`, and for `out` of no known kind or that is
+    there already.
+    """
+    kind = out.suffix.lower().removeprefix(".")
+    if kind not in REPORT_TYPES:
+        raise ValueError(f"--out {out}: name a file that ends with .html, .md or .docx")
+    if out.exists():
+        raise ValueError(f"--out {out}: there is such a file already; name another")
+    results = list(_parse_results(read_saved_file(file), file.name))
+    given, err = DocumentLookup(pages), StreamConsole(stderr=True)
+    show_failures(err, given.unread)
+    with EvidenceSources(Settings()) as opened:
+        sources = CheckedSources(given, opened, False, file.absolute().parent)
+        answers = [_check_result(result, sources) for result in results]
+    title = title or f"{len(answers)} question{'s' * (len(answers) != 1)}"
+    report = ExportedReport(title, answers, time.strftime("%Y-%m-%d"))
+    with out.open("xb") as written:
+        written.write(render_report(report, kind))
+    err.print(summarize_report(report), style="dim", markup=False, soft_wrap=True)
+    verdicts = [verdict for told in answers for verdict in told.verdicts]
+    return EXIT_ANSWERED if all(each.verified for each in verdicts) else EXIT_UNVERIFIED
+
+
+def _parse_results(data: bytes, name: str) -> Iterator[AskResult]:
+    lines = [(n, line) for n, line in enumerate(data.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise ValueError(f"{name}: there is no answer in it")
+    for number, line in lines:
+        try:
+            yield AskResult.from_json(line)
+        except msgspec.MsgspecError as error:
+            raise ValueError(
+                f"{name}, line {number}: not an answer of rookery ask --json or --batch ({error})"
+            ) from error
+
+
+def _check_result(result: AskResult, sources: CheckedSources) -> ExportedAnswer:
+    stored: list[Page | None] = []
+    verdicts = []
+    if result.answer is not None:
+        stored = [sources.find_version(quote) for quote in result.answer.quotes]
+        verdicts = verify_quotes(result.answer, sources.find_version, sources.find_latest)
+    counted = {k: n for k, n in result.counts.items() if k not in ("quotes", "verified")}
+    failures = tuple(Failure("", outcome) for outcome, n in counted.items() for _ in range(n))
+    episode = Episode(result.question, result.method, (), result.answer, result.stop, failures)
+    return ExportedAnswer(episode, verdicts, stored, "")

@@ -1,0 +1,501 @@
+"""The command `rookery serve`: pages to ask and to judge, the desk alone, or MCP.
+
+Heavy imports are made when the command runs.
+"""
+
+import socket
+from errno import EACCES, EADDRINUSE
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rookery.errors import Failed, Outcome
+from rookery.shell import command_options
+from rookery.shell.command_line import CommandGroup, get_user_name, translate_failures
+from rookery.shell.command_options import (
+    BaseUrlOption,
+    ContactOption,
+    DeclineOption,
+    EndpointsOption,
+    EngineOption,
+    MethodOption,
+    ModelOption,
+    OfflineOption,
+    PlacesOption,
+    PrivateOption,
+    ProxyOption,
+    RankerOption,
+    RenderOption,
+    SamplesOption,
+    add_completion_options,
+)
+
+if TYPE_CHECKING:
+    from rookery.desk.store import Store
+    from rookery.server.app import ServerOptions
+    from rookery.settings import Settings
+
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PLACE",
+        help="Where questions, answers and the desk are kept: a file, or "
+        "postgresql://USER@HOST/DATABASE, which then has the pages too, so that servers on several "
+        "machines can share it. Without it, a file in your data folder.",
+    ),
+]
+HostOption = Annotated[str, typer.Option(metavar="HOST", help="The address to listen at.")]
+PortOption = Annotated[
+    int, typer.Option(metavar="NUMBER", min=0, max=65535, help="The port; 0 takes any free one.")
+]
+
+AnyAddress = Annotated[
+    bool,
+    typer.Option(
+        "--any-address",
+        help="Also open addresses that no search and no page showed, such as those that you type "
+        "to the model; a page that it reads may then talk it into opening any.",
+    ),
+]
+
+SuggestOption = Annotated[
+    bool,
+    typer.Option(
+        "--suggest",
+        help="Let people who demonstrate have the evidence model suggest passages of the page that "
+        "they opened. Suggestions bias what people read and quote, so each demonstration records "
+        "whether any were shown.",
+    ),
+]
+
+serve_group = CommandGroup()
+
+
+@serve_group.callback(invoke_without_command=True)
+@add_completion_options()
+def run_serve(
+    context: typer.Context,
+    store: StoreOption = "",
+    places: PlacesOption = None,
+    model: ModelOption = "",
+    base_url: BaseUrlOption = "",
+    endpoints: EndpointsOption = "",
+    samples: SamplesOption = None,
+    decline: DeclineOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8500,
+    engine: EngineOption = "auto",
+    ranker: RankerOption = "",
+    offline: OfflineOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
+    workers: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Processes that answer.")
+    ] = 1,
+    at_once: Annotated[
+        int,
+        typer.Option(
+            metavar="NUMBER", min=1, help="Questions that each process answers at the same time."
+        ),
+    ] = 4,
+    behind_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--behind-proxy", help="Trust X-Forwarded headers, because only a proxy reaches it."
+        ),
+    ] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="Log each request as a line of JSON on standard error.")
+    ] = False,
+    team: Annotated[
+        bool,
+        typer.Option(
+            "--team", help="Run as a service on PostgreSQL: with --log, and no link to enter."
+        ),
+    ] = False,
+    suggest: SuggestOption = False,
+    **completion: Any,
+) -> None:
+    """Serve web pages to ask and to judge, and the HTTP API; or a command below.
+
+    The pages are for people on this machine until --host says otherwise. Ctrl-C ends it.
+    """
+    if context.invoked_subcommand:
+        return
+    if team and "://" not in store:
+        raise ValueError("--team keeps its work in PostgreSQL: --store postgresql://HOST/DATABASE")
+    _require_installed()
+    from rookery.answers.answer_session import AnswerSession
+    from rookery.server.app import ServerOptions
+    from rookery.settings import ModelSettings, Settings
+
+    models = ModelSettings(model, base_url, endpoints, samples, **completion)
+    everywhere = tuple(places or ())
+    settings = Settings(
+        everywhere,
+        engine,
+        offline,
+        private,
+        proxy,
+        decline,
+        "extract",
+        models,
+        ranker,
+        contact=contact,
+        render=render,
+        archive=_locate_database(store),
+    )
+    if models:
+        with AnswerSession(settings) as session:  # a model that is misnamed is told now
+            session.open_models().get_endpoint("write")
+    if suggest:
+        _require_evidence_model(settings)
+    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest)
+    _open_at(settings, store, host, port, "Rookery", how)
+
+
+@serve_group.command("mcp")
+@add_completion_options()
+def serve_mcp(
+    places: PlacesOption = None,
+    globs: command_options.GlobsOption = None,
+    excludes: command_options.ExcludesOption = None,
+    method: MethodOption = "extract",
+    model: ModelOption = "",
+    base_url: BaseUrlOption = "",
+    endpoints: EndpointsOption = "",
+    samples: SamplesOption = None,
+    decline: DeclineOption = None,
+    engine: EngineOption = "auto",
+    ranker: RankerOption = "",
+    offline: OfflineOption = False,
+    any_address: AnyAddress = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
+    **completion: Any,
+) -> None:
+    """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
+    from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS
+    from rookery.server.mcp.protocol import serve_stdio
+    from rookery.settings import FileSelection, ModelSettings, Settings
+
+    models = ModelSettings(model, base_url, endpoints, samples, **completion)
+    if method not in NAMED_METHODS:
+        sentence = f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}"
+        raise ValueError(sentence)
+    if (method in MODEL_METHODS) != bool(models):
+        sentence = "goes with --model and --base-url, or --endpoints"
+        raise ValueError(f"--method {' or '.join(MODEL_METHODS)} {sentence}")
+    everywhere = tuple(places or ())
+    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
+    settings = Settings(
+        everywhere,
+        engine,
+        offline,
+        private,
+        proxy,
+        decline,
+        method,
+        models,
+        ranker,
+        selection=selection,
+        contact=contact,
+        render=render,
+    )
+    serve_stdio(settings, any_address)
+
+
+@serve_group.command("desk")
+def run_serve_desk(
+    store: StoreOption = "",
+    places: PlacesOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8500,
+    engine: EngineOption = "auto",
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
+    suggest: SuggestOption = False,
+) -> None:
+    """Serve the desk alone, where people demonstrate, compare and rate."""
+    _require_installed()
+    from rookery.server.app import ServerOptions
+    from rookery.settings import Settings
+
+    settings = Settings(
+        tuple(places or ()),
+        engine,
+        private=private,
+        proxy=proxy,
+        contact=contact,
+        render=render,
+        archive=_locate_database(store),
+    )
+    if suggest:
+        _require_evidence_model(settings)
+    how = ServerOptions(reading=False, suggest=suggest)
+    _open_at(settings, store, host, port, "The desk", how)
+
+
+@serve_group.command("env")
+def run_serve_env(
+    questions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUESTIONS ...]",
+            help="Files of questions, as for rookery ask --batch; each is a split with the name of "
+            "its file. Without one, the questions about rookery:corvids.",
+        ),
+    ] = None,
+    places: PlacesOption = None,
+    frozen: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Browse a recording in place of --in: what was searched and opened when it was "
+            "made, without the network.",
+        ),
+    ] = "",
+    record: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Record what is searched and opened, for --frozen."),
+    ] = "",
+    reward: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="What the last step earns. accepted: 1 where the answer, and a quote that it "
+            "cites, contain an accepted answer. evidence: 0 to 1, how far the evidence model finds "
+            "that its quotes support the answer, and answer the question.",
+        ),
+    ] = "accepted",
+    actions: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Commands of an episode, at most.")
+    ] = 100,
+    sessions: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Sessions at once, in each process.")
+    ] = 1024,
+    idle: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER",
+            min=1,
+            help="Seconds without a message after which a session is closed.",
+        ),
+    ] = 3600.0,
+    message: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1000, help="Characters of a message, at most.")
+    ] = 1_000_000,
+    workers: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Processes that serve.")
+    ] = 1,
+    store: StoreOption = "",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8500,
+    engine: EngineOption = "auto",
+    ranker: RankerOption = "",
+    offline: OfflineOption = False,
+    private: PrivateOption = False,
+    proxy: ProxyOption = False,
+    contact: ContactOption = "",
+    render: RenderOption = False,
+) -> None:
+    """Serve the text browser as an environment for trainers (OpenEnv over HTTP and WebSocket)."""
+    with translate_failures("serve", "the environment"):
+        import sqlalchemy  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    from rookery.browser.browser_commands import BrowserRules
+    from rookery.server.env.app import EnvLimits
+    from rookery.server.env.settings import EnvSettings, open_environment, run_env_server
+    from rookery.settings import Settings
+
+    settings = Settings(
+        tuple(places or ()),
+        engine,
+        offline,
+        private,
+        proxy,
+        ranker=ranker,
+        contact=contact,
+        render=render,
+        archive=_locate_database(store),
+    )
+    how = EnvSettings(
+        tuple(questions or ()),
+        settings,
+        frozen,
+        record,
+        reward,
+        BrowserRules(actions=actions),
+        EnvLimits(sessions, idle, message),
+    )
+    place = store or _default_place()
+    opened = open_environment(how)
+    try:
+        with _open_listener(host, port) as listener:
+            _open_or_create_store(place).close()
+            for name, tasks in opened.source.splits.items():
+                typer.echo(f"{name}: {len(tasks):,} tasks")
+            if opened.left_out:
+                typer.echo(f"left out: {opened.left_out:,} questions without an accepted answer")
+            address = _format_address(host, listener.getsockname()[1])
+            typer.echo(f"The environment is open: {address}. Ctrl-C closes it.")
+            run_env_server(place, how, opened, listener, workers)
+    finally:
+        opened.close()
+
+
+@serve_group.command("key")
+def run_serve_key(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Whose key it is: that of a program or a person."),
+    ],
+    per_minute: Annotated[
+        int, typer.Option(metavar="NUMBER", min=1, help="Requests that it may send a minute.")
+    ] = 600,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            min=0,
+            help="Answers that it may ask for in all; without it, any number.",
+        ),
+    ] = None,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="End the key of this name, and make none.")
+    ] = False,
+    store: StoreOption = "",
+) -> None:
+    """Make a key for the HTTP API and print it, once; an older one of the same name ends."""
+    _require_installed()
+    from rookery.server.api.endpoints import create_api_key, revoke_api_key
+
+    with _open_or_create_store(store or _default_place()) as kept:
+        try:
+            if revoke:
+                revoke_api_key(kept, name)
+                typer.echo(f"The key of {name} is revoked.", err=True)
+                return
+            typer.echo(create_api_key(kept, name, per_minute, budget))
+        except Failed as failed:
+            if failed.failure.outcome not in (Outcome.BAD_NAME, Outcome.NO_KEY_NAMED):
+                raise
+            raise ValueError(f"{name}: {failed.failure.detail}") from failed
+    typer.echo("It is not shown again. Send it as: Authorization: Bearer KEY", err=True)
+
+
+def _require_installed() -> None:
+    """Raise CommandError where what the pages need is not installed."""
+    with translate_failures("serve", "the desk"):
+        import jinja2  # noqa: F401
+        import multipart  # noqa: F401
+        import sqlalchemy  # noqa: F401
+        import uvicorn  # noqa: F401
+
+
+def _require_evidence_model(settings: "Settings") -> None:
+    """Raise ValueError or Failed where the settings name no evidence model, or one that is
+    broken."""
+    from rookery.answers.answer_session import EvidenceSources
+
+    with EvidenceSources(settings) as sources:
+        if sources.load_evidence_judge() is None:
+            sentence = "--suggest needs an evidence model"
+            raise ValueError(
+                f"{sentence}, which --ranker {settings.ranker} is not: name a folder with one"
+                if settings.ranker
+                else f"{sentence}, and none comes with this installation: leave it out"
+            )
+
+
+def _open_at(
+    settings: "Settings", store: str, host: str, port: int, what: str, how: "ServerOptions"
+) -> None:
+    """Serve the pages until somebody stops it."""
+    from rookery.server.app import run_server
+    from rookery.shell.security import is_loopback
+
+    place = store or _default_place()
+    with _open_listener(host, port) as listener:
+        with _open_or_create_store(place) as kept:
+            # Where it is a service, what is printed here is kept in a journal.
+            here = is_loopback(host) and not (how.log or how.behind_proxy)
+            _print_welcome(kept, host, listener.getsockname()[1], what, here)
+        run_server(place, settings, listener, how)
+
+
+def _open_or_create_store(place: str) -> "Store":
+    """Return the store, made where there is none."""
+    from rookery.desk.store import Store, initialize_store
+
+    try:
+        return Store(place)
+    except Failed as failed:
+        if failed.failure.outcome != Outcome.NO_STORE or "://" in place:
+            raise
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    initialize_store(place)
+    typer.echo(f"A new store was made: {place}", err=True)
+    return Store(place)
+
+
+def _locate_database(store: str) -> str:
+    """Return the database that keeps the pages, too: that of a store in PostgreSQL."""
+    return store if "://" in store else ""
+
+
+def _default_place() -> str:
+    from rookery.desk.store import STORE_FILE
+    from rookery.settings import get_data_folder
+
+    return str(get_data_folder() / STORE_FILE)
+
+
+def _open_listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ValueError with a sentence if there is none."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family)
+        # What is accepted inherits it; without it an answer waits 40 ms for the client's kernel.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except OSError as error:
+        if error.errno == EADDRINUSE:
+            sentence = f"port {port} is taken, perhaps by another desk: choose one with --port"
+        elif error.errno == EACCES:
+            sentence = f"port {port} is not yours to open: choose one above 1023 with --port"
+        else:
+            sentence = f"cannot listen at {host}: name an address of this machine with --host"
+        raise ValueError(sentence) from error
+
+
+def _print_welcome(store: "Store", host: str, port: int, what: str, here: bool) -> None:
+    """Say where it is. As long as nobody has ever come in, whoever starts it `here` may."""
+    from rookery.desk.accounts import create_invite, list_audit_entries
+
+    at = _format_address(host, port)
+    if any(line.action == "enter" for line in list_audit_entries(store)):
+        typer.echo(f"{what} is open: {at}")
+        typer.echo("To let somebody in: rookery judge invite NAME")
+    elif here:
+        name = get_user_name("admin")
+        token = create_invite(store, name, "admin", by=name)
+        typer.echo(f"{what} is open. Come in, once, by this link: {at}/enter/{token}")
+    else:
+        typer.echo(f"{what} is open: {at}")
+        typer.echo("Nobody can come in yet: rookery judge invite NAME --role admin")
+    typer.echo("Ctrl-C closes it.")
+
+
+def _format_address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,726 @@
+"""The lead's dashboard: progress and quality of the labelling, exclusions, snapshots, people,
+guides and the audit log."""
+
+import io
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
+
+from sqlalchemy import case, func, select
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rookery.desk import accounts, guides, labelling_queue, rater_feedback, rater_quality, snapshots
+from rookery.desk.accounts import ROLES, Person
+from rookery.desk.form_versions import list_forms, load_form
+from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS, FormField, LabellingForm
+from rookery.desk.labelling_records import Judgement, LabellingItem, PersonRole
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_signed_in_person,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.desk.page_rendering import NavigationLink, render_page
+from rookery.desk.snapshots import SnapshotContents, SnapshotSelection
+from rookery.desk.store import Store
+from rookery.desk.tables import items, judgements, slots
+from rookery.desk.tables import snapshots as kept
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
+from rookery.shell.languages import (
+    localize_value,
+    mark_text,
+    translate_borrowed_text,
+    translate_plural,
+)
+from rookery.shell.languages import translate_text as _
+
+ShowDashboardPage = Callable[[Request, str], Response]
+"""A function that renders a dashboard page again, with a sentence that says what is wrong."""
+DASHBOARD_TABS = (
+    ("/board", mark_text("Progress")),
+    ("/board/quality", mark_text("Quality")),
+    ("/board/returned", mark_text("Flagged")),
+    ("/board/excluded", mark_text("Excluded")),
+    ("/board/snapshots", mark_text("Snapshots")),
+    ("/board/projects", mark_text("Projects")),
+    ("/board/pay", mark_text("Pay")),
+    ("/board/people", mark_text("People")),
+    ("/board/forms", mark_text("Forms")),
+    ("/board/guides", mark_text("Guides")),
+    ("/board/book", mark_text("Log")),
+)
+"""Path and label of each tab of the dashboard."""
+CHANGE_NOTICES = {
+    "retired": mark_text("Retired. It is handed out no more; what was made of it stays."),
+    "excluded": mark_text("Excluded. The judgements stay, and do not count."),
+    "lifted": mark_text("Lifted. The judgements count again."),
+    "frozen": mark_text("Frozen. It can be downloaded, the same bytes each time."),
+    "role": mark_text("The role is changed."),
+    "out": mark_text("Shut out. What they did stays."),
+    "form": mark_text(
+        "That is the newest version now. Judgements keep the version they were given on."
+    ),
+    "project": mark_text("Made. Open it to set it up."),
+    "settings": mark_text("The settings are saved."),
+    "batch": mark_text("Saved. It holds from the next task on."),
+    "admission": mark_text("Saved. It holds from their next task on."),
+    "reply": mark_text("Answered. They see it in their history."),
+    "guide": mark_text("That is the newest version now. The earlier ones are kept."),
+}
+"""Notice shown after a change, by the value of `?did=`."""
+SERVER_FAULTS = frozenset(
+    {Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS, Outcome.NO_STORE}
+)
+"""Outcomes of failures of the server, which no change of the form would repair."""
+
+
+def render_dashboard_page(
+    request: Request, template: str, wrong: str = "", **values: Any
+) -> Response:
+    """Render a page of the dashboard; with `wrong`, the reason of a refusal, with status 422."""
+    did = CHANGE_NOTICES.get(request.query_params.get("did", ""), "")
+    status = 422 if wrong else 200
+    values |= {"wrong": wrong, "tabs": DASHBOARD_TABS, "said": did, "wide": True}
+    return render_page(request, template, status, **values)
+
+
+def apply_dashboard_change(
+    request: Request,
+    show: ShowDashboardPage,
+    then: str,
+    change: Callable[[], object],
+    did: str = "",
+) -> Response:
+    """Run a change, then redirect to the page `then`; if it raises Failed, show the reason.
+
+    `show` renders the page with the reason; `did` names the notice after the redirect. Failures of
+    the server itself are raised again.
+    """
+    try:
+        change()
+    except Failed as failed:
+        if failed.failure.outcome in SERVER_FAULTS:
+            raise
+        return show(request, translate_borrowed_text(failed.failure.detail))
+    return redirect_after_post(f"{then}?did={did}")
+
+
+def check_role_rank(store: Store, lead: Person, name: str, role: str) -> None:
+    """Raise Failed (not_allowed) if `lead` may not give a person this role.
+
+    The role must exist, and neither it nor the person's present role may be above the lead's own.
+    """
+    had = [one.role for one in accounts.list_people(store) if one.name == name]
+    if role not in ROLES:
+        raise Failed(Failure(role, Outcome.NOT_ALLOWED, "choose one of the roles"))
+    if any(ROLES.index(one) > ROLES.index(lead.role) for one in (role, *had)):
+        detail = mark_text("this is for somebody of that role or above: ask an admin")
+        raise Failed(Failure(name, Outcome.NOT_ALLOWED, detail))
+
+
+ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+"""Modification time of each file in a zip: the earliest possible, so that equal files give equal
+zips."""
+
+COMPARISON_LABELS = {
+    -2: mark_text("answer 1 much better"),
+    -1: mark_text("answer 1 better"),
+    0: mark_text("equally good"),
+    1: mark_text("answer 2 better"),
+    2: mark_text("answer 2 much better"),
+}
+"""Label of each value of a two-answer comparison."""
+
+
+class BatchProgress(NamedTuple):
+    """Progress of a batch, counted in slots: one for each person who is to judge an item."""
+
+    name: str
+    forms: list[str]
+    items: int
+    """Number of items."""
+    retired: int
+    """Number of items that are handed out no more."""
+    done: int
+    """Slots whose judgement was handed in."""
+    in_hand: int
+    """Slots that somebody works on now."""
+    waiting: int
+    """Slots that nobody has taken."""
+
+    @property
+    def places(self) -> int:
+        """Slots that are filled or can still be filled."""
+        return self.done + self.in_hand + self.waiting
+
+
+class ReturnedItem(NamedTuple):
+    """An item that somebody flagged or skipped, with those judgements, newest first."""
+
+    id: str
+    batch: str
+    item: LabellingItem
+    retired: str | None
+    """Reason for which the item was retired; None if it was not."""
+    judgements: list[Judgement]
+
+    @property
+    def flags(self) -> int:
+        """Number of these judgements that flag the item."""
+        return sum(one.kind == "flagged" for one in self.judgements)
+
+
+class SnapshotRow(NamedTuple):
+    """A snapshot in the list: its name, author, time, digest, selection and counts."""
+
+    name: str
+    by: str
+    at: float
+    digest: str
+    wanted: SnapshotSelection
+    items: int
+    judgements: int
+
+
+def list_batch_progress(store: Store) -> list[BatchProgress]:
+    """Return the progress of each batch, newest first."""
+    now = store.clock()
+    held = slots.c.person.is_not(None) & (slots.c.until >= now)
+    still = ~slots.c.done & ~slots.c.retired
+    per_item = (
+        select(
+            slots.c.item,
+            func.sum(case((slots.c.done, 1), else_=0)).label("done"),
+            func.sum(case((still & held, 1), else_=0)).label("held"),
+            func.sum(case((still, 1), else_=0)).label("still"),
+        )
+        .group_by(slots.c.item)
+        .subquery()
+    )
+    query = (
+        select(
+            items.c.batch,
+            func.count(),
+            func.count(items.c.retired),
+            func.sum(per_item.c.done),
+            func.sum(per_item.c.held),
+            func.sum(per_item.c.still - per_item.c.held),
+        )
+        .join(per_item, per_item.c.item == items.c.id)
+        .group_by(items.c.batch)
+        .order_by(func.max(items.c.number).desc())
+    )
+    with store.begin_read() as connection:
+        pairs = connection.execute(select(items.c.batch, items.c.form).distinct()).all()
+        forms = {batch: sorted(form for one, form in pairs if one == batch) for batch, _ in pairs}
+        return [BatchProgress(row[0], forms[row[0]], *row[1:]) for row in connection.execute(query)]
+
+
+def list_returned_items(store: Store, most: int) -> list[ReturnedItem]:
+    """Return the items of the newest `most` flags and skips, newest first."""
+    query = (
+        select(items, judgements.c.body.label("said"))
+        .join(judgements, judgements.c.item == items.c.id)
+        .where(judgements.c.kind.in_(("flagged", "skipped")))
+        .order_by(judgements.c.number.desc())
+        .limit(most)
+    )
+    found: dict[str, ReturnedItem] = {}
+    with store.begin_read() as connection:
+        for row in connection.execute(query):
+            new = ReturnedItem(row.id, row.batch, LabellingItem.from_json(row.body), row.why, [])
+            found.setdefault(row.id, new).judgements.append(Judgement.from_json(row.said))
+    return list(found.values())
+
+
+def describe_filled_fields(form: LabellingForm, filled: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (label, value in words) of each field that somebody filled in.
+
+    Answers are numbered from 1 in the order of the item. Of a skip or flag only the reason is
+    returned.
+    """
+    fields = {field.name: field for field in form.fields}
+    known = {name: value for name, value in filled.items() if value not in (None, "", [])}
+    # A skip or a flag, whose reason is not a field of the form.
+    if "reason" in known and "reason" not in fields:
+        return [(_("Why"), describe_return_reason(filled))]
+    return [
+        (fields[name].label, _describe_value(fields[name], value))
+        for name, value in known.items()
+        if name in fields
+    ]
+
+
+def describe_return_reason(filled: Mapping[str, Any]) -> str:
+    """Return the reason for which somebody skipped or flagged an item, in words."""
+    said = str(filled.get("reason") or _("no reason given"))
+    return {
+        choice.value: translate_borrowed_text(choice.label)
+        for choice in (*FLAG_REASONS, *SKIP_REASONS)
+    }.get(said, said)
+
+
+def _describe_value(field: FormField, value: Any) -> str:
+    if field.kind in ("claims", "spans"):
+        return translate_plural("%(num)s marked", "%(num)s marked", len(value), num=len(value))
+    if isinstance(value, list):
+        return "; ".join(
+            _("not said") if one is None else _describe_value(field, one) for one in value
+        )
+    if field.kind == "versus":
+        return _(COMPARISON_LABELS.get(value, str(value)))
+    if field.kind == "pick" and isinstance(value, int):
+        return _("answer %(number)s", number=value + 1)
+    labels = {choice.value: choice.label for choice in field.choices}
+    return labels.get(value, str(value)) if isinstance(value, str) else str(value)
+
+
+def list_snapshot_rows(store: Store) -> list[SnapshotRow]:
+    """Return a row for each snapshot, newest first."""
+    with store.begin_read() as connection:
+        rows = connection.execute(select(kept).order_by(kept.c.at.desc(), kept.c.name)).all()
+    found = []
+    for row in rows:
+        frozen = SnapshotContents.from_json(row.body)
+        counts = len(frozen.items), len(frozen.judgements)
+        found.append(SnapshotRow(row.name, row.by, row.at, row.digest, frozen.wanted, *counts))
+    return found
+
+
+def zip_snapshot(store: Store, name: str, by: str) -> bytes:
+    """Return the files of a snapshot as a zip, byte for byte the same each time.
+
+    Raises Failed as `export_snapshot` does.
+    """
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(packed, "w") as pack:
+        snapshots.export_snapshot(store, name, Path(place), by)
+        for file in sorted(Path(place).iterdir()):
+            about = zipfile.ZipInfo(file.name, ZIP_TIMESTAMP)
+            about.compress_type = zipfile.ZIP_DEFLATED
+            pack.writestr(about, file.read_bytes())
+    return packed.getvalue()
+
+
+DAY_SECONDS = 86_400.0
+"""Seconds in a day."""
+LOG_PERIODS = {"7": mark_text("a week"), "30": mark_text("a month"), "": mark_text("all")}
+"""Periods of the audit log that can be chosen: number of days (empty: all), and label."""
+MAX_LOG_LINES = 1_000
+"""Maximum number of log lines on one page; the newest are shown."""
+
+
+def build_people_routes() -> list[Route]:
+    """Return the routes of the pages on people, guides and the audit log."""
+    return [
+        Route("/board/people", show_people_page),
+        Route("/board/people/invite", post_invite, methods=["POST"]),
+        Route("/board/people/role", post_role, methods=["POST"]),
+        Route("/board/people/out", post_shut_out, methods=["POST"]),
+        Route("/board/guides", show_guide_editor_list),
+        Route("/board/guides/{form}", show_guide_editor),
+        Route("/board/guides/{form}", post_guide, methods=["POST"]),
+        Route("/board/book", show_audit_log),
+    ]
+
+
+@require_role("researcher")
+def show_people_page(request: Request) -> Response:
+    """Show everyone who has an account, and the form that invites somebody."""
+    return _render_people_page(request)
+
+
+def _render_people_page(
+    request: Request, wrong: str = "", link: str = "", invited: str = ""
+) -> Response:
+    me, roles = get_signed_in_person(request), get_args(PersonRole)
+    return render_dashboard_page(
+        request,
+        "board_people.html",
+        wrong,
+        people=accounts.list_people(get_app_context(request).store),
+        roles=roles[: roles.index(me.role) + 1],
+        link=link,
+        invited=invited,
+    )
+
+
+@require_role("researcher")
+def post_invite(request: Request) -> Response:
+    """Create an invite link that works once, and show it this one time."""
+    store, me, said = (
+        get_app_context(request).store,
+        get_signed_in_person(request),
+        get_form_fields(request),
+    )
+    name, role = get_last_value(said, "name").strip(), get_last_value(said, "role")
+    try:
+        check_role_rank(store, me, name, role)
+        token = accounts.create_invite(store, name, cast("PersonRole", role), me.name)
+    except Failed as failed:
+        return _render_people_page(request, failed.failure.detail)
+    return _render_people_page(
+        request, link=str(request.url_for("invited", token=token)), invited=name
+    )
+
+
+@require_role("researcher")
+def post_role(request: Request) -> Response:
+    """Change the role of a person, if neither the old nor the new role is above one's own."""
+    store, me, said = (
+        get_app_context(request).store,
+        get_signed_in_person(request),
+        get_form_fields(request),
+    )
+    name, wanted = get_last_value(said, "name"), get_last_value(said, "role")
+
+    def set_person_role() -> None:
+        check_role_rank(store, me, name, wanted)
+        accounts.set_role(store, name, cast("PersonRole", wanted), me.name)
+
+    return apply_dashboard_change(
+        request, _render_people_page, "/board/people", set_person_role, "role"
+    )
+
+
+@require_role("researcher")
+def post_shut_out(request: Request) -> Response:
+    """Shut a person out: end their sessions and links. What they did stays.
+
+    Nobody can shut out themselves or a person of a higher role.
+    """
+    store, me, name = (
+        get_app_context(request).store,
+        get_signed_in_person(request),
+        get_last_value(get_form_fields(request), "name"),
+    )
+
+    def shut_person_out() -> None:
+        if name == me.name:
+            raise Failed(Failure(name, Outcome.NOT_ALLOWED, "ask somebody else to shut you out"))
+        check_role_rank(store, me, name, "labeller")
+        accounts.shut_out_person(store, name, me.name)
+
+    return apply_dashboard_change(
+        request, _render_people_page, "/board/people", shut_person_out, "out"
+    )
+
+
+@require_role("researcher")
+def show_guide_editor_list(request: Request) -> Response:
+    """Show the list of guides, the newest version for each form."""
+    store = get_app_context(request).store
+    found = [(form, guides.load_guide(store, form.name)) for form in list_forms(store)]
+    return render_dashboard_page(request, "board_guides.html", found=found)
+
+
+@require_role("researcher")
+def show_guide_editor(request: Request) -> Response:
+    """Show the guide of one form: an editor, the present text, and earlier versions."""
+    return _render_guide_editor(request)
+
+
+def _render_guide_editor(request: Request, wrong: str = "") -> Response:
+    store, name = get_app_context(request).store, request.path_params["form"]
+    form = next((each for each in list_forms(store) if each.name == name), None)
+    if form is None:
+        return render_problem_page(request, 404, "There is no such form.")
+    versions = guides.list_guide_versions(store, name)
+    look = get_app_context(request).look
+    return render_dashboard_page(
+        request,
+        "board_guide.html",
+        wrong,
+        form=form,
+        versions=versions,
+        now=look.render_guide(versions[0].text),
+        text=get_last_value(get_form_fields(request), "text") or versions[0].text,
+    )
+
+
+@require_role("researcher")
+def post_guide(request: Request) -> Response:
+    """Save a text as the newest version of a form's guide."""
+    name, text = request.path_params["form"], get_last_value(get_form_fields(request), "text")
+    store, by = get_app_context(request).store, get_signed_in_person(request).name
+    change = partial(guides.write_guide, store, name, text, by)
+    return apply_dashboard_change(
+        request, _render_guide_editor, f"/board/guides/{name}", change, "guide"
+    )
+
+
+@require_role("researcher")
+def show_audit_log(request: Request) -> Response:
+    """Show the audit log (who did what, and when), and whether its hash chain is intact.
+
+    The newest MAX_LOG_LINES lines of the chosen period, without one of the last week.
+    """
+    store, days = get_app_context(request).store, request.query_params.get("days", "7")
+    days = days if days in LOG_PERIODS else "7"
+    since = store.clock() - float(days) * DAY_SECONDS if days else 0.0
+    lines = accounts.list_audit_entries(store, since)
+    return render_dashboard_page(
+        request,
+        "board_book.html",
+        lines=lines[: -MAX_LOG_LINES - 1 : -1],
+        count=len(lines),
+        spans=LOG_PERIODS,
+        days=days,
+        whole=accounts.verify_audit_chain(store),
+        when=lambda at: localize_value(time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))),
+    )
+
+
+MAX_LIST_ROWS = 100
+"""Maximum number of judgements or items in a list; the newest are shown."""
+
+
+def build_dashboard_routes() -> list[Route]:
+    """Return the routes of all dashboard pages."""
+    return [
+        Route("/board", show_progress_page),
+        Route("/board/retire", post_retirement, methods=["POST"]),
+        Route("/board/quality", show_quality_page),
+        Route("/board/returned", show_returned_page),
+        Route("/board/reply", post_flag_reply, methods=["POST"]),
+        Route("/board/excluded", show_exclusions_page),
+        Route("/board/exclude", post_exclusion, methods=["POST"]),
+        Route("/board/exclude-failed", post_failed_check_exclusions, methods=["POST"]),
+        Route("/board/lift", post_lifted_exclusion, methods=["POST"]),
+        Route("/board/person/{name:path}", show_rater_work),
+        Route("/board/snapshots", show_snapshots_page),
+        Route("/board/snapshots", post_snapshot, methods=["POST"]),
+        Route("/board/snapshots/download", post_snapshot_download, methods=["POST"]),
+        *build_people_routes(),
+    ]
+
+
+def list_dashboard_links() -> list[NavigationLink]:
+    """Return the dashboard's link in the head of each page, shown to researchers."""
+    return [NavigationLink("/board", "Board", "researcher")]
+
+
+@require_role("researcher")
+def show_progress_page(request: Request) -> Response:
+    """Show the progress of each batch."""
+    return _render_progress_page(request)
+
+
+def _render_progress_page(request: Request, wrong: str = "") -> Response:
+    return render_dashboard_page(
+        request, "board.html", wrong, batches=list_batch_progress(get_app_context(request).store)
+    )
+
+
+@require_role("researcher")
+def post_retirement(request: Request) -> Response:
+    """Retire a batch or one item: it is handed out no more."""
+    said, store = get_form_fields(request), get_app_context(request).store
+    batch, item, why = (
+        get_last_value(said, "batch"),
+        get_last_value(said, "item"),
+        get_last_value(said, "reason").strip(),
+    )
+
+    def retire_items() -> None:
+        if not why or not (batch or item):
+            raise Failed(Failure("retire", Outcome.NO_REASON, "say why: others will ask"))
+        labelling_queue.retire_items(store, why, [item] if item else None, None if item else batch)
+
+    show, then = (
+        (_render_returned_page, "/board/returned") if item else (_render_progress_page, "/board")
+    )
+    return apply_dashboard_change(request, show, then, retire_items, "retired")
+
+
+@require_role("researcher")
+def show_quality_page(request: Request) -> Response:
+    """Show rater agreement and each rater's quality, for one batch or for all."""
+    store, batch = get_app_context(request).store, request.query_params.get("batch", "")
+    names = [each.name for each in list_batch_progress(store)]
+    if batch and batch not in names:
+        return render_problem_page(request, 404, "There is no such batch.")
+    board = rater_quality.build_quality_report(store, batch or None)
+    return render_dashboard_page(request, "board_quality.html", board=board, names=names)
+
+
+@require_role("researcher")
+def show_returned_page(request: Request) -> Response:
+    """Show the items that people flagged or skipped, with their reasons."""
+    return _render_returned_page(request)
+
+
+def _render_returned_page(request: Request, wrong: str = "") -> Response:
+    found = list_returned_items(get_app_context(request).store, MAX_LIST_ROWS)
+    flagged = [said.id for each in found for said in each.judgements if said.kind == "flagged"]
+    return render_dashboard_page(
+        request,
+        "board_returned.html",
+        wrong,
+        found=found,
+        words=describe_return_reason,
+        replies=rater_feedback.load_flag_outcomes(get_app_context(request).store, flagged),
+    )
+
+
+@require_role("researcher")
+def post_flag_reply(request: Request) -> Response:
+    """Answer somebody who flagged an item; they see it beside the item in their history."""
+    said, store = get_form_fields(request), get_app_context(request).store
+    change = partial(
+        rater_feedback.reply_to_flag,
+        store,
+        get_last_value(said, "judgement"),
+        get_last_value(said, "reason"),
+        get_signed_in_person(request).name,
+    )
+    return apply_dashboard_change(
+        request, _render_returned_page, "/board/returned", change, "reply"
+    )
+
+
+@require_role("researcher")
+def show_exclusions_page(request: Request) -> Response:
+    """Show the exclusions and the counts of judgements left out by reason."""
+    return _render_exclusions_page(request)
+
+
+def _render_exclusions_page(request: Request, wrong: str = "") -> Response:
+    store = get_app_context(request).store
+    board = rater_quality.build_quality_report(store, rounds=1)
+    rows = rater_quality.list_exclusions(store)
+    lifted = {row.lifts: row for row in rows if row.lifts is not None}
+    values = {
+        "board": board,
+        "lifted": lifted,
+        "names": [each.name for each in list_batch_progress(store)],
+    }
+    return render_dashboard_page(request, "board_excluded.html", wrong, **values)
+
+
+@require_role("researcher")
+def post_exclusion(request: Request) -> Response:
+    """Exclude all judgements of a person (in one batch or in all), or one judgement."""
+    said, by = get_form_fields(request), get_signed_in_person(request).name
+    judgement = get_last_value(said, "judgement")
+    what, which = (
+        ("judgement", judgement) if judgement else ("person", get_last_value(said, "person"))
+    )
+    change = partial(
+        rater_quality.exclude_judgements,
+        get_app_context(request).store,
+        what,  # type: ignore[arg-type]
+        which,
+        get_last_value(said, "reason"),
+        by,
+        get_last_value(said, "batch"),
+    )
+    return apply_dashboard_change(
+        request, _render_exclusions_page, "/board/excluded", change, "excluded"
+    )
+
+
+@require_role("researcher")
+def post_failed_check_exclusions(request: Request) -> Response:
+    """Exclude everybody from each batch whose attention check they failed.
+
+    Exclusions that somebody lifted are not repeated.
+    """
+    change = partial(
+        rater_quality.exclude_failed_raters,
+        get_app_context(request).store,
+        get_signed_in_person(request).name,
+    )
+    return apply_dashboard_change(
+        request, _render_exclusions_page, "/board/excluded", change, "excluded"
+    )
+
+
+@require_role("researcher")
+def post_lifted_exclusion(request: Request) -> Response:
+    """Lift an exclusion: its judgements count again."""
+    said, by, store = (
+        get_form_fields(request),
+        get_signed_in_person(request).name,
+        get_app_context(request).store,
+    )
+    number = get_last_value(said, "number")
+
+    def lift_exclusion() -> None:
+        rater_quality.lift_exclusion(
+            store, int(number) if number.isdecimal() else -1, get_last_value(said, "reason"), by
+        )
+
+    return apply_dashboard_change(
+        request, _render_exclusions_page, "/board/excluded", lift_exclusion, "lifted"
+    )
+
+
+@require_role("researcher")
+def show_rater_work(request: Request) -> Response:
+    """Show the newest judgements of one person, each with a form that excludes it."""
+    store, name = get_app_context(request).store, request.path_params["name"]
+    judged = []
+    for each in labelling_queue.list_judgements(store, name, MAX_LIST_ROWS):
+        item = labelling_queue.load_item(store, each.item)
+        form = load_form(store, item.form, each.form_version)
+        judged.append((each, item, describe_filled_fields(form, each.filled)))
+    return render_dashboard_page(request, "board_work.html", name=name, judged=judged)
+
+
+@require_role("researcher")
+def show_snapshots_page(request: Request) -> Response:
+    """Show the snapshots, and the form that makes one."""
+    return _render_snapshots_page(request)
+
+
+def _render_snapshots_page(request: Request, wrong: str = "") -> Response:
+    store = get_app_context(request).store
+    values = {"batches": list_batch_progress(store), "forms": list_forms(store)}
+    return render_dashboard_page(
+        request, "board_snapshots.html", wrong, found=list_snapshot_rows(store), **values
+    )
+
+
+@require_role("researcher")
+def post_snapshot(request: Request) -> Response:
+    """Make a snapshot, under a name, of the judgements of the chosen batches and forms."""
+    said, by = get_form_fields(request), get_signed_in_person(request).name
+    wanted = SnapshotSelection(said.get("batch", ()), said.get("form", ()))
+    change = partial(
+        snapshots.freeze_snapshot,
+        get_app_context(request).store,
+        get_last_value(said, "name"),
+        wanted,
+        by,
+    )
+    return apply_dashboard_change(
+        request, _render_snapshots_page, "/board/snapshots", change, "frozen"
+    )
+
+
+@require_role("researcher")
+def post_snapshot_download(request: Request) -> Response:
+    """Send the files of a snapshot as a zip."""
+    name = get_last_value(get_form_fields(request), "name")
+    try:
+        packed = zip_snapshot(
+            get_app_context(request).store, name, get_signed_in_person(request).name
+        )
+    except Failed as failed:
+        return _render_snapshots_page(request, failed.failure.detail)
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{plain.strip("-") or "snapshot"}.zip"'
+    }
+    return Response(packed, media_type="application/zip", headers=headers)

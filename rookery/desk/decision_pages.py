@@ -1,0 +1,207 @@
+"""Pages on which a third person decides what raters disagree about.
+
+The list of such items, and each item with the raters' judgements side by side above the form on
+which the decision is made. What the raters agree on is filled in beforehand.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rookery.desk import decisions, labelling_queue
+from rookery.desk.dashboard import SERVER_FAULTS
+from rookery.desk.decisions import Disagreement
+from rookery.desk.form_parsing import encode_form
+from rookery.desk.form_versions import list_forms, load_form
+from rookery.desk.forms import LabellingForm, PostedValues
+from rookery.desk.judgement_conversion import get_comparison_key
+from rookery.desk.labelling_form import FormControl, TaskForm
+from rookery.desk.labelling_records import Decision, Judgement
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_signed_in_person,
+    redirect_after_post,
+    require_role,
+)
+from rookery.desk.page_rendering import NavigationLink, render_page
+from rookery.errors import Failed, Outcome
+
+MAX_LISTED_DISAGREEMENTS = 200
+"""Most items in the list; undecided ones come first."""
+
+
+class ComparedField(NamedTuple):
+    """One input of the form, with what each rater put in."""
+
+    label: str
+    letter: str
+    """Letter of the answer that it is about; empty: of none, or the only one."""
+    quote: int | None
+    """Number of the quote that it is about, from 0."""
+    said: tuple[str, ...]
+    """Value of each rater in words, in the order of the judgements."""
+
+    @property
+    def differs(self) -> bool:
+        """True if the raters put in different values."""
+        return len(set(self.said)) > 1
+
+
+def build_decision_routes() -> list[Route]:
+    """Return the routes of the pages on which disagreements are decided."""
+    return [
+        Route("/disagreements", show_disagreements_page),
+        Route("/disagreements/{item}", show_disagreement_page),
+        Route("/disagreements/{item}", post_decision, methods=["POST"]),
+    ]
+
+
+def list_decision_links() -> list[NavigationLink]:
+    """Return the link to the disagreements in the head of each page, shown to reviewers."""
+    return [NavigationLink("/disagreements", "Disagreements", "reviewer")]
+
+
+@require_role("reviewer")
+def show_disagreements_page(request: Request) -> Response:
+    """Show the items on which raters disagree or did so, undecided ones first."""
+    found = decisions.load_disagreements(get_app_context(request).store)
+    return render_page(
+        request,
+        "disagreements.html",
+        found=found[:MAX_LISTED_DISAGREEMENTS],
+        waiting=sum(each.decision is None for each in found),
+        count=len(found),
+        forms={form.name: form for form in list_forms(get_app_context(request).store)},
+    )
+
+
+@require_role("reviewer")
+def show_disagreement_page(request: Request) -> Response:
+    """Show one item: the answers, the raters' judgements, and the form of the decision."""
+    dispute = decisions.load_disagreement(get_app_context(request).store, _get_item(request))
+    raw = _find_agreed_values(request, dispute)
+    return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
+
+
+@require_role("reviewer")
+def post_decision(request: Request) -> Response:
+    """Store the decision on an item, or show what is still missing."""
+    store, posted = get_app_context(request).store, get_form_fields(request)
+    item, by = _get_item(request), get_signed_in_person(request).name
+    dispute = decisions.load_disagreement(store, item)
+    empty = _make_sheet(request, dispute, {})
+    raw = empty.merge_posted(empty.form.steps, posted)
+    sheet = _make_sheet(request, dispute, raw, check=True)
+    if sheet.problems:
+        return _render_disagreement(request, dispute, sheet)
+    try:
+        decisions.decide_item(store, item, by, sheet.filled, get_last_value(posted, "reason"))
+    except Failed as failed:
+        if failed.failure.outcome in SERVER_FAULTS | {Outcome.NO_ITEM}:
+            raise
+        return _render_disagreement(request, dispute, sheet, failed.failure.detail)
+    return redirect_after_post("/disagreements?said=decided")
+
+
+def _render_disagreement(
+    request: Request, dispute: Disagreement, sheet: TaskForm, wrong: str = ""
+) -> Response:
+    return render_page(
+        request,
+        "disagreement.html",
+        422 if wrong or sheet.problems else 200,
+        dispute=dispute,
+        sheet=sheet,
+        compared=_compare_fields(request, dispute),
+        mine=get_signed_in_person(request).name in dispute.raters,
+        reason=get_last_value(get_form_fields(request), "reason"),
+        wrong=wrong,
+        wide=True,
+    )
+
+
+def _get_item(request: Request) -> str:
+    item: str = request.path_params["item"]
+    return item
+
+
+def _make_sheet(
+    request: Request,
+    dispute: Disagreement,
+    raw: PostedValues,
+    check: bool = False,
+    form: LabellingForm | None = None,
+) -> TaskForm:
+    """Return the form with the answers in the order in which this person sees them.
+
+    Without `form` it is the newest version, with which decisions are made.
+    """
+    item = dispute.placed.item
+    order = labelling_queue.shuffle_answers(
+        dispute.placed.id, get_signed_in_person(request).name, len(item.answers)
+    )
+    form = form or load_form(get_app_context(request).store, item.form)
+    return TaskForm(form, item, order, False, raw, check)
+
+
+def _read_sheets(
+    request: Request, dispute: Disagreement, made: Sequence[Judgement | Decision]
+) -> list[TaskForm]:
+    """Return what was said on each occasion, on the version of the form on which it was said."""
+    store, item = get_app_context(request).store, dispute.placed.item
+    found = []
+    for each in made:
+        form = load_form(store, item.form, each.form_version)
+        order = _make_sheet(request, dispute, {}, form=form).order
+        raw = encode_form(form, item, order, each.filled)
+        found.append(_make_sheet(request, dispute, raw, form=form))
+    return found
+
+
+def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues:
+    """Return the values to begin with: of the decision, else those in which all raters agree.
+
+    Left out are questions whose choices are others now than in the version that was judged.
+    """
+    made = dispute.judgements if dispute.decision is None else (dispute.decision,)
+    sheets = _read_sheets(request, dispute, made)
+    asked = [
+        {field.name: get_comparison_key(field) for field in sheet.form.fields}
+        for sheet in (_make_sheet(request, dispute, {}), *sheets)
+    ]
+    return {
+        name: values
+        for name, values in sheets[0].raw.items()
+        if all(list(each.raw.get(name, ())) == list(values) for each in sheets)
+        and len({each.get(name.partition(".")[0]) for each in asked}) == 1
+    }
+
+
+def _compare_fields(request: Request, dispute: Disagreement) -> list[ComparedField]:
+    sheets = _read_sheets(request, dispute, dispute.judgements)
+    # A question that depends on another page is missing where its condition does not hold.
+    listed = [
+        {each.name: each for step in sheet.form.steps for each in sheet.list_controls(step)}
+        for sheet in sheets
+    ]
+    found = []
+    for name in dict.fromkeys(name for each in listed for name in each):
+        controls = [each.get(name) for each in listed]
+        first = next(each for each in controls if each is not None)
+        if first.field.kind in ("claims", "spans"):
+            continue
+        letter = sheets[0].answers[first.answer].letter if first.answer is not None else ""
+        said = tuple("" if each is None else _describe_values(each) for each in controls)
+        if any(said):
+            found.append(ComparedField(first.field.label, letter, first.quote, said))
+    return found
+
+
+def _describe_values(control: FormControl) -> str:
+    labels = {option.value: option.label for option in control.options}
+    return ", ".join(labels.get(value, value) for value in control.values)

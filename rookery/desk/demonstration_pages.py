@@ -1,0 +1,1003 @@
+"""The pages of demonstrations: a person searches, reads, quotes, answers and hands it in; and the
+trace of a finished demonstration, step by step.
+
+Every command is a form that works without a script. A form carries the number of events that it had
+seen, so that a form in a stale tab does nothing. A trace is shown to whoever made the
+demonstration, and to reviewers; if only the judgement is there and not its events, as after an
+import, it shows the prompts.
+
+The browser's window is shown as blocks, links and runs of text: what a model is given, mark by
+mark, where each run knows its offset in the page. Text from the web is made harmless: nothing in it
+turns a line or hides.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import select
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from rookery.browser.browser_commands import Observation, parse_command
+from rookery.browser.page_view import WindowPart, get_domain, truncate_line
+from rookery.desk import guides, judgement_conversion, labelling_queue
+from rookery.desk.accounts import has_role
+from rookery.desk.demonstration_sessions import (
+    DemonstrationKey,
+    DemonstrationStatus,
+    DemonstrationStore,
+    DeskLibrary,
+    FetchJobs,
+    StaleSessionError,
+    make_closed_error,
+)
+from rookery.desk.forms import FLAG_REASONS, FORMS, SKIP_REASONS
+from rookery.desk.labelling_form import split_at_claims
+from rookery.desk.labelling_records import Judgement, LabellingItem
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_signed_in_person,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.desk.page_rendering import NavigationLink, render_page
+from rookery.desk.store import read_events
+from rookery.desk.tables import judgements
+from rookery.errors import Failed, Outcome
+from rookery.evidence.score_wording import grade_score
+from rookery.pages.page_text import neutralize_text
+from rookery.quotes.text_search import Span
+from rookery.records import Episode, Page, Quote, digest_of
+from rookery.shell import demonstration_commands
+from rookery.shell.browser_session import (
+    FIND_PREFIX,
+    SEARCH_PREFIX,
+    BrowserSession,
+    SuggestedPassage,
+    parse_typed_question,
+)
+from rookery.shell.demonstration_commands import Highlight
+from rookery.shell.languages import mark_text, translate_borrowed_text
+from rookery.shell.languages import translate_text as _
+from rookery.shell.rendering import render_guide_html
+
+SUGGESTIONS_KEY = "suggestions"
+"""Key of `Judgement.filled` that holds what was suggested to the person, page by page; only there
+if anything was."""
+STOP_DESCRIPTIONS = {
+    "end": mark_text("an answer"),
+    Outcome.MAX_ACTIONS: mark_text("an answer, when the actions were used up"),
+    Outcome.MAX_QUOTES: mark_text("an answer, when the room for quotes was used up"),
+    Outcome.NONSENSE: mark_text("no answer: the question makes no sense"),
+    Outcome.CONTROVERSIAL: mark_text("no answer: the question should not be answered"),
+    Outcome.NO_QUOTES: mark_text("no answer: nothing was quoted"),
+    Outcome.BAD_SYNTAX: mark_text("no answer that could be read"),
+}
+"""End of a demonstration in words, by stop reason."""
+_VERBS = {
+    "Search": mark_text("searched for"),
+    "Clicked on link": mark_text("followed link"),
+    "Find in page:": mark_text("looked on the page for"),
+    "Quote:": mark_text("quoted"),
+    "Scrolled down": mark_text("scrolled down"),
+    "Scrolled up": mark_text("scrolled up"),
+    "Top": mark_text("went to the top"),
+    "Back": mark_text("went back"),
+    "End:": mark_text("ended:"),
+}
+
+
+class DemonstrationStep(NamedTuple):
+    """One step of a finished demonstration."""
+
+    number: int
+    """Number of the step, from 1."""
+    prompt: str
+    said: str
+    """The command as it was given."""
+    verb: str
+    """The command in words."""
+    what: str
+    """Argument of the command: words or a link; empty if it has none."""
+    shown: Observation | None
+    """Observation before the command; None if only the prompt is known."""
+
+
+def build_demonstration_trace_routes(
+    sittings: Callable[[Request], DemonstrationStore],
+) -> list[Route]:
+    """Return the routes of the trace of a demonstration and its steps."""
+
+    def show_overview(request: Request) -> Response:
+        """Show a whole demonstration: question, answer, quotes and list of steps."""
+        return _render_trace(request, sittings(request), 0)
+
+    def show_step(request: Request) -> Response:
+        """Show one step of a demonstration."""
+        said = request.path_params["step"]
+        number = int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
+        return _render_trace(request, sittings(request), number)
+
+    let_in = require_role("labeller", crowd=True)
+    return [
+        Route("/trace/{judgement}", let_in(show_overview)),
+        Route("/trace/{judgement}/{step}", let_in(show_step)),
+    ]
+
+
+def _render_trace(request: Request, sittings: DemonstrationStore, number: int) -> Response:
+    """Render the trace of a demonstration, at step `number` from 1; 0 for the overview."""
+    judgement = _load_judgement(request, request.path_params["judgement"])
+    person = get_signed_in_person(request)
+    if judgement is None or not (judgement.by == person.name or has_role(person, "reviewer")):
+        return render_problem_page(
+            request, 404, "There is no such demonstration, or it is not yours to see."
+        )
+    item = labelling_queue.load_item(get_app_context(request).store, judgement.item)
+    episode = judgement_conversion.convert_to_episode(item, judgement)
+    if episode is None:
+        return render_problem_page(
+            request, 404, "Nothing was demonstrated here: it was left to others."
+        )
+    with sittings.open_session(DemonstrationKey(judgement.item, judgement.by)) as work:
+        session = work.browser_session
+        walked = list(session.replay_steps()) if work.event_count else []
+        steps = _list_steps(episode, [shown for shown, _ in walked])
+        if not 0 <= number <= len(steps):
+            return render_problem_page(request, 404, "There is no such step.")
+        values: dict[str, Any] = {
+            "judgement": judgement,
+            "item": item,
+            "question": neutralize_text(episode.question.text),
+            "stop": STOP_DESCRIPTIONS.get(episode.stop, episode.stop),
+            "steps": steps,
+            "number": number,
+            "answer": split_at_claims(episode.answer) if episode.answer else (),
+            "quotes": make_quote_views(episode.answer.quotes if episode.answer else ()),
+            "suggested_pages": len(judgement.filled.get(SUGGESTIONS_KEY, ())),
+        }
+        if not number:
+            return render_page(request, "browser_trace.html", **values)
+        return render_page(
+            request, "browser_step.html", **values, **_describe_step(session, steps, number)
+        )
+
+
+def _describe_step(
+    session: BrowserSession, steps: list[DemonstrationStep], number: int
+) -> dict[str, Any]:
+    """Return the values of the template for one step."""
+    taken = steps[number - 1]
+    following = steps[number].shown if number < len(steps) else session.observation
+    shown = taken.shown
+    if shown is None or following is None:
+        return {"taken": taken, "scene": None, "collected": [], "new": 0}
+    here = [quote for quote in following.quotes if quote.digest == shown.digest]
+    marks = [((quote.start, quote.end), "quoted") for quote in here]
+    return {
+        "taken": taken,
+        "scene": None if shown.answering else make_window_view(session, shown, marks),
+        "collected": make_quote_views(following.quotes),
+        "new": len(following.quotes) - len(shown.quotes),
+    }
+
+
+def _list_steps(episode: Episode, walked: Sequence[Observation]) -> list[DemonstrationStep]:
+    """Return the steps of a judgement, with observations if its events are still stored."""
+    same = [shown.prompt for shown in walked] == [step.prompt for step in episode.steps]
+    shown = walked if same else [None] * len(episode.steps)
+    return [
+        DemonstrationStep(
+            number, step.prompt, step.said.text, *_describe_command(step.said.text, one), one
+        )
+        for number, (step, one) in enumerate(zip(episode.steps, shown, strict=True), 1)
+    ]
+
+
+def _describe_command(said: str, shown: Observation | None) -> tuple[str, str]:
+    """Return a command as verb and argument in words."""
+    command = parse_command(said)
+    if command is None or (shown is not None and shown.answering):
+        return "answered", ""
+    return _VERBS[command.verb], neutralize_text(command.argument)
+
+
+def _load_judgement(request: Request, key: str) -> Judgement | None:
+    with get_app_context(request).store.begin_read() as connection:
+        body = connection.scalar(select(judgements.c.body).where(judgements.c.id == key))
+    return Judgement.from_json(body) if body else None
+
+
+_LOG = logging.getLogger("rookery.desk")
+DEMONSTRATION_FORM = FORMS["demonstrate"]
+OWN_QUESTIONS_BATCH = "own questions"
+"""Batch of the questions that people asked themselves."""
+COMMAND_WAIT = 4.0
+"""Seconds that a request waits for a page or search, before it shows that it is being fetched."""
+MAX_COMMENT_CHARACTERS = 5000
+"""Maximum characters of the comment on a demonstration."""
+STALE_FORM = mark_text(
+    "This tab was behind: you had gone on in another one. Here is where you are now."
+)
+LEASE_EXPIRED = mark_text(
+    "The time for this task ran out, and somebody else has it now. Go on all the same: what you "
+    "hand in is kept as an additional judgement."
+)
+ONLY_OPENED_PAGES = mark_text(
+    "suggestions are passages of a page: open one first, by a link of the search results"
+)
+FormFields = dict[str, tuple[str, ...]]
+"""Values of a posted form by field name."""
+
+
+def build_demonstration_routes() -> list[Route]:
+    """Return the routes of demonstrations, of asking one's own question, and of the traces."""
+    pages = DemonstrationPages()
+    let_in = require_role("labeller", crowd=True)
+    at = "/demonstrate/{item}"
+    return [
+        Route("/demonstrate", let_in(pages.show_question_form)),
+        Route("/demonstrate", let_in(pages.post_question), methods=["POST"]),
+        Route(at, let_in(pages.show_demonstration)),
+        Route(at, let_in(pages.post_command), methods=["POST"]),
+        Route(f"{at}/draft", let_in(pages.post_draft), methods=["POST"]),
+        *build_demonstration_trace_routes(pages.get_store),
+    ]
+
+
+def list_demonstration_links() -> list[NavigationLink]:
+    """Return the link to demonstrations in the head of each page."""
+    return [NavigationLink("/demonstrate", "Demonstrate")]
+
+
+class DemonstrationPages:
+    """The demonstration pages of one desk, as one process serves them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: tuple[DemonstrationStore, FetchJobs, DeskLibrary] | None = None
+
+    def get_store(self, request: Request) -> DemonstrationStore:
+        """Return the demonstration sessions of the application that serves the request."""
+        return self._open_store(request)[0]
+
+    def show_question_form(self, request: Request) -> Response:
+        """Show the form on which people ask a question of their own."""
+        return render_page(request, "browser_ask.html", asked="", note="")
+
+    def post_question(self, request: Request) -> Response:
+        """Make an item of the person's own question, lease it to them, and redirect to it.
+
+        A question that they handed in or left before is refused (409).
+        """
+        store, person = get_app_context(request).store, get_signed_in_person(request)
+        words = get_last_value(get_form_fields(request), "q")
+        try:
+            question = parse_typed_question(words)
+        except ValueError:
+            note = _("Write the question that you want to answer.")
+            return render_page(request, "browser_ask.html", 422, asked=words, note=note)
+        item = LabellingItem("demonstrate", question, source=f"asked by {person.name}")
+        labelling_queue.add_items(store, [item], OWN_QUESTIONS_BATCH, 1)
+        item_id = digest_of(f"{OWN_QUESTIONS_BATCH}\n{item.to_json()}")
+        lease = labelling_queue.claim_item(store, person.name, item=item_id)
+        if lease is None:
+            note = _("You asked this before, and handed it in or left it: ask in other words.")
+            return render_page(request, "browser_ask.html", 409, asked=words, note=note)
+        return redirect_after_post(f"/demonstrate/{item_id}")
+
+    def show_demonstration(self, request: Request) -> Response:
+        """Show a demonstration as it stands, after a short wait for a page being fetched.
+
+        One that was handed in redirects to its trace.
+        """
+        sittings, errands = self._open_store(request)
+        place, standing = self._find_status(request)
+        if standing is None:
+            return _render_not_leased(request, place)
+        if standing.kind in ("done", "extra"):
+            return redirect_after_post(f"/trace/{standing.judgement}")
+        if standing.judgement:
+            raise make_closed_error(standing)
+        with sittings.open_session(place) as work:
+            number, wanted = work.event_count, work.browser_session.pending_request
+        if wanted is not None:
+            errands.run(place, number, COMMAND_WAIT)
+        return self._render_state(request, place, standing)
+
+    def post_command(self, request: Request) -> Response:
+        """Run the command of a posted form, or hand the demonstration in; show what came of it.
+
+        Nothing is done for a form that has not seen the newest events (409), or for a command that
+        would do nothing (422, with the reason).
+        """
+        sittings, errands = self._open_store(request)
+        place, standing = self._find_status(request)
+        fields = get_form_fields(request)
+        if standing is None:
+            return _render_not_leased(request, place)
+        if standing.judgement:
+            return _answer_resubmission(standing, fields)
+        late = labelling_queue.renew_lease(get_app_context(request).store, standing.token) is None
+        seen = _parse_event_count(fields, "seen")
+        if "suggest" in fields and get_app_context(request).suggest:
+            return self._suggest_passages(request, place, standing, seen, late)
+        try:
+            note = sittings.change_session(
+                place, seen, lambda session: _apply_form(session, fields)
+            )
+        except StaleSessionError:
+            if self._was_sent_before(request, place, seen, fields):
+                return redirect_after_post(f"/demonstrate/{place.item}")
+            return self._render_state(
+                request, place, standing, 409, note=STALE_FORM, late=late, typed=fields
+            )
+        with sittings.open_session(place) as work:
+            number, wanted = work.event_count, work.browser_session.pending_request
+            where = _make_anchor(work.browser_session, fields)
+        if note:
+            return self._render_state(
+                request, place, standing, 422, note=note, late=late, typed=fields
+            )
+        if "hand_in" in fields:
+            return self._submit_demonstration(request, place, standing, fields)
+        if wanted is not None:
+            errands.run(place, number, COMMAND_WAIT)
+        return redirect_after_post(f"/demonstrate/{place.item}{'?late=1' if late else ''}{where}")
+
+    def _suggest_passages(
+        self,
+        request: Request,
+        place: DemonstrationKey,
+        standing: DemonstrationStatus,
+        seen: int,
+        late: bool,
+    ) -> Response:
+        """Suggest passages of the open page, and record in the session that they were shown.
+
+        Nothing is recorded, and the reason shown (422), where no page is open or the model cannot
+        be read.
+        """
+        sittings = self.get_store(request)
+        shown = f"/demonstrate/{place.item}?suggested=yes{'&late=1' if late else ''}#suggestions"
+        with sittings.open_session(place) as work:
+            view, question = (
+                work.browser_session.find_shown_view(),
+                work.browser_session.task.question,
+            )
+            known = work.browser_session.find_suggestions()
+        if view is None:
+            return self._render_state(
+                request, place, standing, 422, note=ONLY_OPENED_PAGES, late=late
+            )
+        if known is not None:
+            return redirect_after_post(shown)
+        # The session is not locked meanwhile: its other tabs need not wait for the model.
+        try:
+            load_judge = self._open_parts(request)[2].load_evidence_judge
+            suggested = sittings.suggest_passages(view.page, question.text, load_judge)
+        except Exception as error:  # a model with other outputs fails only when it runs
+            _LOG.exception("no suggestions for %s", place.stream)
+            why = mark_text("the evidence model failed")
+            if isinstance(error, Failed):
+                why = error.failure.detail
+            note = _("nothing can be suggested: %(reason)s", reason=translate_borrowed_text(why))
+            return self._render_state(request, place, standing, 422, note=note, late=late)
+        try:
+            sittings.change_session(place, seen, lambda session: session.add_suggestions(suggested))
+        except StaleSessionError:
+            if not self._was_sent_before(request, place, seen, {"suggest": ("yes",)}):
+                return self._render_state(request, place, standing, 409, note=STALE_FORM, late=late)
+        return redirect_after_post(shown)
+
+    def post_draft(self, request: Request) -> Response:
+        """Store the draft of the answer for a script; return JSON.
+
+        It holds the new number of events, why the draft was not stored, and remarks on the answer.
+        Responds 409 to a form that has not seen the newest events, or after the demonstration was
+        handed in.
+        """
+        sittings = self.get_store(request)
+        place, standing = self._find_status(request)
+        fields = get_form_fields(request)
+        if standing is None or standing.judgement:
+            return JSONResponse({"sentence": _("This was handed in, or is not yours.")}, 409)
+        labelling_queue.renew_lease(get_app_context(request).store, standing.token)
+        words = get_last_value(fields, "answer")
+        try:
+            note = sittings.change_session(
+                place,
+                _parse_event_count(fields, "seen"),
+                lambda session: demonstration_commands.save_draft_answer(session, words),
+            )
+        except StaleSessionError:
+            return JSONResponse({"sentence": _(STALE_FORM)}, 409)
+        with sittings.open_session(place) as work:
+            found = [
+                {"sentence": translate_borrowed_text(lint.sentence), "bars": lint.bars}
+                for lint in demonstration_commands.lint_answer(work.browser_session, words)
+            ]
+            said = {"seen": work.event_count, "note": translate_borrowed_text(note)}
+            return JSONResponse({**said, "lints": found})
+
+    def _open_store(self, request: Request) -> tuple[DemonstrationStore, FetchJobs]:
+        return self._open_parts(request)[:2]
+
+    def _open_parts(self, request: Request) -> tuple[DemonstrationStore, FetchJobs, DeskLibrary]:
+        with self._lock:
+            if self._opened is None:
+                desk = get_app_context(request)
+                sittings, holdings = DemonstrationStore(desk.store), DeskLibrary(desk.settings)
+                request.app.state.closing.append(holdings.close)
+                self._opened = sittings, FetchJobs(sittings, holdings), holdings
+            return self._opened
+
+    def _find_status(self, request: Request) -> tuple[DemonstrationKey, DemonstrationStatus | None]:
+        place = DemonstrationKey(request.path_params["item"], get_signed_in_person(request).name)
+        return place, self.get_store(request).find_status(place)
+
+    def _was_sent_before(
+        self, request: Request, place: DemonstrationKey, seen: int, fields: FormFields
+    ) -> bool:
+        """Return whether this very form was sent before: a double click, or a page that came
+        back."""
+        with get_app_context(request).store.begin_read() as connection:
+            bodies = read_events(connection, place.stream, seen - 1)[:1] if seen >= 0 else []
+        return any(_event_matches_form(msgspec.json.decode(body), fields) for body in bodies)
+
+    def _submit_demonstration(
+        self,
+        request: Request,
+        place: DemonstrationKey,
+        standing: DemonstrationStatus,
+        fields: FormFields,
+    ) -> Response:
+        """Check the answer and submit the demonstration as a judgement."""
+        store = get_app_context(request).store
+        with self.get_store(request).open_session(place) as work:
+            session = work.browser_session
+            if not session.ending:
+                return self._render_state(request, place, standing, 409, note=STALE_FORM)
+            if session.observation.answering:
+                found = demonstration_commands.lint_answer(session, session.draft)
+                heeded = "as_it_is" in fields
+                bars = [
+                    x
+                    for x in found
+                    if x.bars or (x.sentence == demonstration_commands.UNCITED and not heeded)
+                ]
+                if bars:
+                    note = bars[0].sentence
+                    return self._render_state(
+                        request, place, standing, 422, note=note, typed=fields
+                    )
+            episode = demonstration_commands.make_demonstration_episode(session, place.person)
+            suggestions = session.suggestions
+        comment = get_last_value(fields, "comment").strip()[:MAX_COMMENT_CHARACTERS]
+        filled = judgement_conversion.add_episode({"comment": comment} if comment else {}, episode)
+        if suggestions:
+            filled[SUGGESTIONS_KEY] = msgspec.to_builtins(suggestions)
+        judgement = Judgement(
+            id="",
+            item=place.item,
+            by=place.person,
+            kind="done",
+            filled=filled,
+            form_version=DEMONSTRATION_FORM.digest,
+            guide_version=guides.load_guide(store, DEMONSTRATION_FORM.name).version,
+            order=(),
+            whole=True,
+            began=standing.began,
+            ended=store.clock(),
+        )
+        kind = labelling_queue.submit_judgement(store, standing.token, place.person, judgement)
+        return redirect_after_post(f"/desk?said={'extra' if kind == 'extra' else 'done'}")
+
+    def _render_state(
+        self,
+        request: Request,
+        place: DemonstrationKey,
+        standing: DemonstrationStatus,
+        status: int = 200,
+        note: str = "",
+        late: bool = False,
+        typed: FormFields | None = None,
+    ) -> Response:
+        """Render the page for the present state: waiting, answering or browsing."""
+        sittings, errands = self._open_store(request)
+        desk = get_app_context(request)
+        late = late or "late" in request.query_params
+        guide = guides.load_guide(desk.store, DEMONSTRATION_FORM.name)
+        with sittings.open_session(place) as work:
+            session = work.browser_session
+            shown = session.observation
+            common = {
+                "item_id": place.item,
+                "token": standing.token,
+                "question": neutralize_text(session.task.question.text),
+                "seen": work.event_count,
+                "budgets": measure_budgets(session),
+                "note": note,
+                "late": LEASE_EXPIRED if late else "",
+                "last": session.last_command,
+                "guide": render_guide_html(guide.text),
+                "skips": SKIP_REASONS,
+                "flags": FLAG_REASONS,
+            }
+            if session.pending_request is not None:
+                wanted = demonstration_commands.describe_request(session.pending_request)
+                trouble = errands.explain_failure(place)
+                return render_page(
+                    request, "browser_wait.html", status, **common, wanted=wanted, trouble=trouble
+                )
+            if session.ending:
+                return render_page(
+                    request,
+                    "browser_answer.html",
+                    status,
+                    **common,
+                    **_describe_end(session, typed),
+                )
+            return render_page(
+                request,
+                "browser.html",
+                status,
+                **common,
+                scene=make_window_view(
+                    session, shown, demonstration_commands.list_highlights(session)
+                ),
+                quotes=make_quote_views(shown.quotes),
+                says=shown.note,
+                sentences=list_quotable_sentences(session),
+                suggest=desk.suggest,
+                suggestions=list_suggestion_views(session) if desk.suggest else None,
+                listed="suggested" in request.query_params,
+                typed=_list_typed_fields(typed),
+                found=session.last_find.removeprefix(FIND_PREFIX),
+            )
+
+
+FormAction = Callable[[BrowserSession, str, FormFields], str]
+"""Runs what a field of a form asks for; returns why it did nothing, or an empty string."""
+
+
+def _apply_form(session: BrowserSession, fields: FormFields) -> str:
+    """Run the first action named in the form; return why it did nothing, or an empty string."""
+    for name, act in _FORM_ACTIONS.items():
+        if name in fields:
+            return act(session, get_last_value(fields, name), fields)
+    return mark_text("nothing was chosen: press one of the buttons")
+
+
+def _quote_marked_span(session: BrowserSession, span: str, fields: FormFields) -> str:
+    places = _parse_span(span)
+    if places is None:
+        return mark_text("mark the words that you want to quote")
+    return demonstration_commands.quote_window_span(session, *places)
+
+
+def _parse_span(said: str) -> Span | None:
+    """Return the span that a form sends as START-END; None for anything else."""
+    start, _, end = said.partition("-")
+    if not all(place.isascii() and place.isdigit() and len(place) < 12 for place in (start, end)):
+        return None
+    return int(start), int(end)
+
+
+def _quote_sentences(session: BrowserSession, first: str, fields: FormFields) -> str:
+    start, end = first.partition("-")[0], get_last_value(fields, "to").partition("-")[2]
+    return _quote_marked_span(session, f"{start}-{end}", fields)
+
+
+def _quote_suggestion(session: BrowserSession, span: str, fields: FormFields) -> str:
+    places = _parse_span(span)
+    if places is None:
+        return demonstration_commands.NOT_SUGGESTED
+    return demonstration_commands.quote_suggested_span(session, *places)
+
+
+def _make_command_action(verb: str, empty: str) -> FormAction:
+    def run_action(session: BrowserSession, words: str, fields: FormFields) -> str:
+        command = f"{verb}{words.strip()}"
+        return (
+            demonstration_commands.run_browser_command(session, command) if words.strip() else empty
+        )
+
+    return run_action
+
+
+def _undo_command(session: BrowserSession, _: str, fields: FormFields) -> str:
+    if "answer" in fields:
+        demonstration_commands.save_draft_answer(session, get_last_value(fields, "answer"))
+    return demonstration_commands.undo_last_command(session)
+
+
+def _save_answer(session: BrowserSession, _: str, fields: FormFields) -> str:
+    if not session.ending:
+        return mark_text("read on, or end browsing first: the answer comes after it")
+    if "answer" not in fields:
+        return ""
+    words = get_last_value(fields, "answer").strip()
+    return demonstration_commands.save_draft_answer(session, words)
+
+
+_FORM_ACTIONS: Mapping[str, FormAction] = {
+    "undo": _undo_command,
+    "search": _make_command_action(SEARCH_PREFIX, mark_text("write what to search for")),
+    "find": _make_command_action(FIND_PREFIX, mark_text("write what to find on this page")),
+    "span": _quote_marked_span,
+    "from": _quote_sentences,
+    "suggestion": _quote_suggestion,
+    "quote": lambda session, words, _: demonstration_commands.run_typed_command(
+        session, f"Quote: {words.removeprefix('Quote:')}"
+    ),
+    "command": lambda session, words, _: demonstration_commands.run_typed_command(session, words),
+    "hand_in": _save_answer,
+    "save": _save_answer,
+}
+"""Action by the name of the form field that asks for it."""
+
+
+def _event_matches_form(event: Mapping[str, Any], fields: FormFields) -> bool:
+    """Return whether an event is one that this form would make."""
+    if event.get("type") == "Undone":
+        return "undo" in fields
+    if event.get("type") == "Drafted":
+        return str(event.get("text", "")).strip() == get_last_value(fields, "answer").strip()
+    if event.get("type") == "Suggested":
+        return "suggest" in fields
+    said = str(event.get("command", ""))
+    if "suggestion" in fields:
+        return said.startswith(("Quote: ", FIND_PREFIX))
+    if said.startswith("Quote: "):
+        return bool({"span", "from", "quote"} & set(fields))
+    words = (
+        get_last_value(fields, "search")
+        or get_last_value(fields, "find")
+        or get_last_value(fields, "command")
+    )
+    return bool(words.strip()) and said.endswith(words.strip())
+
+
+def _describe_end(session: BrowserSession, typed: FormFields | None) -> dict[str, Any]:
+    """Return the values of the last page: of an answer, or of an end without one."""
+    shown = session.observation
+    text = get_last_value(typed, "answer") if typed and "answer" in typed else session.draft
+    return {
+        "answering": shown.answering,
+        "stop": session.browse_result.stop if session.browse_result else "",
+        "quotes": make_quote_views(shown.quotes),
+        "answer": text,
+        "comment": get_last_value(typed, "comment") if typed else "",
+        "lints": demonstration_commands.lint_answer(session, text)
+        if shown.answering and text.strip()
+        else [],
+        "uncited": demonstration_commands.UNCITED,
+    }
+
+
+def _list_typed_fields(fields: FormFields | None) -> dict[str, str]:
+    """Return the values of the text fields that are shown again."""
+    names = ("search", "find", "quote")
+    return {name: get_last_value(fields, name) if fields else "" for name in names}
+
+
+def _make_anchor(session: BrowserSession, fields: FormFields) -> str:
+    """Return the anchor of the last quoted paragraph, for browsers without script."""
+    if "scrolls" in fields or not {"span", "from", "suggestion", "quote"} & set(fields):
+        return ""
+    return f"#p{find_last_quoted_paragraph(session)}"
+
+
+def _answer_resubmission(standing: DemonstrationStatus, fields: FormFields) -> Response:
+    if standing.kind in ("done", "extra") and "hand_in" in fields:
+        return redirect_after_post("/desk?said=again")
+    raise make_closed_error(standing)
+
+
+def _render_not_leased(request: Request, place: DemonstrationKey) -> Response:
+    try:
+        labelling_queue.load_item(get_app_context(request).store, place.item)
+    except Failed:
+        return render_problem_page(request, 404, "There is no such task.")
+    return render_problem_page(
+        request, 404, "You do not have this task. Take one from the desk's first page."
+    )
+
+
+def _parse_event_count(fields: FormFields, name: str) -> int:
+    said = get_last_value(fields, name)
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 9 else -1
+
+
+_LINK_START = re.compile(r"【([0-9]+)†")
+_LINK = re.compile(r" ?【([0-9]+)†(.*?)(?:†([^†】]*))?】 ?", re.DOTALL)
+# Browsers turn a carriage return into a line feed and drop NUL: both would shift later offsets.
+_REPLACED_CHARACTERS = str.maketrans({"\x00": "\ufffd", "\r": " "})
+CELL_SEPARATOR = " | "
+"""Separator that a window shows between the cells of a row."""
+
+
+class WindowRun(NamedTuple):
+    """A run of text in one style."""
+
+    text: str
+    start: int
+    """Offset in the page in code points; -1 if the window put the text in."""
+    style: str = ""
+    """Names of styles, joined with spaces."""
+
+
+class WindowPiece(NamedTuple):
+    """The text of one link, or the text between two."""
+
+    runs: list[WindowRun]
+    link: str = ""
+    """Number by which a command names the link; empty if this is no link."""
+    domain: str = ""
+    """Domain that the link leads to, if it is another one; empty otherwise."""
+
+
+class WindowParagraph(NamedTuple):
+    """One block of the page, as the window shows it."""
+
+    kind: str
+    level: int
+    pieces: list[WindowPiece]
+    start: int
+    """Offset of its first shown character."""
+    gap: str
+    """Text that the window puts before it: white space or a cell separator."""
+
+
+class WindowGroup(NamedTuple):
+    """Paragraphs laid out together: rows of a table, lines of code, items, or one alone."""
+
+    kind: str
+    rows: list[list[WindowParagraph]]
+
+
+class ResultLink(NamedTuple):
+    """A link with its snippet, on a page of search results; or text before the first link."""
+
+    link: str
+    words: str
+    domain: str
+    snippet: str
+
+
+def group_window_parts(
+    parts: Iterable[WindowPart], highlights: Sequence[Highlight] = ()
+) -> list[WindowGroup]:
+    """Return a window's parts as paragraphs, grouped for layout, with highlights marked."""
+    shown = [
+        _make_paragraph(list(ours), highlights) for _, ours in groupby(parts, lambda p: p.block)
+    ]
+    found: list[WindowGroup] = []
+    for one in shown:
+        if found and one.kind == found[-1].kind and one.kind in ("cell", "code", "item"):
+            if one.gap == CELL_SEPARATOR and one.kind == "cell":
+                found[-1].rows[-1].append(one)
+            else:
+                found[-1].rows.append([one])
+        else:
+            found.append(WindowGroup(one.kind, [[one]]))
+    return found
+
+
+def parse_result_links(text: str) -> list[ResultLink]:
+    """Parse a page of search results into its links with their snippets; text before the first link
+    is an entry of its own."""
+    found: list[ResultLink] = []
+    done = 0
+    for link in _LINK.finditer(text):
+        found = _attach_snippet(found, text[done : link.start()])
+        found.append(ResultLink(link[1], link[2], neutralize_text(link[3] or ""), ""))
+        done = link.end()
+    return _attach_snippet(found, text[done:])
+
+
+def _attach_snippet(found: list[ResultLink], words: str) -> list[ResultLink]:
+    if not words.strip():
+        return found
+    if not found:
+        return [ResultLink("", "", "", words.strip())]
+    return [*found[:-1], found[-1]._replace(snippet=words.strip())]
+
+
+def _make_paragraph(parts: list[WindowPart], highlights: Sequence[Highlight]) -> WindowParagraph:
+    block = parts[0].block
+    gap = ""
+    pieces = [WindowPiece([])]
+    for number, part in enumerate(parts):
+        text = part.text.translate(_REPLACED_CHARACTERS)
+        if part.start < part.end:
+            pieces[-1].runs.extend(_split_runs(text, part.start, highlights))
+        elif number == 0 and (part.text.isspace() or part.text == CELL_SEPARATOR):
+            gap = part.text
+        elif opens := _LINK_START.fullmatch(part.text):
+            pieces.append(WindowPiece([], opens[1]))
+        elif pieces[-1].link and part.text.endswith("】") and "【" not in part.text:
+            pieces[-1] = pieces[-1]._replace(domain=neutralize_text(part.text[1:-1]))
+            pieces.append(WindowPiece([]))
+        elif whole := _LINK.fullmatch(part.text):
+            pieces += [
+                WindowPiece([WindowRun(whole[2], -1)], whole[1], neutralize_text(whole[3] or "")),
+                WindowPiece([]),
+            ]
+        else:
+            pieces[-1].runs.append(WindowRun(text, -1))
+    shown = [piece for piece in pieces if piece.runs]
+    return WindowParagraph(block.kind, block.level, shown, parts[0].start, gap)
+
+
+def _split_runs(text: str, start: int, highlights: Sequence[Highlight]) -> list[WindowRun]:
+    """Return a text cut where highlights begin or end."""
+    end = start + len(text)
+    over = [(span, name) for span, name in highlights if span[0] < end and start < span[1]]
+    cuts = {start, end, *(place for span, _ in over for place in span if start < place < end)}
+    places = sorted(cuts)
+    runs = []
+    for low, high in pairwise(places):
+        names = {name for span, name in over if span[0] <= low < span[1]}
+        runs.append(WindowRun(text[low - start : high - start], low, " ".join(sorted(names))))
+    return runs
+
+
+BAR_WIDTH = 1000
+"""Width of a full bar, in units of its viewBox."""
+MAX_SUGGESTION_CHARACTERS = 320
+"""Maximum characters shown of a suggested passage."""
+MAX_TITLE_CHARACTERS = 200
+"""Maximum characters shown of a title or address."""
+
+
+class QuoteView(NamedTuple):
+    """A quote as it is shown beside the page."""
+
+    number: int
+    title: str
+    host: str
+    text: str
+
+
+class WindowView(NamedTuple):
+    """The browser's window: title, host, and a page, search results or an error."""
+
+    title: str
+    host: str
+    fetched: str
+    """Date at which the page was fetched; empty for search results and errors."""
+    bar: tuple[int, int]
+    """First and last position of the window in the page, in percent."""
+    groups: list[WindowGroup]
+    """Blocks of the page; empty if results or an error are shown."""
+    results: list[ResultLink]
+    error: str
+
+
+class SuggestionView(NamedTuple):
+    """A suggested passage as it is shown."""
+
+    text: str
+    """Shortened text."""
+    grade: str
+    """high, middle or low."""
+    span: str
+    """Start and end in the page, as a form sends them."""
+    words: str
+    """First words, by which `Find in page:` leads to it; empty if none do."""
+    shown: bool
+    """True if the window shows all of it."""
+    quoted: bool
+
+
+class BudgetMeter(NamedTuple):
+    """The used part of a budget, and its limit."""
+
+    used: int
+    most: int
+
+    @property
+    def width(self) -> int:
+        """Width of the used part of its bar, from 0 to BAR_WIDTH."""
+        return BAR_WIDTH * min(self.used, self.most) // max(self.most, 1)
+
+
+def make_window_view(
+    session: BrowserSession, shown: Observation, highlights: Sequence[Highlight]
+) -> WindowView:
+    """Return the window that an observation shows, with highlights."""
+    view = session.find_shown_view(shown)
+    title = (
+        neutralize_text(truncate_line(view.page.title, MAX_TITLE_CHARACTERS))
+        if view
+        else shown.title
+    )
+    failed = view is None and shown.title.startswith("Error")
+    return WindowView(
+        title=title,
+        host=neutralize_text(view.domain) if view else "",
+        fetched=view.page.fetched[:10] if view else "",
+        bar=shown.scrollbar,
+        groups=group_window_parts(view.iter_parts(shown.start), highlights) if view else [],
+        results=parse_result_links(shown.text) if view is None and not failed else [],
+        error=shown.text if failed else "",
+    )
+
+
+def make_quote_views(quotes: Sequence[Quote]) -> list[QuoteView]:
+    """Return quotes numbered from 1, as an answer cites them."""
+    return [
+        QuoteView(
+            number,
+            neutralize_text(truncate_line(quote.title, MAX_TITLE_CHARACTERS)),
+            neutralize_text(get_domain(quote.url)),
+            neutralize_text(quote.text),
+        )
+        for number, quote in enumerate(quotes, 1)
+    ]
+
+
+def list_suggestion_views(session: BrowserSession) -> list[SuggestionView] | None:
+    """Return what was suggested on the page that is shown, best first; None if nothing was."""
+    view, suggested = session.find_shown_view(), session.find_suggestions()
+    if view is None or suggested is None:
+        return None
+    return [_make_suggestion_view(session, view.page, each) for each in suggested.passages]
+
+
+def _make_suggestion_view(
+    session: BrowserSession, page: Page, passage: SuggestedPassage
+) -> SuggestionView:
+    span, shown = (passage.start, passage.end), session.observation
+    text = page.text[slice(*span)]
+    return SuggestionView(
+        neutralize_text(truncate_line(text, MAX_SUGGESTION_CHARACTERS)),
+        grade_score(passage.score),
+        f"{passage.start}-{passage.end}",
+        demonstration_commands.find_passage_words(session, page, span),
+        shown.start <= passage.start and passage.end <= shown.end,
+        page.quote(*span) in shown.quotes,
+    )
+
+
+def measure_budgets(session: BrowserSession) -> dict[str, BudgetMeter]:
+    """Return the use of the budgets: actions, and characters of quotes."""
+    shown, rules = session.observation, session.task.rules
+    quoted = sum(len(quote.text) for quote in shown.quotes)
+    return {
+        "actions": BudgetMeter(rules.actions - shown.left, rules.actions),
+        "quoted": BudgetMeter(quoted, rules.quoted),
+    }
+
+
+def list_quotable_sentences(session: BrowserSession) -> list[tuple[Span, str]]:
+    """Return the sentences in the window that can be quoted: span and shortened text."""
+    view = session.find_shown_view()
+    if view is None:
+        return []
+    return [
+        (span, neutralize_text(truncate_line(view.page.text[span[0] : span[1]], 70)))
+        for span in demonstration_commands.list_quotable_spans(session)
+    ]
+
+
+def find_last_quoted_paragraph(session: BrowserSession) -> int:
+    """Return the offset at which this window shows the paragraph of the last quote; the window's
+    start if there is none."""
+    view, shown = session.find_shown_view(), session.observation
+    if view is None or not shown.quotes:
+        return shown.start
+    place = shown.quotes[-1].start
+    begun = {part.block: part.start for part in reversed(list(view.iter_parts(shown.start)))}
+    return max((start for start in begun.values() if start <= place), default=shown.start)

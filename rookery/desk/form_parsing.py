@@ -1,0 +1,507 @@
+"""Parse posted forms into values, with the problems found, and encode values as posted fields
+again.
+
+Answers are posted in the order shown on screen and stored in the order of the item. A claim that a
+person marked in an answer is stored as {answer, start, end, support, relevance, quotes}: the
+answer's number in the item, code point offsets in its text, a value or None each, and the numbers
+of the quotes that it rests on. Another marked span is {answer, start, end, label}.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rookery.desk.forms import (
+    MAX_TEXT_CHARACTERS,
+    FieldChoice,
+    FormCondition,
+    FormField,
+    FormProblem,
+    FormStep,
+    LabellingForm,
+    PostedValues,
+    parse_number,
+)
+from rookery.desk.labelling_records import LabellingItem
+
+_CLAIM_PART = r"\.([0-9]{1,6})\.(answer|start|end|support|relevance|quotes|label)"
+_MAX_SNIPPET_CHARACTERS = 60
+"""Characters of a claim that an error message shows."""
+
+ANSWER_MARK = re.compile(r"\{([1-9])\}")
+"""Mark that stands for one of an item's answers in a justification, counted from 1."""
+ClaimValues = dict[str, Any]
+_ClaimRow = dict[str, list[str]]
+
+
+class _ClaimError(Exception):
+    """A fault in one part of a posted claim."""
+
+    def __init__(self, part: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.problem = FormProblem(part, sentence)
+
+
+class ParsedClaims(NamedTuple):
+    """Claims of all answers, sorted by answer and offsets, and what is wrong or missing."""
+
+    claims: list[ClaimValues]
+    problems: list[FormProblem]
+
+
+def parse_claims(
+    field: FormField,
+    item: LabellingItem,
+    order: Sequence[int],
+    raw: PostedValues,
+    shown: Sequence[int],
+    complete: Sequence[int],
+) -> ParsedClaims:
+    """Parse the posted claims, or other spans, of one field; rows in which nothing was filled in
+    are ignored.
+
+    `order` lists the item's answer numbers as shown on screen. A claim with a fault is left out and
+    gives a problem. Only claims of the answers at the positions `shown` are read. Those at the
+    positions `complete` need a claim each, and every claim of them its support and relevance.
+    """
+    found: dict[tuple[int, int, int], ClaimValues] = {}
+    problems: list[FormProblem] = []
+    for name, row in _group_claim_rows(field, raw):
+        try:
+            claim = _parse_claim(field, item, order, name, row)
+            place = order.index(claim["answer"])
+            if place not in shown:
+                continue
+            span = (claim["answer"], claim["start"], claim["end"])
+            if span in found:
+                raise _ClaimError(
+                    f"{name}.start", f"Marked twice: {_quote_claim_words(item, claim)}. Keep one."
+                )
+        except _ClaimError as error:
+            problems.append(error.problem)
+            continue
+        found[span] = claim
+        if place in complete or field.kind == "spans":
+            problems += _find_missing_parts(field, item, name, claim)
+    marked = {order.index(answer) for answer, _, _ in found}
+    problems += _find_missing_claims(field, len(order), [n for n in complete if n not in marked])
+    return ParsedClaims([found[span] for span in sorted(found)], problems)
+
+
+def encode_claims(
+    name: str, order: Sequence[int], claims: Iterable[ClaimValues]
+) -> dict[str, list[str]]:
+    """Encode stored claims as the posted values that `parse_claims` reads; its inverse.
+
+    `name` is the field's. `order` lists the item's answer numbers as shown on screen: the answer of
+    a claim is posted as its position there.
+    """
+    raw: dict[str, list[str]] = {}
+    for number, claim in enumerate(claims):
+        at = f"{name}.{number}"
+        raw[f"{at}.answer"] = [str(order.index(claim["answer"]))]
+        raw |= {f"{at}.{part}": [str(claim[part])] for part in ("start", "end")}
+        for part in ("support", "relevance", "label"):
+            raw |= {f"{at}.{part}": [claim[part]]} if claim.get(part) else {}
+        if claim.get("quotes"):
+            raw[f"{at}.quotes"] = [str(quote) for quote in claim["quotes"]]
+    return raw
+
+
+def is_claim_part(field: str, name: str) -> bool:
+    """Return True if `name` is an HTML input name of some claim of this field."""
+    return re.fullmatch(re.escape(field) + _CLAIM_PART, name) is not None
+
+
+def _group_claim_rows(field: FormField, raw: PostedValues) -> Iterator[tuple[str, _ClaimRow]]:
+    """Group posted values by claim number, leaving out sentences about which nothing was said."""
+    rows: defaultdict[int, _ClaimRow] = defaultdict(dict)
+    for name, said in raw.items():
+        if part := re.fullmatch(re.escape(field.name) + _CLAIM_PART, name):
+            rows[int(part[1])][part[2]] = [one for one in said if one.strip()]
+    parts = [*(part.name for part in field.span_parts), "quotes"]
+    for number, row in sorted(rows.items()):
+        if any(row.get(part) for part in parts):
+            yield f"{field.name}.{number}", row
+
+
+def _parse_claim(
+    field: FormField, item: LabellingItem, order: Sequence[int], name: str, row: _ClaimRow
+) -> ClaimValues:
+    shown, start, end = (parse_number(row.get(part, [])) for part in ("answer", "start", "end"))
+    if shown is None or start is None or end is None or shown >= len(order):
+        raise _ClaimError(f"{name}.start", "A claim is no part of an answer. Mark it again.")
+    answer = item.answers[order[shown]]
+    if not (start < end <= len(answer.text) and answer.text[start:end].strip()):
+        raise _ClaimError(f"{name}.start", "A claim is no part of its answer. Mark it again.")
+    claim: ClaimValues = {"answer": order[shown], "start": start, "end": end}
+    words = _quote_claim_words(item, claim)
+    for part, _, choices in field.span_parts:
+        claim[part] = _parse_single_choice(
+            choices, row.get(part, []), f"{name}.{part}", f"{part} of {words}"
+        )
+    if field.kind == "spans":
+        return claim
+    quotes = {parse_number([one]) for one in row.get("quotes", [])}
+    if not quotes <= set(range(len(answer.quotes))):
+        raise _ClaimError(f"{name}.quotes", f"The answer has no such quote: {words}. Choose again.")
+    claim["quotes"] = sorted(quote for quote in quotes if quote is not None)
+    return claim
+
+
+def _parse_single_choice(
+    choices: Iterable[FieldChoice], said: Sequence[str], name: str, what: str
+) -> str | None:
+    if len(set(said)) > 1:
+        raise _ClaimError(name, f"Only one can be given: {what}.")
+    if said and said[0] not in {choice.value for choice in choices}:
+        raise _ClaimError(name, f"Not one of the choices: {what}. Choose again.")
+    return said[0] if said else None
+
+
+def _find_missing_parts(
+    field: FormField, item: LabellingItem, name: str, claim: ClaimValues
+) -> Iterator[FormProblem]:
+    for part, _, _ in field.span_parts:
+        if claim[part] is None:
+            words = _quote_claim_words(item, claim)
+            yield FormProblem(f"{name}.{part}", f"Not filled in yet: {part} of {words}.")
+
+
+def _find_missing_claims(
+    field: FormField, answers: int, places: Sequence[int]
+) -> Iterator[FormProblem]:
+    for place in places:
+        what = "the claims" if field.kind == "claims" else field.label
+        letter = "AB"[place] if answers <= 2 else str(place + 1)
+        name = FormInput(field.name, field, place).problem_name
+        yield FormProblem(name, f"Not filled in yet: {what} of answer {letter}.")
+
+
+def _quote_claim_words(item: LabellingItem, claim: Mapping[str, Any]) -> str:
+    words = item.answers[claim["answer"]].text[claim["start"] : claim["end"]]
+    return (
+        f"“{words}”"
+        if len(words) <= _MAX_SNIPPET_CHARACTERS
+        else f"“{words[:_MAX_SNIPPET_CHARACTERS]}…”"
+    )
+
+
+class ParsedForm(NamedTuple):
+    """Usable values of a posted form by field name, and what is wrong or missing."""
+
+    filled: dict[str, Any]
+    problems: list[FormProblem]
+
+
+class FormInput(NamedTuple):
+    """One input of a form."""
+
+    name: str
+    """HTML name; for claims, the prefix of their names."""
+    field: FormField
+    answer: int | None = None
+    """Position of the answer on screen; None: the input is about no single answer."""
+    quote: int | None = None
+    """Number of the quote in that answer."""
+
+    @property
+    def problem_name(self) -> str:
+        """Name that a problem with the whole input has; for claims, one for each answer."""
+        marked = self.field.kind in ("claims", "spans")
+        return f"{self.name}.answer.{self.answer}" if marked else self.name
+
+
+def list_form_inputs(
+    step: FormStep, item: LabellingItem, order: Sequence[int]
+) -> Iterator[FormInput]:
+    """Yield the inputs of a step in order, one per answer or quote where its fields ask for that.
+
+    `order` lists the item's answer numbers as shown on screen.
+    """
+    answers = range(len(order)) if step.answer is None else [step.answer]
+    for field in step.fields:
+        if field.kind in ("claims", "spans"):
+            yield from (FormInput(field.name, field, answer) for answer in answers)
+        elif field.per == "answer":
+            yield from (FormInput(f"{field.name}.{answer}", field, answer) for answer in answers)
+        elif field.per == "quote":
+            yield from (
+                FormInput(f"{field.name}.{answer}.{quote}", field, answer, quote)
+                for answer in answers
+                for quote in range(len(item.answers[order[answer]].quotes))
+            )
+        else:
+            yield FormInput(field.name, field)
+
+
+def is_input_shown(
+    form: LabellingForm, order: Sequence[int], raw: PostedValues, each: FormInput
+) -> bool:
+    """Return True if an input's condition holds for the posted values, or it has none."""
+    condition = each.field.shown_when
+    return condition is None or _is_met(form, order, raw, each, condition)
+
+
+def is_input_required(
+    form: LabellingForm,
+    item: LabellingItem,
+    order: Sequence[int],
+    raw: PostedValues,
+    whole: bool,
+    each: FormInput,
+) -> bool:
+    """Return True if an input that is shown must be filled in."""
+    field = each.field
+    required = field.required == "always" or (field.required == "whole" and whole)
+    if field.required_when is not None and not required:
+        required = _is_met(form, order, raw, each, field.required_when)
+    if each.answer is None or not field.relied:
+        return required
+    cited = {quote for claim in item.answers[order[each.answer]].claims for quote in claim.quotes}
+    return each.quote in cited and required
+
+
+def find_condition_input(
+    form: LabellingForm, each: FormInput, condition: FormCondition
+) -> FormInput:
+    """Return the input on whose value a condition of another input depends."""
+    field = next(field for field in form.fields if field.name == condition.question)
+    places = {"": (), "answer": (each.answer,), "quote": (each.answer, each.quote)}[field.per]
+    return FormInput(".".join(map(str, (field.name, *places))), field, *places)
+
+
+def list_condition_values(
+    form: LabellingForm, field: FormField, condition: FormCondition
+) -> tuple[str, ...]:
+    """Return the posted values of a field that meet a condition; empty: any value does."""
+    if field.kind == "versus":
+        points = {"equal": ("0",), "better": ("-1", "1"), "much_better": ("-2", "2")}
+        return tuple(point for value in condition.values for point in points[value])
+    if field.kind == "pick" and "answer" in condition.values:
+        return (*condition.values, *map(str, range(form.answers)))
+    return condition.values
+
+
+def _is_met(
+    form: LabellingForm,
+    order: Sequence[int],
+    raw: PostedValues,
+    each: FormInput,
+    condition: FormCondition,
+) -> bool:
+    other = find_condition_input(form, each, condition)
+    if not is_input_shown(form, order, raw, other):
+        return False
+    said = {one for one in raw.get(other.name, ()) if _clean_text(one)}
+    allowed = list_condition_values(form, other.field, condition)
+    return bool(said) and (not allowed or said <= set(allowed))
+
+
+def get_answer_label(form: LabellingForm, answer: int) -> str:
+    """Return the label of the answer at this screen position, counted from 0: A or B, or 1 to 4.
+
+    Numbers are used on forms with more than two answers.
+    """
+    return "AB"[answer] if form.answers <= 2 else str(answer + 1)
+
+
+def parse_form(
+    form: LabellingForm, item: LabellingItem, order: Sequence[int], raw: PostedValues, whole: bool
+) -> ParsedForm:
+    """Parse a posted form into stored values and problems; never raises, whatever was posted.
+
+    `order` lists the item's answer numbers as shown on screen; `whole` makes the fields required
+    that are so only in part of the items. Wrong values are left out, but an over-long text is kept
+    so that a draft loses nothing. Names that do not begin with a field's name are ignored.
+    """
+    reading = _FormParser(form, item, order, raw, whole)
+    asked = _list_all_inputs(form, item, order)
+    found = {field.name: reading.parse_field(field, asked) for field in form.fields}
+    reading.report_unknown_names(
+        {each.name for each in asked if each.field.kind not in ("claims", "spans")}
+    )
+    filled = {name: value for name, value in found.items() if value is not None}
+    return ParsedForm(filled, reading.problems)
+
+
+def encode_form(
+    form: LabellingForm, item: LabellingItem, order: Sequence[int], filled: Mapping[str, Any]
+) -> PostedValues:
+    """Encode stored values as posted values, as `parse_form` reads them; the inverse of it.
+
+    `order` lists the item's answer numbers as they are shown on screen now.
+    """
+    raw: dict[str, list[str]] = {}
+    for each in _list_all_inputs(form, item, order):
+        value = filled.get(each.field.name)
+        if each.field.kind in ("claims", "spans"):
+            raw |= encode_claims(each.name, order, value or ())
+            continue
+        if each.answer is not None:
+            value = _get_element(value, order[each.answer])
+        if each.quote is not None:
+            value = _get_element(value, each.quote)
+        if (said := _encode_value(each.field, order, value)) is not None:
+            raw[each.name] = [said]
+    return raw
+
+
+def _list_all_inputs(
+    form: LabellingForm, item: LabellingItem, order: Sequence[int]
+) -> list[FormInput]:
+    return [each for step in form.steps for each in list_form_inputs(step, item, order)]
+
+
+def _get_element(values: Any, place: int) -> Any:
+    return values[place] if isinstance(values, list) and place < len(values) else None
+
+
+def _encode_value(field: FormField, order: Sequence[int], value: Any) -> str | None:
+    """Return a stored value as it is posted; None if it is absent or of the wrong type for the
+    field."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if field.kind == "versus":
+        return str(_reorder_point(value, order)) if number else None
+    if field.kind == "pick" and number:
+        return str(order.index(value)) if value in order else None
+    return value if isinstance(value, str) else None
+
+
+def _reorder_point(point: int, order: Sequence[int]) -> int:
+    """Convert a point between two answers from item order to screen order, or back."""
+    return point if order[0] < order[1] else -point
+
+
+def _clean_text(text: str) -> str:
+    """Normalise line breaks, drop control characters and surrogates, and strip white space."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(
+        each for each in lines if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")
+    ).strip()
+
+
+class _FormParser:
+    """Parser of one posted form; collects problems as it goes."""
+
+    def __init__(
+        self,
+        form: LabellingForm,
+        item: LabellingItem,
+        order: Sequence[int],
+        raw: PostedValues,
+        whole: bool,
+    ) -> None:
+        self.problems: list[FormProblem] = []
+        self._form, self._item, self._order = form, item, order
+        self._raw, self._whole = raw, whole
+
+    def parse_field(self, field: FormField, asked: Sequence[FormInput]) -> Any:
+        """Return a field's values as they are stored; None if nothing was filled in."""
+        if field.kind in ("claims", "spans"):
+            mine = [each for each in asked if each.field.name == field.name]
+            shown = [each for each in mine if self._is_shown(each)]
+            marked = parse_claims(
+                field,
+                self._item,
+                self._order,
+                self._raw,
+                [each.answer for each in shown if each.answer is not None],
+                [
+                    each.answer
+                    for each in shown
+                    if each.answer is not None and self._is_required(each)
+                ],
+            )
+            self.problems += marked.problems
+            return marked.claims or None
+        values: dict[tuple[int | None, int | None], Any] = {}
+        for each in asked:
+            if each.field.name == field.name and (value := self._parse_value(each)) is not None:
+                answer = None if each.answer is None else self._order[each.answer]
+                values[answer, each.quote] = value
+        return self._arrange_values(field, values) if values else None
+
+    def report_unknown_names(self, names: set[str]) -> None:
+        """Add a problem for every posted name that belongs to a field but to no input of it."""
+        fields = {field.name: field for field in self._form.fields}
+        for name in self._raw:
+            field = fields.get(name.split(".")[0])
+            if field is None or name in names:
+                continue
+            if field.kind not in ("claims", "spans") or not is_claim_part(field.name, name):
+                self._add_problem(
+                    name, f"There is no such part to fill in: {field.label}. Load it again."
+                )
+
+    def _arrange_values(
+        self, field: FormField, values: Mapping[tuple[int | None, int | None], Any]
+    ) -> Any:
+        answers = self._item.answers
+        if field.per == "answer":
+            return [values.get((number, None)) for number in range(len(answers))]
+        if field.per == "quote":
+            return [
+                [values.get((number, quote)) for quote in range(len(answer.quotes))]
+                for number, answer in enumerate(answers)
+            ]
+        return values[None, None]
+
+    def _parse_value(self, each: FormInput) -> Any:
+        if not self._is_shown(each):
+            return None
+        said = list(dict.fromkeys(one for one in self._raw.get(each.name, ()) if _clean_text(one)))
+        if not said:
+            if self._is_required(each):
+                self._add_problem(each.name, f"Not filled in yet: {self._describe_input(each)}.")
+            return None
+        if len(said) > 1:
+            self._add_problem(each.name, f"Only one can be given: {self._describe_input(each)}.")
+            return None
+        return (
+            self._check_text(each, _clean_text(said[0]))
+            if each.field.kind == "text"
+            else self._parse_choice(each, said[0])
+        )
+
+    def _check_text(self, each: FormInput, text: str) -> str:
+        if len(text) > MAX_TEXT_CHARACTERS:
+            counted = f"At most {MAX_TEXT_CHARACTERS:,} characters, and these are {len(text):,}"
+            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
+        words = len(text.split())
+        if words < each.field.min_words:
+            counted = f"At least {each.field.min_words} words, and these are {words}"
+            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
+        return text
+
+    def _parse_choice(self, each: FormInput, said: str) -> str | int | None:
+        kind, number = each.field.kind, parse_number([said])
+        if kind == "pick" and number is not None and number < len(self._order):
+            return self._order[number]
+        if said in {choice.value for choice in each.field.choices}:
+            return _reorder_point(int(said), self._order) if kind == "versus" else said
+        self._add_problem(
+            each.name, f"Not one of the choices: {self._describe_input(each)}. Choose again."
+        )
+        return None
+
+    def _is_shown(self, each: FormInput) -> bool:
+        return is_input_shown(self._form, self._order, self._raw, each)
+
+    def _is_required(self, each: FormInput) -> bool:
+        return is_input_required(self._form, self._item, self._order, self._raw, self._whole, each)
+
+    def _describe_input(self, each: FormInput) -> str:
+        where = []
+        if each.answer is not None and self._form.answers > 1:
+            where.append(f"answer {get_answer_label(self._form, each.answer)}")
+        if each.quote is not None:
+            where.append(f"reference {each.quote + 1}")
+        return each.field.label + (f" ({', '.join(where)})" if where else "")
+
+    def _add_problem(self, name: str, sentence: str) -> None:
+        if sentence.endswith("?."):  # the label is a question
+            sentence = sentence[:-1]
+        self.problems.append(FormProblem(name, sentence))

@@ -1,0 +1,176 @@
+"""Labelling forms that people wrote themselves: stored from TOML files, with every version.
+
+A judgement names the digest of the version that it was given on, and is read with that version. A
+form keeps its name and its number of answers; everything else may change from version to version.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select
+
+from rookery.desk.accounts import write_audit_entry
+from rookery.desk.forms import FORMS, FormFile, LabellingForm, parse_form_file
+from rookery.desk.item_import import find_item_problems
+from rookery.desk.labelling_records import LabellingItem
+from rookery.desk.store import Store, take_advisory_lock
+from rookery.desk.tables import forms, items
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure, Record
+
+
+class FormVersion(Record, frozen=True):
+    """One version of a form that people wrote: a line of forms.jsonl."""
+
+    name: str
+    version: int
+    """Counted from 1."""
+    form: LabellingForm
+    text: str
+    """The TOML file as it was given."""
+    by: str
+    at: float
+    """Seconds since 1970, UTC."""
+
+
+def parse_own_form(text: str) -> FormFile:
+    """Return the form and guide of a file that somebody wrote. Raises Failed: bad_form, taken."""
+    found = parse_form_file(text)
+    if found.form.name in FORMS:
+        detail = f'"{found.form.name}" is a form of Rookery\'s: give yours another name'
+        raise Failed(Failure(found.form.name, Outcome.TAKEN, detail))
+    return found
+
+
+def add_form(store: Store, text: str, by: str) -> FormVersion:
+    """Store the form that a TOML text defines as the newest version of its name.
+
+    A text equal to the newest version adds none. Raises Failed: bad_form, taken (a form that comes
+    with Rookery has the name) or in_use (items wait for the form that would not suit it any more).
+    """
+    form = parse_own_form(text).form
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, f"form {form.name}")
+        newest = _find_newest_row(connection, form.name)
+        if newest is not None and newest.text == text:
+            return _make_version(newest)
+        if newest is not None:
+            _check_waiting_items(connection, form, LabellingForm.from_json(newest.body))
+        number = newest.version + 1 if newest is not None else 1
+        made = FormVersion(form.name, number, form, text, by, store.clock())
+        _insert_version(connection, made)
+        write_audit_entry(connection, by, "form", f"{form.name} {number}", made.at)
+    return made
+
+
+def load_form(store: Store, name: str, digest: str = "") -> LabellingForm:
+    """Return the version of a form with this digest, else the newest. Raises Failed (no_form).
+
+    Of the forms that come with Rookery only the newest version is there.
+    """
+    if name in FORMS:
+        return FORMS[name]
+    with store.begin_read() as connection:
+        body = connection.scalar(
+            select(forms.c.body).where(forms.c.name == name, forms.c.digest == digest).limit(1)
+        )
+        if body is None:
+            newest = _find_newest_row(connection, name)
+            body = None if newest is None else newest.body
+        if body is None:
+            names = connection.scalars(select(forms.c.name).distinct())
+            detail = f"there is no such form: name one of {', '.join([*FORMS, *sorted(names)])}"
+            raise Failed(Failure(name, Outcome.NO_FORM, detail))
+    return LabellingForm.from_json(body)
+
+
+def list_forms(store: Store) -> list[LabellingForm]:
+    """Return the newest version of every form: those of Rookery, then others in order of name."""
+    with store.begin_read() as connection:
+        known = index_forms(read_form_versions(connection))
+    return [form for key, form in known.items() if key == form.name]
+
+
+def list_form_versions(store: Store, name: str) -> list[FormVersion]:
+    """Return every version of a form that people wrote, newest first; empty: there is none."""
+    with store.begin_read() as connection:
+        return read_form_versions(connection, name)[::-1]
+
+
+def read_form_versions(connection: Connection, name: str | None = None) -> list[FormVersion]:
+    """Return all versions of the forms that people wrote, or of one, by name and number."""
+    query = select(forms).order_by(forms.c.name, forms.c.version)
+    if name is not None:
+        query = query.where(forms.c.name == name)
+    return [_make_version(row) for row in connection.execute(query)]
+
+
+def index_forms(versions: Iterable[FormVersion]) -> Mapping[str, LabellingForm]:
+    """Return the forms of Rookery and these by name (the newest version) and by digest (any).
+
+    `versions` are in order of their numbers.
+    """
+    known = dict(FORMS)
+    for each in versions:
+        known |= {each.name: each.form, each.form.digest: each.form}
+    return known
+
+
+def restore_form_versions(store: Store, versions: Sequence[FormVersion]) -> int:
+    """Store exported versions that are not here, and return their number.
+
+    Raises Failed (already) if a form of the same name has other versions here: judgements of the
+    two could not be told apart.
+    """
+    new = 0
+    with store.begin_write() as connection:
+        for name in dict.fromkeys(each.name for each in versions):
+            take_advisory_lock(connection, f"form {name}")
+            here = read_form_versions(connection, name)
+            theirs = [each for each in versions if each.name == name]
+            if any(one.form != other.form for one, other in zip(here, theirs, strict=False)):
+                detail = "another form here has this name: import into a store of its own"
+                raise Failed(Failure(name, Outcome.ALREADY, detail))
+            for each in theirs[len(here) :]:
+                _insert_version(connection, each)
+                new += 1
+    return new
+
+
+def _check_waiting_items(
+    connection: Connection, form: LabellingForm, before: LabellingForm
+) -> None:
+    """Raise Failed (in_use) if items that were queued for a form do not suit its new version."""
+    its = items.c.form == form.name
+    number = connection.scalar(select(func.count()).select_from(items).where(its)) or 0
+    if number and form.answers != before.answers:
+        detail = (
+            f"{number:,} items have the {before.answers} answers of the version before, and this "
+            f"one has {form.answers}: give it another name"
+        )
+        raise Failed(Failure(form.name, Outcome.IN_USE, detail))
+    query = select(items.c.body).where(its)
+    if (form.trusted, form.decides) == (before.trusted, before.decides):
+        # Then only right answers that were given in advance can be wrong.
+        query = query.where(items.c.gold)
+    for body in connection.scalars(query):
+        item = LabellingItem.from_json(body)
+        for problem in find_item_problems(item, {form.name: form}):
+            detail = f"an item of it would not suit this version any more: {problem}"
+            raise Failed(Failure(form.name, Outcome.IN_USE, detail))
+
+
+def _find_newest_row(connection: Connection, name: str) -> Row[Any] | None:
+    query = select(forms).where(forms.c.name == name).order_by(forms.c.version.desc())
+    return connection.execute(query.limit(1)).first()
+
+
+def _make_version(row: Row[Any]) -> FormVersion:
+    form = LabellingForm.from_json(row.body)
+    return FormVersion(row.name, row.version, form, row.text, row.by, row.at)
+
+
+def _insert_version(connection: Connection, made: FormVersion) -> None:
+    row = {name: getattr(made, name) for name in ("name", "version", "text", "by", "at")}
+    row |= {"body": made.form.to_json(), "digest": made.form.digest}
+    connection.execute(insert(forms).values(row))

@@ -1,0 +1,865 @@
+"""The command `rookery judge`: the desk's store, invitations, import and export, and reports.
+
+Heavy imports are made when a command runs.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from rookery.errors import Failed
+from rookery.records import Page, Record
+from rookery.shell.command_line import EXIT_USAGE, CommandGroup, get_user_name
+from rookery.shell.command_options import (
+    BatchesOption,
+    DeskStoreOption,
+    JsonLinesOption,
+    JsonOption,
+    OneBatchOption,
+)
+
+if TYPE_CHECKING:
+    from rookery.desk.adjudication import (
+        FieldAlpha,
+        FieldKappa,
+        RaterGroupAgreement,
+        RaterPairAgreement,
+    )
+    from rookery.desk.crowd_entry import CrowdSession
+    from rookery.desk.forms import LabellingForm
+    from rookery.desk.labelling_records import LabellingItem
+    from rookery.desk.payment import PaymentReport
+    from rookery.desk.projects import ProjectBatch, ProjectSettings, TrialResult
+    from rookery.desk.rater_quality import (
+        AttentionCheckScore,
+        QualityReport,
+        RaterReport,
+        ResearcherAgreement,
+    )
+    from rookery.desk.store import Store
+    from rookery.measure.agreement import AgreementEstimate, SideBias
+
+
+MOST_PRELUDE_ITEMS = 500
+"""people before whom an attention check is put, where it is not said: more than will ever come"""
+DEFAULT_ADDRESS = "http://127.0.0.1:8500"
+"""of the desk, as `rookery serve desk` opens it"""
+BOOTSTRAP_SAMPLES = 1000
+"""times that items are drawn anew for the intervals of `rookery judge agreement`"""
+
+FormFiles = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="TOML files of forms; - is standard input.")
+]
+TrialOption = Annotated[
+    bool,
+    typer.Option(
+        "--trial",
+        help="People do this batch first, and get no other of the project until they are admitted.",
+    ),
+]
+NamedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--for", metavar="NAME", help="Only this person gets items of it; may be repeated."
+    ),
+]
+
+judge_group = CommandGroup(help="Have people judge answers: questions in, judgements out.")
+
+
+@judge_group.command("init")
+def run_judge_init(
+    store: DeskStoreOption = "",
+    pages: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also copy the pages of an archive into PostgreSQL, once: archive.sqlite in the "
+            "data folder of a server that kept them there.",
+        ),
+    ] = None,
+) -> None:
+    """Make the desk's store, or bring an older one up to date and keep what is in it."""
+    place = _get_store_place(store)
+    if pages is not None and "://" not in place:
+        raise ValueError("--pages goes with --store postgresql://HOST/DATABASE")
+    if pages is not None and not pages.is_file():
+        raise ValueError(f"{pages}: there is no such file: name the archive.sqlite of a server")
+    with _translate_errors():
+        from rookery.desk.store import initialize_store
+        from rookery.library.page_archive import PageArchive
+
+        if "://" not in place:
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+        initialize_store(place)
+        if pages is not None:
+            with PageArchive(pages) as theirs, PageArchive(place) as archive:
+                _write_error(f"copied: {archive.copy_archive(theirs):,} versions of pages")
+    _write_out(f"store: {place}")
+    _write_error("next: rookery judge invite NAME --role admin, then rookery serve desk")
+
+
+@judge_group.command("invite")
+def run_judge_invite(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Who is invited; the same name is the same person."),
+    ],
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="labeller, reviewer, researcher or admin.")
+    ] = "labeller",
+    days: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
+    ] = 7,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="The address of the desk.")
+    ] = DEFAULT_ADDRESS,
+    store: DeskStoreOption = "",
+) -> None:
+    """Print a link that lets one person in, once."""
+    with _open_store(store) as desk:
+        from rookery.desk.accounts import ROLES, create_invite
+
+        if role not in ROLES:
+            raise ValueError(f"there is no role {role!r}: use one of {', '.join(ROLES)}")
+        token = create_invite(desk, name, role, get_user_name("rookery judge"), days)
+    _write_out(f"{address.rstrip('/')}/enter/{token}")
+    _write_error(f"lets {name} in as {role}, once, within {days:g} days")
+
+
+@judge_group.command("import")
+def run_judge_import(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Questions (CSV, JSONL), items (JSONL), what rookery ask --batch wrote (several "
+            "are compared), or a folder that rookery judge export wrote.",
+        ),
+    ],
+    form: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="What people fill in: demonstrate, compare, or another form (rookery judge form "
+            "list); or the TOML file of your own, which is checked and stored.",
+        ),
+    ] = "",
+    batch: Annotated[str, typer.Option(metavar="NAME", help="A name for what is imported.")] = "",
+    raters: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="People who judge each item; without it, one."),
+    ] = None,
+    priority: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Items with a higher one are handed out first.")
+    ] = 0,
+    prelude: Annotated[
+        bool, typer.Option("--prelude", help="Everybody does these first, as a check of attention.")
+    ] = False,
+    project: Annotated[
+        str, typer.Option(metavar="NAME", help="The project that a new batch belongs to.")
+    ] = "",
+    trial: TrialOption = False,
+    named: NamedOption = None,
+    store: DeskStoreOption = "",
+) -> None:
+    """Hand questions or answers to people to judge: all of a file, or none."""
+    if len(files) == 1 and files[0].is_dir():
+        with _open_store(store) as desk:
+            from rookery.desk import snapshots
+
+            taken = snapshots.import_snapshot(desk, files[0], get_user_name("rookery judge"))
+        counted = f"{taken.items:,} items and {taken.judgements:,} judgements"
+        _write_out(f"snapshot {taken.name}: {counted} that were not there")
+        return
+    if not form or not batch:
+        raise ValueError("say what people fill in and what belongs together: --form and --batch")
+    wanted = raters or (MOST_PRELUDE_ITEMS if prelude else 1)
+    with _open_store(store) as desk:
+        from rookery.desk import form_versions, item_import, labelling_queue
+        from rookery.desk.forms import parse_form_text
+
+        known = {each.name: each for each in form_versions.list_forms(desk)}
+        text = _read_form_file(Path(form)) if form.endswith(".toml") else ""
+        if text:
+            own = parse_form_text(text)
+            known[own.name], form = own, own.name
+        read = item_import.read_items(files, form, prelude, known)
+        if project:  # before the form is stored
+            from rookery.desk.projects import load_project
+
+            load_project(desk, project)
+        if text:
+            form_versions.add_form(desk, text, get_user_name("rookery judge"))
+        if project or trial or named:  # before there are items that others could be given
+            from rookery.desk.projects import place_imported_batch
+
+            by = get_user_name("rookery judge")
+            place_imported_batch(desk, batch, project, by, trial, named or ())
+        _keep_pages(desk, read.items)
+        added = labelling_queue.add_items(desk, read.items, batch, wanted, priority, prelude)
+    _write_out(
+        f"batch {batch}: {added.new:,} new items, each for {wanted:,}; {added.known:,} known"
+    )
+    _write_error(*(f"left out: {count:,} {reason}" for reason, count in read.left_out.items()))
+
+
+@judge_group.command("export")
+def run_judge_export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A new snapshot's name, or that of one to write again; without it, the folder's.",
+        ),
+    ] = "",
+    batch: BatchesOption = None,
+    form: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this form; may be repeated.")
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--csv", help="Also write values.csv: a row for every value given.")
+    ] = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """Freeze what was judged as a snapshot, and write the files that rookery learn reads."""
+    with _open_store(store) as desk:
+        from rookery.desk import snapshots
+        from rookery.desk.snapshots import SnapshotSelection
+
+        name = name or folder.resolve().name
+        wanted = SnapshotSelection(tuple(batch or ()), tuple(form or ()))
+        new = name not in snapshots.list_snapshot_names(desk)
+        if new:
+            snapshots.freeze_snapshot(desk, name, wanted, get_user_name("rookery judge"))
+        found = snapshots.export_snapshot(desk, name, folder, get_user_name("rookery judge"), table)
+    if not new:
+        if wanted not in (SnapshotSelection(), found.wanted):
+            _write_error(f"--batch and --form change nothing: {name} was frozen without them")
+        when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        _write_error(f"{name} was frozen on {when}: for what there is now, choose another --name")
+    _write_out(*(f"{folder / file}: {told.lines:,} lines" for file, told in found.files.items()))
+    _write_out(*[f"{folder / 'values.csv'}: every value that was given"] * table)
+    _write_out(f"snapshot {name}: {found.digest}")
+    _write_error(
+        *(f"not learnt from: {count:,} {reason}" for reason, count in found.left_out.items())
+    )
+
+
+form_group = CommandGroup(help="Labelling forms: TOML files that say what people are asked.")
+judge_group.add_typer(form_group, name="form")
+
+
+@form_group.command("list")
+def run_form_list(store: DeskStoreOption = "") -> None:
+    """List the forms: those of Rookery, and those that were added to the desk's store."""
+    from rookery.desk.forms import FORMS
+
+    rows = [["form", "answers", "minutes", "versions", "what people are asked"]]
+    rows += [[*_format_form(form), "rookery's", form.title] for form in FORMS.values()]
+    if store or Path(_get_store_place(store)).is_file():
+        with _open_store(store) as desk:
+            from rookery.desk.form_versions import list_form_versions, list_forms
+
+            for form in list_forms(desk)[len(FORMS) :]:
+                versions = str(len(list_form_versions(desk, form.name)))
+                rows.append([*_format_form(form), versions, form.title])
+    _write_out(*_format_table(rows))
+
+
+@form_group.command("show")
+def run_form_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a form.")],
+    version: Annotated[
+        int, typer.Option(metavar="NUMBER", min=0, help="A version; without it, the newest.")
+    ] = 0,
+    store: DeskStoreOption = "",
+) -> None:
+    """Print the TOML file of a form, to be copied and changed."""
+    from rookery.desk.forms import FORMS, read_packaged_form_text
+
+    if name in FORMS:
+        sys.stdout.write(read_packaged_form_text(name))
+        return
+    with _open_store(store) as desk:
+        from rookery.desk.form_versions import list_form_versions, load_form
+
+        load_form(desk, name)
+        found = {each.version: each.text for each in list_form_versions(desk, name)}
+    if version not in (0, *found):
+        raise ValueError(f"{name} has no version {version}: there are 1 to {max(found)}")
+    sys.stdout.write(found[version or max(found)])
+
+
+@form_group.command("check")
+def run_form_check(files: FormFiles) -> None:
+    """Check the files of forms, and say the first thing that is wrong with each."""
+    from rookery.desk.form_versions import parse_own_form
+
+    wrong = 0
+    for path in files:
+        text = _read_form_file(path)
+        try:
+            form = parse_own_form(text).form
+        except Failed as failed:
+            wrong += 1
+            _write_error(f"{path}: {failed.failure.detail}")
+        else:
+            _write_out(f"{path}: {_describe_form(form)}: nothing is wrong")
+    if wrong:
+        raise typer.Exit(EXIT_USAGE)
+
+
+@form_group.command("add")
+def run_form_add(files: FormFiles, store: DeskStoreOption = "") -> None:
+    """Store forms at the desk, each as a new version of its name; nobody is asked anything yet.
+
+    Look at it there (Board, Forms), then hand items out: rookery judge import --form NAME.
+    """
+    texts = [(path, _read_form_file(path)) for path in files]
+    with _open_store(store) as desk:
+        from rookery.desk.form_versions import add_form
+
+        for path, text in texts:
+            added = add_form(desk, text, get_user_name("rookery judge"))
+            _write_out(f"{path}: {_describe_form(added.form)}: version {added.version}")
+
+
+def _read_form_file(path: Path) -> str:
+    try:
+        return (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): check the path") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8: save it again as UTF-8") from error
+
+
+def _format_form(form: "LabellingForm") -> list[str]:
+    return [form.name, str(form.answers), str(form.minutes)]
+
+
+def _describe_form(form: "LabellingForm") -> str:
+    counted = [(len(form.steps), "step"), (len(form.fields), "question"), (form.answers, "answer")]
+    return f"form {form.name}, " + ", ".join(
+        f"{count} {what}{'s' * (count != 1)}" for count, what in counted
+    )
+
+
+@judge_group.command("convert")
+def run_judge_convert(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to convert.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    by: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Who judged or wrote the rows of another library."),
+    ] = "import",
+) -> None:
+    """Convert comparisons or episodes to the rows of TRL and similar libraries, and such rows back.
+
+    Comparisons become {prompt, chosen, rejected}, steps of episodes {prompt, completion}.
+    """
+    with _translate_errors():
+        from rookery.desk.training_formats import convert_training_file
+
+        written, left_out = convert_training_file(source, out, by)
+    _write_out(f"{out}: {written:,} lines")
+    _write_error(*(f"left out: {count:,} {reason}" for reason, count in left_out.items()))
+
+
+@judge_group.command("project")
+def run_judge_project(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The project; without it, they are listed.")
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Settings as TOML; a new project is made, an old one changed."
+        ),
+    ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A batch that is part of it; may be repeated."),
+    ] = None,
+    trial: TrialOption = False,
+    named: NamedOption = None,
+    as_json: JsonOption = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """Make a labelling project or change it, and show its settings, batches and trial."""
+    if (config or batch or trial or named) and not name:
+        raise ValueError("name the project")
+    if (trial or named) and not batch:
+        raise ValueError("name the batch that it is about: --batch")
+    with _open_store(store) as desk:
+        from rookery.desk import projects
+        from rookery.desk.projects import ProjectSettings
+
+        by = get_user_name("rookery judge")
+        known = {each.name: each.settings for each in projects.list_projects(desk)}
+        if not name:
+            _write_out(*known or ["there are no projects: rookery judge project NAME makes one"])
+            return
+        settings = known.get(name, ProjectSettings())
+        if config:
+            settings = projects.read_project_settings(config, settings)
+        if config or name not in known:
+            projects.save_project(desk, name, settings, by)
+        for each in batch or ():
+            projects.place_batch(desk, each, name, by, trial, named or ())
+        lines = _format_project(
+            projects.list_project_batches(desk, name), projects.list_trial_results(desk, name)
+        )
+        _show_record(settings, [*_format_settings(settings), *lines], as_json)
+
+
+@judge_group.command("admit")
+def run_judge_admit(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    person: Annotated[str, typer.Argument(metavar="NAME", help="Who did its trial.")],
+    refuse: Annotated[
+        str, typer.Option(metavar="REASON", help="Do not admit them, and why not.")
+    ] = "",
+    store: DeskStoreOption = "",
+) -> None:
+    """Admit somebody to a project after its trial, or refuse."""
+    with _open_store(store) as desk:
+        from rookery.desk.projects import decide_admission
+
+        by = get_user_name("rookery judge")
+        decide_admission(desk, project, person, not refuse, refuse, by)
+    _write_out(f"{person} is {'not ' * bool(refuse)}admitted to {project}")
+
+
+@judge_group.command("link")
+def run_judge_link(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    days: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
+    ] = 14,
+    study: Annotated[
+        str, typer.Option(metavar="ID", help="Only for this study of the platform.")
+    ] = "",
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="The address of the desk.")
+    ] = DEFAULT_ADDRESS,
+    store: DeskStoreOption = "",
+) -> None:
+    """Print a signed link by which people of Prolific come to work on a project."""
+    with _open_store(store) as desk:
+        from rookery.desk.crowd_entry import make_crowd_link
+
+        path = make_crowd_link(desk, project, days, study, get_user_name("rookery judge"))
+    _write_out(f"{address.rstrip('/')}{path}")
+    _write_error("give it to the platform as the study's link, with its parameters as they are")
+
+
+@judge_group.command("sessions")
+def run_judge_sessions(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    as_json: JsonLinesOption = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """List who came from a crowd platform, what they did, and their completion codes."""
+    with _open_store(store) as desk:
+        from rookery.desk.crowd_entry import list_crowd_sessions
+
+        found = list_crowd_sessions(desk, project)
+    if as_json:
+        from rookery.shell.terminal_output import to_terminal_json
+
+        sys.stdout.writelines(f"{to_terminal_json(each)}\n" for each in found)
+        return
+    if not found:
+        _write_error(f"nobody has come to {project} from a platform")
+    heads = ["participant", "study", "session", "items", "finished", "code"]
+    rows = [
+        [each.participant, each.study, each.session, str(each.items), *_format_end(each)]
+        for each in found
+    ]
+    _write_out(*_format_table([heads, *rows]))
+
+
+def _format_end(session: "CrowdSession") -> tuple[str, str]:
+    """Return when the session was finished, and its code; both empty before that."""
+    if session.ended is None:
+        return "", ""
+    when = datetime.fromtimestamp(session.ended, UTC).strftime("%Y-%m-%d %H:%M")
+    return when, session.code
+
+
+@judge_group.command("pay")
+def run_judge_pay(
+    project: Annotated[
+        str,
+        typer.Argument(metavar="PROJECT", help="The project; without it, batches of none."),
+    ] = "",
+    since: Annotated[
+        datetime | None,
+        typer.Option(metavar="DATE", formats=["%Y-%m-%d"], help="The first day that counts, UTC."),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(metavar="DATE", formats=["%Y-%m-%d"], help="The last day that counts, UTC."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: JsonOption = False,
+    store: DeskStoreOption = "",
+) -> None:
+    """Show the hours of each rater, and what they are owed."""
+    with _open_store(store) as desk:
+        from rookery.desk.payment import build_payment_report, write_payment_csv
+
+        begin = None if since is None else since.replace(tzinfo=UTC).timestamp()
+        end = None if until is None else (until.replace(tzinfo=UTC) + timedelta(1)).timestamp()
+        found = build_payment_report(desk, project, begin, end)
+    if as_csv:
+        sys.stdout.write(write_payment_csv(found))
+    else:
+        _show_record(found, _format_payment(found), as_json)
+
+
+@judge_group.command("dataset")
+def run_judge_dataset(
+    source: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder that rookery judge export wrote.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to.")],
+) -> None:
+    """Write an export as a dataset of Hugging Face, with TRL's preference formats and a CSV.
+
+    Raters are numbered, not named.
+    """
+    with _translate_errors():
+        from rookery.desk.dataset_export import write_dataset
+
+        written = write_dataset(source, out)
+    _write_out(*(f"{out / name}: {count:,} rows" for name, count in written.rows.items()))
+    _write_error(*(f"left out: {count:,} {why}" for why, count in written.left_out.items()))
+
+
+@judge_group.command("stats")
+def run_judge_stats(
+    batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
+) -> None:
+    """Show how much each person judged, how well, and whose work is left out."""
+    with _open_store(store) as desk:
+        from rookery.desk.rater_quality import build_quality_report
+
+        found = build_quality_report(desk, batch)
+    _show_record(found, format_rater_stats(found), as_json)
+
+
+@judge_group.command("agreement")
+def run_judge_agreement(
+    batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
+) -> None:
+    """Show how far people agree with researchers and with each other, by form and field."""
+    with _open_store(store) as desk:
+        from rookery.desk.rater_quality import build_quality_report
+
+        found = build_quality_report(desk, batch, BOOTSTRAP_SAMPLES)
+    _show_record(found.agreement, format_agreement(found), as_json)
+
+
+def _show_record(record: Record, lines: Iterable[str], as_json: bool) -> None:
+    from rookery.shell.terminal_output import to_terminal_json as written
+
+    if as_json:
+        sys.stdout.write(written(record) + "\n")
+    else:
+        _write_out(*lines)
+
+
+def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
+    """Every page that an answer quotes and that was read on this machine, or by the servers of this
+    store, for people to look at."""
+    from rookery.desk.store import store_page
+    from rookery.library.page_archive import PageArchive
+    from rookery.settings import locate_archive
+
+    answers = [answer for item in items for answer in item.answers]
+    quotes = {(quote.digest, quote.url) for answer in answers for quote in answer.quotes}
+    pages: list[Page] = []
+    for place in {locate_archive(), locate_archive(desk.place)} if quotes else ():
+        if isinstance(place, Path) and not place.exists():
+            continue
+        with PageArchive(place) as archive:
+            found = (
+                archive.find_page(digest, url) or archive.find_page(digest)
+                for digest, url in sorted(quotes)
+            )
+            pages += filter(None, found)
+    if pages:
+        with desk.begin_write() as connection:
+            for page in pages:
+                store_page(connection, page)
+
+
+@contextmanager
+def _open_store(store: str) -> "Iterator[Store]":
+    with _translate_errors():
+        from rookery.desk.store import Store
+
+        with Store(_get_store_place(store)) as desk:
+            yield desk
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Raise ValueError with one sentence in place of errors that the user can mend."""
+    try:
+        yield
+    except Failed as failed:
+        said = failed.failure
+        raise ValueError(f"{said.what}: {said.detail or said.outcome}") from failed
+    except ModuleNotFoundError as error:
+        sentence = f"the desk needs {error.name}: pip install 'rookery[serve]'"
+        raise ValueError(sentence) from error
+
+
+def _get_store_place(store: str) -> str:
+    from rookery.desk.store import STORE_FILE
+    from rookery.settings import get_data_folder
+
+    return store or str(get_data_folder() / STORE_FILE)
+
+
+def _write_out(*lines: str) -> None:
+    _write_lines(sys.stdout, lines)
+
+
+def _write_error(*lines: str) -> None:
+    _write_lines(sys.stderr, lines)
+
+
+def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
+    """Names and reasons come from others: nothing in them commands a terminal."""
+    from rookery.shell.terminal_output import sanitize_text
+
+    stream.writelines(f"{sanitize_text(line)}\n" for line in lines)
+
+
+def _format_settings(settings: "ProjectSettings") -> Iterator[str]:
+    """Yield the settings as lines of the TOML file that sets them."""
+    from msgspec import json
+
+    for field in settings.__struct_fields__:
+        yield f"{field} = {json.encode(getattr(settings, field)).decode()}"
+
+
+def _format_project(
+    batches: "Sequence[ProjectBatch]", results: "Sequence[TrialResult]"
+) -> Iterator[str]:
+    """Yield lines on the batches of a project and the people in its trial."""
+    for batch in batches:
+        named = f", for {', '.join(batch.people)}" if batch.people else ""
+        yield f"batch {batch.name}{' (trial)' * batch.trial}{named}"
+    for each in results:
+        done = f"{each.done} of {each.of} of the trial" if each.of else "no trial"
+        state = "waits to be admitted" if each.done >= each.of else "is at the trial"
+        if each.decided is not None:
+            why = f": {each.decided.reason}" if each.decided.reason else ""
+            said = "admitted" if each.decided.admitted else "refused"
+            state = f"{said} by {each.decided.by}{why}"
+        yield f"{each.person}: {done}, {state}"
+
+
+def _format_payment(report: "PaymentReport") -> Iterator[str]:
+    """Yield lines on the hours and the pay of each rater."""
+    settings = report.settings
+    paid = f"{settings.rate:g} {settings.currency} for one {settings.per}" if settings.rate else ""
+    name = f"project {report.project}" if report.project else "batches of no project"
+    yield f"{name}: {report.seconds / 3600:.2f} hours{', ' * bool(paid)}{paid}"
+    if not report.raters:
+        return
+    yield ""
+    heads = ["rater", "items", "skipped", "flagged", "excluded", "hours", "amount"]
+    rows = [
+        [
+            each.name,
+            *map(str, (each.items, each.skipped, each.flagged, each.excluded)),
+            f"{each.hours:.2f}",
+            f"{each.amount:.2f}" if paid else "",
+        ]
+        for each in report.raters
+    ]
+    yield from _format_table([heads, *rows])
+    if paid:
+        yield ""
+        yield f"in all: {report.amount:.2f} {settings.currency}"
+
+
+_PASSED = {True: "passed", False: "failed", None: "not over"}
+
+
+def format_rater_stats(board: "QualityReport") -> Iterator[str]:
+    """Yield lines on each rater's work: how much, how good, and what is left out."""
+    where = f"batch {board.batch}" if board.batch else "all batches"
+    yield f"{where}: {board.items:,} items, {board.judgements:,} judgements that count"
+    yield from (f"left out: {count:,} {reason}" for reason, count in board.left_out.items())
+    if board.people:
+        heads = "name,role,done,late,skipped,flagged,excluded,median,fast,gold,first shown"
+        rows = [heads.split(","), *(_format_person(each) for each in board.people)]
+        yield ""
+        yield from _format_table(
+            [[*row, more] for row, more in zip(rows, _format_notes_column(board), strict=True)]
+        )
+    yield from _format_notes(board)
+
+
+def format_agreement(board: "QualityReport") -> Iterator[str]:
+    """Yield lines on the agreement between raters, by form and field."""
+    yield "which answer is better, a tie being half (two answers), or the same (more):"
+    for rate in board.rates:
+        yield from _format_rate(rate)
+    if board.pairs:
+        yield ""
+        heads = ["two people", "items", "agree", "kappa", "same of more"]
+        yield from _format_table([heads, *(_format_pair(each) for each in board.pairs)])
+    if board.alphas:
+        yield ""
+        heads = ["field", "level", "judgements", "alpha"]
+        yield from _format_table([heads, *(_format_alpha(each) for each in board.alphas)])
+    if board.kappas:
+        yield ""
+        heads = ["field", "two people", "values", "kappa"]
+        yield from _format_table([heads, *(_format_kappa(each) for each in board.kappas)])
+
+
+def _format_person(each: "RaterReport") -> list[str]:
+    counts = (each.done, each.late, each.skipped, each.flagged, each.excluded)
+    return [
+        each.name,
+        each.role,
+        *map(str, counts),
+        "" if each.seconds is None else _format_time(each.seconds),
+        f"{each.fast}{' !' * each.hasty}",
+        f"{each.gold_right}/{each.gold}" if each.gold else "",
+        "" if each.side is None else f"{_format_side(each.side)}{' !' * each.lopsided}",
+    ]
+
+
+def _format_notes_column(board: "QualityReport") -> Iterator[str]:
+    """Yield the last column: what is known of a person besides."""
+    yield "besides"
+    for each in board.people:
+        told = [_format_prelude(prelude) for prelude in each.preludes]
+        told += [_format_trusted(each.trusted)] if each.trusted is not None else []
+        yield "; ".join(told)
+
+
+def _format_prelude(prelude: "AttentionCheckScore") -> str:
+    what = _PASSED[prelude.passed]
+    return f"check of {prelude.batch}: {prelude.right}/{prelude.of} {what}"
+
+
+def _format_trusted(trusted: "ResearcherAgreement") -> str:
+    three = (trusted.supported, trusted.plausible, trusted.preferred)
+    said = ", ".join(
+        f"{name} {_format_share(each)}"
+        for name, each in zip(("supported", "plausible", "preferred"), three, strict=True)
+        if each.items
+    )
+    return f"as researchers: {said}{' (super rater)' * bool(trusted.passed)}"
+
+
+def _format_notes(board: "QualityReport") -> Iterator[str]:
+    if any(each.hasty or each.lopsided for each in board.people):
+        yield ""
+        yield "! look into it: often done in a tenth of the time, or one side preferred too often"
+    if board.exclusions:
+        yield ""
+    for told in board.exclusions:
+        row = told.exclusion
+        where = f" in {row.batch}" if row.batch else ""
+        what = "excluded" if told.holds else "excluded, and lifted again"
+        yield (
+            f"{what} (number {row.number}): {row.what} {row.which}{where}, "
+            f"{told.judgements:,} judgements, by {row.by}: {row.reason}"
+        )
+    if board.proposals:
+        yield ""
+    for each in board.proposals:
+        yield f"to be excluded: {each.person}, {each.judgements:,} judgements: {each.reason}"
+
+
+def _format_rate(rate: "RaterGroupAgreement") -> Iterator[str]:
+    kinds = (("two answers", rate.credit), ("more", rate.same))
+    for what, measured in kinds:
+        if measured.items:
+            yield (
+                f"  {rate.between}, {what}: {_format_measured(measured)}, {measured.items:,} items"
+            )
+    if not (rate.credit.items or rate.same.items):
+        yield f"  {rate.between}: no item was judged by both"
+
+
+def _format_pair(pair: "RaterPairAgreement") -> list[str]:
+    names = f"{pair.one}, {pair.other}"
+    items = str(max(pair.credit.items, pair.same.items))
+    return [
+        names,
+        items,
+        *(_format_measured(each) for each in (pair.credit, pair.kappa, pair.same)),
+    ]
+
+
+def _format_alpha(each: "FieldAlpha") -> list[str]:
+    return [
+        _name_field(each),
+        each.level,
+        str(each.judgements),
+        _format_measured(each.alpha),
+    ]
+
+
+def _format_kappa(each: "FieldKappa") -> list[str]:
+    names = f"{each.one}, {each.other}"
+    return [_name_field(each), names, str(each.kappa.items), _format_measured(each.kappa)]
+
+
+def _name_field(each: "FieldAlpha | FieldKappa") -> str:
+    changed = f" (choices {each.variant})" if each.variant > 1 else ""
+    return f"{each.form}: {each.field}{changed}"
+
+
+def _format_measured(measured: "AgreementEstimate") -> str:
+    """Return a number with its interval, or why there is none."""
+    from rookery.measure.agreement import UndefinedStatistic
+
+    if not measured.items:
+        return ""
+    if isinstance(measured.value, UndefinedStatistic):
+        return f"none ({measured.value.reason})"
+    interval = "" if measured.low is None else f" [{measured.low:.2f}, {measured.high:.2f}]"
+    return f"{measured.value:.2f}{interval}"
+
+
+def _format_share(measured: "AgreementEstimate") -> str:
+    from rookery.measure.agreement import UndefinedStatistic
+
+    shown = "" if isinstance(measured.value, UndefinedStatistic) else f"{measured.value:.0%}"
+    return f"{shown} of {measured.items}"
+
+
+def _format_side(side: "SideBias") -> str:
+    return f"{side.share:.0%} of {side.judged}"
+
+
+def _format_time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as their widest cell; what is empty everywhere is left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()

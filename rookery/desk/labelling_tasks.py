@@ -1,0 +1,695 @@
+"""Pages of raters: the list of tasks, each form on its pages, drafts, submission, history and
+corrections, and the stop switch of training runs.
+
+A task under way is a draft in the store, so that any tab, browser or reload continues it. A GET
+changes nothing.
+
+With the stop switch (the Andon cord) any rater can stop a run with one click and a reason, and a
+second person lets it go on. Every rater sees the newest samples of each run, and whether training
+pushes the model towards or away from each.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from rookery.desk import (
+    crowd_entry,
+    guides,
+    judgement_conversion,
+    labelling_queue,
+    projects,
+    rater_feedback,
+    rater_quality,
+    stop_switch,
+)
+from rookery.desk.accounts import has_role
+from rookery.desk.adjudication import load_exclusions, select_active_exclusions
+from rookery.desk.crowd_entry import SessionProgress
+from rookery.desk.form_parsing import encode_form
+from rookery.desk.form_versions import list_forms, load_form
+from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS
+from rookery.desk.labelling_form import TaskForm
+from rookery.desk.labelling_queue import RaterProgress
+from rookery.desk.labelling_records import ItemLease, Judgement, LabellingItem
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_signed_in_person,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.desk.page_rendering import NavigationLink, render_page
+from rookery.errors import Failed, Outcome
+from rookery.records import Record, prepare_type
+from rookery.shell.languages import mark_text
+from rookery.shell.languages import translate_text as _
+
+EXAMPLES_HEADING = "\n## Examples"
+"""Heading that begins the examples in a guide; a task shows them in a panel of their own."""
+MAX_RECENT = 5
+"""Number of judgements in the list on the first page."""
+MAX_HISTORY = 100
+"""Maximum number of judgements in the history."""
+DAY_SECONDS = 86_400.0
+"""Seconds in a day."""
+
+
+class TaskDraft(Record, frozen=True):
+    """A draft of a judgement, stored as JSON."""
+
+    token: str
+    """Token of the lease; empty for a correction."""
+    began: float
+    """Unix time at which the lease or the correction began."""
+    raw: dict[str, list[str]]
+    """Posted values so far, by the field names of `rookery.desk.forms`."""
+    supersedes: str = ""
+    """Id of the judgement that it corrects; empty if it is new."""
+    form_version: str = ""
+    """Digest of the form that it was begun on; empty: the newest."""
+
+
+def build_task_routes() -> list[Route]:
+    """Return the routes of the tasks, the history and the guides."""
+    return [
+        Route("/desk", show_task_list),
+        Route("/desk/finish", post_session_end, methods=["POST"]),
+        Route("/next", post_next_task, methods=["POST"]),
+        Route("/tasks/{item}", show_task_page),
+        Route("/tasks/{item}", post_task_page, methods=["POST"]),
+        Route("/tasks/{item}/leave", post_task_return, methods=["POST"]),
+        Route("/history", show_judgement_history),
+        Route("/guides", show_guide_list),
+        Route("/guides/{form}", show_guide_page),
+        Route("/judgements/{judgement}", show_check_result),
+        Route("/judgements/{judgement}/correct", post_correction, methods=["POST"]),
+    ]
+
+
+def list_task_links() -> list[NavigationLink]:
+    """Return the links to tasks, history and guides in the head of each page."""
+    return [
+        NavigationLink("/desk", "Tasks", crowd=True),
+        NavigationLink("/history", "History", crowd=True),
+        NavigationLink("/guides", "Guides", crowd=True),
+    ]
+
+
+@require_role("labeller", crowd=True)
+def show_task_list(request: Request) -> Response:
+    """Show how many tasks of each form wait, and the newest judgements of the person."""
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    session = _load_session(request)
+    progress = {
+        form: _limit_progress(each, session)
+        for form, each in labelling_queue.count_form_progress(store, name).items()
+    }
+    done = labelling_queue.list_judgements(store, name, MAX_HISTORY)
+    barred, trials = _list_exclusion_reasons(request), projects.list_person_trials(store, name)
+    stopped = bool(barred) or any(
+        not each.decided.admitted if each.decided else each.done >= each.of > 0
+        for each in trials.values()
+    )
+    # Why there is nothing more is said below: "look in again" would say the contrary.
+    nothing = stopped and request.query_params.get("said") == "nothing"
+    notice: dict[str, Any] = {"said": ""} if nothing else {}
+    return render_page(
+        request,
+        "home.html",
+        stopped=stopped,
+        **notice,
+        todo=[(form, progress[form.name]) for form in list_forms(store) if form.name in progress],
+        recent=_describe_judgements(request, done[:MAX_RECENT]),
+        barred=barred,
+        trials=trials,
+        session=session,
+        completion=crowd_entry.COMPLETION_ADDRESS,
+        today=sum(each.ended > store.clock() - DAY_SECONDS for each in done),
+        most=MAX_HISTORY,
+    )
+
+
+@require_role("labeller", crowd=True)
+def post_session_end(request: Request) -> Response:
+    """End the session of a person of a crowd platform; the first page then shows the code."""
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    waiting = bool(labelling_queue.count_waiting_items(store, name))
+    crowd_entry.finish_crowd_session(store, name, waiting)
+    return redirect_after_post("/desk")
+
+
+def _list_exclusion_reasons(request: Request) -> list[str]:
+    """Return why the person gets no work of some batches, or none at all."""
+    with get_app_context(request).store.begin_read() as connection:
+        rows = load_exclusions(connection, get_signed_in_person(request).name)
+    return [row.reason for row in select_active_exclusions(rows) if row.what == "person"]
+
+
+@require_role("labeller", crowd=True)
+def post_next_task(request: Request) -> Response:
+    """Lease the next task (of any form, of one form, or this item) and redirect to it.
+
+    Without one, redirect to the list of tasks.
+    """
+    store, name, asked = (
+        get_app_context(request).store,
+        get_signed_in_person(request).name,
+        get_form_fields(request),
+    )
+    item = get_last_value(asked, "item") or None
+    lease = labelling_queue.claim_item(
+        store, name, only_form=get_last_value(asked, "form") or None, item=item
+    )
+    if lease is None:
+        return redirect_after_post(f"/desk?said={'late' if item else 'nothing'}")
+    return redirect_after_post(_prepare_task(request, lease))
+
+
+@require_role("labeller", crowd=True)
+def show_task_page(request: Request) -> Response:
+    """Show one page of a task with the draft's values."""
+    store, item_id = get_app_context(request).store, request.path_params["item"]
+    item, begun = _load_item_and_draft(request, item_id)
+    if begun is None:
+        return _render_not_leased(request, item_id)
+    check = "check" in request.query_params
+    sheet = _make_form(request, item_id, item, begun, check)
+    number = _parse_page_number(request.query_params.get("page", "0"), sheet)
+    guide = guides.load_guide(store, sheet.form.name)
+    rules, mark, examples = guide.text.partition(EXAMPLES_HEADING)
+    return render_page(
+        request,
+        "task.html",
+        sheet=sheet,
+        number=number,
+        begun=begun,
+        item_id=item_id,
+        warnings=_list_warnings(sheet) if check and not sheet.problems else [],
+        guide=get_app_context(request).look.render_guide(rules),
+        examples=get_app_context(request).look.render_guide(mark + examples) if mark else "",
+        guide_version=guide.version,
+        skips=SKIP_REASONS,
+        flags=FLAG_REASONS,
+        undo=request.query_params.get("undo", ""),
+        progress=None if begun.supersedes else _load_task_progress(request, item_id),
+    )
+
+
+def _load_session(request: Request) -> SessionProgress | None:
+    """Return the session of a person of a crowd platform; None for everybody else."""
+    person = get_signed_in_person(request)
+    if person.project is None:
+        return None
+    return crowd_entry.load_session_progress(get_app_context(request).store, person.name)
+
+
+def _load_task_progress(request: Request, item_id: str) -> RaterProgress:
+    """Return the progress in a crowd session of so many items, or else in the item's batch."""
+    session = _load_session(request)
+    if session and session.of:
+        return RaterProgress(session.done, session.of)
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    return labelling_queue.count_batch_progress(store, name, item_id)
+
+
+def _limit_progress(progress: RaterProgress, session: SessionProgress | None) -> RaterProgress:
+    """Return the progress with no more to come than the session has left."""
+    if session is None or not session.of:
+        return progress
+    most = progress.done + session.of - session.done
+    return progress._replace(of=min(progress.of or most, most))
+
+
+@require_role("labeller", crowd=True)
+def post_task_page(request: Request) -> Response:
+    """Store the posted page of a task, then save, turn the page or submit, by the button."""
+    store, posted = get_app_context(request).store, get_form_fields(request)
+    item_id, do = request.path_params["item"], get_last_value(posted, "do") or "submit"
+    item, begun = _load_item_and_draft(request, item_id)
+    if begun is None and _find_judgement_of_item(request, item_id):
+        return _redirect_to_next_task(request, item.form, "again")
+    if begun is None:
+        token, name = get_last_value(posted, "token"), get_signed_in_person(request).name
+        if not labelling_queue.is_leased_to(store, token, name, item_id):
+            return _render_not_leased(request, item_id)
+        begun = TaskDraft(token, store.clock(), {})
+    sheet = _make_form(request, item_id, item, begun)
+    number = _parse_page_number(get_last_value(posted, "page"), sheet)
+    begun = msgspec.structs.replace(begun, raw=sheet.merge_posted(sheet.pages[number], posted))
+    if do == "submit" or (do == "on" and number == len(sheet.pages) - 1):
+        whole = TaskForm(sheet.form, sheet.item, sheet.order, sheet.whole, begun.raw, check=True)
+        return _submit_form(request, item_id, begun, whole)
+    late = _store_draft(request, item_id, begun)
+    if do == "draft":
+        return PlainTextResponse("late" if late else "saved")
+    if do == "save":
+        return redirect_after_post(f"/tasks/{item_id}?page={number}&said=saved")
+    wanted = {"on": number + 1, "back": number - 1}.get(do)
+    number = _parse_page_number(do if wanted is None else str(max(0, wanted)), sheet)
+    return redirect_after_post(f"/tasks/{item_id}?page={number}")
+
+
+@require_role("labeller", crowd=True)
+def post_task_return(request: Request) -> Response:
+    """Skip a task, leaving it to others, or flag that something is wrong with it."""
+    store, name, posted = (
+        get_app_context(request).store,
+        get_signed_in_person(request).name,
+        get_form_fields(request),
+    )
+    item_id = request.path_params["item"]
+    reason = get_last_value(posted, "reason")
+    if words := get_last_value(posted, "words").strip():
+        reason = f"{reason}: {words}" if reason else words
+    flagged = get_last_value(posted, "do") == "flag"
+    give_back = labelling_queue.flag_item if flagged else labelling_queue.skip_item
+    give_back(store, get_last_value(posted, "token"), name, reason[:2000] or _("no reason given"))
+    if batch := labelling_queue.find_prelude_batch(store, item_id):
+        rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
+    labelling_queue.save_draft(store, item_id, name, {})
+    form = labelling_queue.load_item(store, item_id).form
+    return _redirect_to_next_task(request, form, "flagged" if flagged else "skipped")
+
+
+@require_role("labeller", crowd=True)
+def show_judgement_history(request: Request) -> Response:
+    """Show the person's judgements, newest first."""
+    done = labelling_queue.list_judgements(
+        get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
+    )
+    return render_page(
+        request,
+        "history.html",
+        rows=_describe_judgements(request, done),
+        agreement=rater_feedback.measure_rater_agreement(
+            get_app_context(request).store, get_signed_in_person(request).name
+        ),
+        least=rater_feedback.MIN_FEEDBACK_ITEMS,
+    )
+
+
+@require_role("labeller", crowd=True)
+def show_guide_list(request: Request) -> Response:
+    """Show the list of guides, one for each form."""
+    return render_page(request, "guides.html", forms=list_forms(get_app_context(request).store))
+
+
+@require_role("labeller", crowd=True)
+def show_guide_page(request: Request) -> Response:
+    """Show the newest guide of one form."""
+    store, name = get_app_context(request).store, request.path_params["form"]
+    form = next((each for each in list_forms(store) if each.name == name), None)
+    if form is None:
+        return render_problem_page(request, 404, "There is no such form.")
+    newest = guides.load_guide(store, name)
+    html = get_app_context(request).look.render_guide(newest.text)
+    return render_page(request, "guide.html", form=form, version=newest.version, guide=html)
+
+
+@require_role("labeller", crowd=True)
+def post_correction(request: Request) -> Response:
+    """Open one of the person's judgements as a draft; it stays until the new one is handed in."""
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    judgement = _find_own_judgement(request, request.path_params["judgement"])
+    if judgement is None or judgement.kind not in ("done", "extra"):
+        return render_problem_page(
+            request, 404, "There is no such judgement of yours that could be corrected."
+        )
+    item = labelling_queue.load_item(store, judgement.item)
+    form = load_form(store, item.form, judgement.form_version)
+    raw = encode_form(form, item, judgement.order, judgement.filled)
+    kept = {key: list(values) for key, values in raw.items()}
+    begun = TaskDraft("", store.clock(), kept, judgement.id, form.digest)
+    labelling_queue.save_draft(store, judgement.item, name, msgspec.to_builtins(begun))
+    return redirect_after_post(f"/tasks/{judgement.item}")
+
+
+@require_role("labeller", crowd=True)
+def show_check_result(request: Request) -> Response:
+    """Show the expected answers to an attention check that was handed in, and why."""
+    judgement = _find_own_judgement(request, request.path_params["judgement"])
+    item = (
+        labelling_queue.load_item(get_app_context(request).store, judgement.item)
+        if judgement
+        else None
+    )
+    if judgement is None or item is None or item.gold is None:
+        return render_problem_page(request, 404, "There is nothing to show here.")
+    if not _is_prelude(request, judgement.item):
+        return render_problem_page(request, 404, "There is nothing to show here.")
+    form = load_form(get_app_context(request).store, item.form, judgement.form_version)
+    said = encode_form(form, item, judgement.order, judgement.filled)
+    right = encode_form(form, item, judgement.order, item.gold.expected)
+    sheet = TaskForm(form, item, judgement.order, judgement.whole, said)
+    expected = TaskForm(form, item, judgement.order, judgement.whole, right)
+    mine = {each.name: each for step in form.steps for each in sheet.list_controls(step)}
+    asked = [
+        (mine.get(theirs.name, theirs._replace(values=())), theirs)
+        for step in form.steps
+        for theirs in expected.list_controls(step)
+        if theirs.values
+    ]
+    return render_page(
+        request,
+        "revealed.html",
+        sheet=sheet,
+        asked=asked,
+        item=item,
+        justification=judgement_conversion.format_justification(form, item, judgement.order),
+        passed=judgement_conversion.matches_gold(item, judgement.filled, {form.name: form}),
+    )
+
+
+def _store_draft(request: Request, item_id: str, begun: TaskDraft) -> bool:
+    """Store a draft and renew its lease; return whether the lease was lost.
+
+    A correction has no lease, and only the time of the action is kept.
+    """
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    labelling_queue.save_draft(store, item_id, name, msgspec.to_builtins(begun))
+    if begun.supersedes:
+        labelling_queue.record_correction_sign(store, item_id, name, begun.began)
+        return False
+    return labelling_queue.renew_lease(store, begun.token) is None
+
+
+def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskForm) -> Response:
+    """Submit the draft, or redirect to the page with the first problem."""
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    if sheet.problems or (
+        _list_warnings(sheet) and not get_last_value(get_form_fields(request), "heeded")
+    ):
+        _store_draft(request, item_id, begun)
+        wrong = [sheet.find_page(field) for field in sheet.problems]
+        number = min(wrong, default=len(sheet.pages) - 1)
+        return redirect_after_post(f"/tasks/{item_id}?page={number}&check=1")
+    judgement = Judgement(
+        id="",
+        item=item_id,
+        by=name,
+        kind="done",
+        filled=sheet.filled,
+        form_version=sheet.form.digest,
+        guide_version=guides.load_guide(store, sheet.form.name).version,
+        order=sheet.order,
+        whole=sheet.whole,
+        began=begun.began,
+        ended=store.clock(),
+        supersedes=begun.supersedes,
+    )
+    try:
+        kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
+    except Failed as failed:
+        if failed.failure.outcome != Outcome.ALREADY:
+            raise
+        return _redirect_to_next_task(request, sheet.form.name, "again")  # by another tab, just now
+    if sheet.item.gold and (batch := labelling_queue.find_prelude_batch(store, item_id)):
+        rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
+    if begun.supersedes:
+        labelling_queue.save_draft(store, item_id, name, {})
+        return (
+            _redirect_to_next_task(request, sheet.form.name, "corrected")
+            if sheet.form.auto
+            else _redirect_to_history()
+        )
+    mine = _find_judgement_of_item(request, item_id) if sheet.item.gold or sheet.form.auto else None
+    if mine and sheet.item.gold and _is_prelude(request, item_id):
+        return redirect_after_post(f"/judgements/{mine.id}")
+    undo = mine.id if mine and sheet.form.auto else ""
+    return _redirect_to_next_task(
+        request, sheet.form.name, "extra" if kind == "extra" else "done", undo
+    )
+
+
+def _redirect_to_history() -> Response:
+    return redirect_after_post("/history?said=corrected")
+
+
+def _redirect_to_next_task(request: Request, form: str, said: str, undo: str = "") -> Response:
+    """Redirect to another task of the same form, or to the task list if there is none."""
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    lease = labelling_queue.claim_item(store, name, only_form=form)
+    address = "/desk" if lease is None else _prepare_task(request, lease)
+    told = {"undo": undo} if undo and lease else {"said": said}
+    return redirect_after_post(f"{address}?{urlencode(told)}")
+
+
+def _prepare_task(request: Request, lease: ItemLease) -> str:
+    """Store a draft for a leased task, and return its path."""
+    if lease.item.form == "demonstrate":
+        return f"/demonstrate/{lease.item_id}"
+    store = get_app_context(request).store
+    before = _convert_draft(labelling_queue.load_draft(store, lease.item_id, lease.person))
+    if before is None or before.token != lease.token:
+        digest = load_form(store, lease.item.form).digest
+        begun = TaskDraft(lease.token, lease.began, {}, form_version=digest)
+        if before is not None and before.raw:  # what was filled in stays on its version
+            kept_version = before.form_version
+            begun = TaskDraft(lease.token, lease.began, before.raw, form_version=kept_version)
+        kept = msgspec.to_builtins(begun)
+        labelling_queue.save_draft(store, lease.item_id, lease.person, kept)
+    return f"/tasks/{lease.item_id}"
+
+
+def _load_item_and_draft(request: Request, item_id: str) -> tuple[LabellingItem, TaskDraft | None]:
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    item, kept = labelling_queue.load_item_and_draft(store, item_id, name)
+    return item, _convert_draft(kept)
+
+
+def _convert_draft(kept: Mapping[str, Any] | None) -> TaskDraft | None:
+    return msgspec.convert(kept, prepare_type(TaskDraft)) if kept else None
+
+
+def _make_form(
+    request: Request, item_id: str, item: LabellingItem, begun: TaskDraft, check: bool = False
+) -> TaskForm:
+    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    order = labelling_queue.shuffle_answers(item_id, name, len(item.answers))
+    return TaskForm(
+        load_form(store, item.form, begun.form_version),
+        item,
+        order,
+        labelling_queue.requires_whole_form(item_id, name),
+        begun.raw,
+        check,
+    )
+
+
+def _list_warnings(sheet: TaskForm) -> Sequence[str]:
+    return judgement_conversion.list_form_warnings(sheet.form, sheet.filled)
+
+
+def _parse_page_number(said: str, sheet: TaskForm) -> int:
+    number = int(said) if said.isdecimal() and len(said) < 4 else 0
+    return min(number, len(sheet.pages) - 1)
+
+
+def _render_not_leased(request: Request, item_id: str) -> Response:
+    labelling_queue.load_item(get_app_context(request).store, item_id)
+    return render_page(
+        request,
+        "not_in_hand.html",
+        409,
+        item_id=item_id,
+        done=_find_judgement_of_item(request, item_id),
+    )
+
+
+def _find_judgement_of_item(request: Request, item_id: str) -> Judgement | None:
+    done = labelling_queue.list_judgements(
+        get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
+    )
+    return next((each for each in done if each.item == item_id), None)
+
+
+def _is_prelude(request: Request, item_id: str) -> bool:
+    """Return whether the item is an attention check whose answers are shown afterwards."""
+    return bool(labelling_queue.find_prelude_batch(get_app_context(request).store, item_id))
+
+
+def _find_own_judgement(request: Request, judgement: str) -> Judgement | None:
+    done = labelling_queue.list_judgements(
+        get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
+    )
+    return next((each for each in done if each.id == judgement), None)
+
+
+def _describe_judgements(request: Request, done: Sequence[Judgement]) -> list[Mapping[str, object]]:
+    """Return judgements with their items and forms, for the templates."""
+    store = get_app_context(request).store
+    flagged = [each.id for each in done if each.kind == "flagged"]
+    outcomes = rater_feedback.load_flag_outcomes(store, flagged) if flagged else {}
+    return [
+        {
+            "judgement": each,
+            "outcome": outcomes.get(each.id),
+            "item": (item := labelling_queue.load_item(store, each.item)),
+            "form": load_form(store, item.form, each.form_version),
+            "open": each.kind in ("done", "extra") and item.form != "demonstrate",
+        }
+        for each in done
+    ]
+
+
+ATTENTION_CHECK = "the attention check"
+"""Who excludes people that failed one, in the record of exclusions."""
+MAX_LIVE_SAMPLES = 6
+"""Number of samples shown of each run that is alive."""
+MAX_RUN_SAMPLES = 50
+"""Number of samples shown on the page of one run."""
+STOP_REASONS = (
+    mark_text("It says harmful things"),
+    mark_text("It writes nonsense"),
+    mark_text("It is pushed towards what is bad"),
+    mark_text("It says the same again and again"),
+)
+"""Reasons that can be given with one click."""
+GONE_STATUSES: Mapping[str, int] = {
+    Outcome.NO_RUN: 404,
+    Outcome.NO_PULL: 404,
+    Outcome.RELEASED: 409,
+    Outcome.NO_PERSON: 403,
+}
+"""HTTP status by outcome, for a run or a stop that is missing, or that somebody else released."""
+STOP_NOTICES = {
+    "pulled": mark_text("Stopped. The run makes no further step."),
+    "released": mark_text("Released. The run goes on when it is begun again."),
+}
+"""Notice shown after a change, by the value of `?did=`."""
+
+
+def build_stop_switch_routes() -> list[Route]:
+    """Return the routes of the stop switch."""
+    return [
+        Route("/cord", show_runs_page),
+        Route("/cord/pull", post_stop, methods=["POST"]),
+        Route("/cord/{number:int}/release", show_release_page),
+        Route("/cord/{number:int}/release", post_release, methods=["POST"]),
+        Route("/cord/runs/{run:path}", show_run_page),
+    ]
+
+
+def list_stop_switch_links() -> list[NavigationLink]:
+    """Return the link to the training runs in the head of each page."""
+    return [NavigationLink("/cord", "Runs")]
+
+
+@require_role("labeller")
+def show_runs_page(request: Request) -> Response:
+    """Show all training runs: their newest samples, and the buttons that stop them."""
+    return _render_runs_page(request)
+
+
+@require_role("labeller")
+def post_stop(request: Request) -> Response:
+    """Stop a run, for a reason that was typed or that is on the button."""
+    said = get_form_fields(request)
+    try:
+        name, reason = get_last_value(said, "run"), get_last_value(said, "reason")
+        stop_switch.stop_run(
+            get_app_context(request).store, name, get_signed_in_person(request).name, reason
+        )
+    except Failed as failed:
+        if failed.failure.outcome == Outcome.NO_REASON:
+            return _render_runs_page(request, failed.failure.detail, get_last_value(said, "run"))
+        return _render_missing_run(request, failed)
+    return redirect_after_post("/cord?did=pulled")
+
+
+@require_role("labeller")
+def show_run_page(request: Request) -> Response:
+    """Show one run: its history of stops and releases, and more of its samples."""
+    store, name = get_app_context(request).store, request.path_params["run"]
+    try:
+        shown = stop_switch.load_training_run(store, name)
+    except Failed as failed:
+        return _render_missing_run(request, failed)
+    said = stop_switch.list_newest_samples(store, name, MAX_RUN_SAMPLES)
+    return render_page(
+        request,
+        "cord_run.html",
+        run=shown,
+        state=shown.get_state(store.clock()),
+        samples=list(zip(said, stop_switch.compute_push_directions(said), strict=True)),
+        history=stop_switch.list_run_stops(store, name),
+    )
+
+
+@require_role("reviewer")
+def show_release_page(request: Request) -> Response:
+    """Show the form on which a second person says why a stopped run may go on."""
+    return _render_release_page(request)
+
+
+@require_role("reviewer")
+def post_release(request: Request) -> Response:
+    """Release a stopped run, for a reason."""
+    number, reason = (
+        request.path_params["number"],
+        get_last_value(get_form_fields(request), "reason"),
+    )
+    try:
+        stop_switch.release_run(
+            get_app_context(request).store, number, get_signed_in_person(request).name, reason
+        )
+    except Failed as failed:
+        if failed.failure.outcome == Outcome.NO_REASON:
+            return _render_release_page(request, failed.failure.detail)
+        return _render_missing_run(request, failed)
+    return redirect_after_post("/cord?did=released")
+
+
+def _render_runs_page(request: Request, wrong: str = "", about: str = "") -> Response:
+    store, person = get_app_context(request).store, get_signed_in_person(request)
+    now, shown = store.clock(), []
+    for each in stop_switch.list_training_runs(store):
+        state = each.get_state(now)
+        said = (
+            stop_switch.list_newest_samples(store, each.name, MAX_LIVE_SAMPLES)
+            if state != "ended"
+            else []
+        )
+        shown.append(
+            (each, state, list(zip(said, stop_switch.compute_push_directions(said), strict=True)))
+        )
+    return render_page(
+        request,
+        "cord.html",
+        422 if wrong else 200,
+        runs=sorted(shown, key=lambda one: one[1] == "ended"),
+        reasons=STOP_REASONS,
+        may_release=has_role(person, "reviewer"),
+        problem=wrong,
+        about=about,
+        said=STOP_NOTICES.get(request.query_params.get("did", ""), ""),
+    )
+
+
+def _render_release_page(request: Request, wrong: str = "") -> Response:
+    try:
+        found = stop_switch.load_run_stop(
+            get_app_context(request).store, request.path_params["number"]
+        )
+    except Failed as failed:
+        return _render_missing_run(request, failed)
+    status = 422 if wrong else 200
+    return render_page(request, "cord_release.html", status, pull=found, problem=wrong)
+
+
+def _render_missing_run(request: Request, failed: Failed) -> Response:
+    """Render a page that says why a run or a stop cannot be changed. Raises the failure again if
+    its outcome is not in GONE_STATUSES."""
+    if failed.failure.outcome not in GONE_STATUSES:
+        raise failed
+    return render_problem_page(
+        request, GONE_STATUSES[failed.failure.outcome], failed.failure.detail
+    )

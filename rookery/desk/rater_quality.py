@@ -1,0 +1,516 @@
+"""Quality of raters' work: speed, attention checks, gold items, agreement with researchers; and
+exclusions.
+
+Nothing is left out of the counts without a stored exclusion and its reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal
+
+from sqlalchemy import Connection, select
+
+from rookery.desk.accounts import write_audit_entry
+from rookery.desk.adjudication import (
+    Exclusion,
+    FieldAlpha,
+    FieldKappa,
+    LabellingData,
+    RaterGroupAgreement,
+    RaterPairAgreement,
+    compare_rater_groups,
+    compare_rater_pairs,
+    compute_field_alphas,
+    compute_field_kappas,
+    covers_judgement,
+    load_exclusions,
+    load_labelling_data,
+    measure_judging_seconds,
+    select_active_exclusions,
+    trace_versions,
+    write_exclusion,
+)
+from rookery.desk.judgement_conversion import (
+    TIE,
+    extract_field_values,
+    find_preferred_answer,
+    matches_gold,
+)
+from rookery.desk.labelling_records import Judgement, PersonRole
+from rookery.desk.projects import PASS_SHARE
+from rookery.desk.store import Store, take_advisory_lock
+from rookery.desk.tables import judgements, people
+from rookery.errors import Failed, Outcome
+from rookery.measure.agreement import (
+    AgreementEstimate,
+    LabelValue,
+    SideBias,
+    UndefinedStatistic,
+    compute_exact_agreement,
+    estimate_side_bias,
+    estimate_statistic,
+)
+from rookery.records import Failure, Record
+
+SUPER_RATER_AGREEMENT = 0.85
+"""Agreement with researchers required of super raters, on each of three judgements (GopherCite,
+appendix C.1)."""
+MIN_COMMON_JUDGEMENTS = 10
+"""Common judgements on each of the three before a rater can pass or fail as a super rater; the
+paper had 20 comparisons."""
+FAST_TIME_SHARE = 0.1
+"""Share of a form's usual time below which a judgement counts as fast."""
+HASTY_JUDGEMENT_SHARE = 0.2
+"""Share of fast judgements above which a rater is marked hasty."""
+LOPSIDED_PROBABILITY = 0.01
+"""Probability below which a preference for one side is marked."""
+_TRUST_SCALES = ("supported", "plausible", "preferred")
+
+
+class AttentionCheckScore(Record, frozen=True):
+    """A person's result in a batch's attention check (GopherCite, appendix C.1)."""
+
+    batch: str
+    right: int
+    judged: int
+    """Items judged, skipped or flagged; the latter two count as wrong."""
+    of: int
+    """Items of the check, without those that were retired before the person did them."""
+    passed: bool | None
+    """None: unfinished, and either outcome is still possible."""
+
+
+class ResearcherAgreement(Record, frozen=True):
+    """Agreement with researchers, leaving out ties and doubts on either side."""
+
+    supported: AgreementEstimate
+    plausible: AgreementEstimate
+    preferred: AgreementEstimate
+    passed: bool | None
+    """True for a super rater; None: too few judgements in common."""
+
+
+class RaterReport(Record, frozen=True):
+    """Statistics of one person's work, excluded judgements included."""
+
+    name: str
+    role: PersonRole
+    done: int
+    """Submitted judgements; a judgement and its corrections count once."""
+    late: int
+    """Of `done`: submitted after another person had taken the place."""
+    skipped: int
+    flagged: int
+    excluded: int
+    """Of `done`: excluded."""
+    seconds: float | None
+    """Median seconds per item, corrections included; None: nothing was done."""
+    fast: int
+    """Of `done`: made, with all corrections, in less than a tenth of the form's usual time."""
+    hasty: bool
+    """True if more than a fifth of `done` were fast."""
+    gold: int
+    """Items with known answers that were done, attention checks aside."""
+    gold_right: int
+    preludes: tuple[AttentionCheckScore, ...]
+    side: SideBias | None
+    """Share of preferences for the answer shown first; None: no preference was given."""
+    lopsided: bool
+    """True if the side bias is unlikely by chance."""
+    trusted: ResearcherAgreement | None
+    """None: the person is a researcher, or has no item in common with one."""
+
+
+def summarize_raters(work: LabellingData) -> tuple[RaterReport, ...]:
+    """Summarize the work of everybody who submitted, skipped or flagged something, by name."""
+    by: dict[str, list[Judgement]] = defaultdict(list)
+    for judgement in work.judgements:
+        by[judgement.by].append(judgement)
+    researched = _collect_researcher_values(work)
+    return tuple(_summarize_rater(work, name, by[name], researched) for name in sorted(by))
+
+
+def score_attention_checks(
+    work: LabellingData, made: Sequence[Judgement]
+) -> tuple[AttentionCheckScore, ...]:
+    """Score one person's attention checks, one for each batch whose check the person began.
+
+    `made` are that person's judgements. Only the first version of each counts, not its corrections.
+    """
+    first: dict[str, Judgement] = {}
+    for judgement in made:
+        if work.items[judgement.item].prelude:
+            # Only the first version counts: a correction was made after the right answer was shown.
+            first.setdefault(judgement.item, judgement)
+    size = Counter(
+        placed.batch
+        for placed in work.items.values()
+        if placed.prelude and (placed.retired is None or placed.id in first)
+    )
+    batches = sorted({work.items[item].batch for item in first})
+    return tuple(
+        _score_attention_check(work, batch, size[batch], list(first.values())) for batch in batches
+    )
+
+
+def _score_attention_check(
+    work: LabellingData, batch: str, size: int, made: Sequence[Judgement]
+) -> AttentionCheckScore:
+    here = [each for each in made if work.items[each.item].batch == batch]
+    good = sum(_is_right(work, each) for each in here)
+    passed, needed = None, work.pass_shares.get(batch, PASS_SHARE) * size
+    if good >= needed:
+        passed = True
+    elif good + size - len(here) < needed:
+        passed = False
+    return AttentionCheckScore(batch, good, len(here), size, passed)
+
+
+def _is_right(work: LabellingData, judgement: Judgement) -> bool:
+    item = work.items[judgement.item].item
+    return judgement.kind in ("done", "extra") and matches_gold(item, judgement.filled, work.forms)
+
+
+def _summarize_rater(
+    work: LabellingData, name: str, made: Sequence[Judgement], researched: "_ResearcherValues"
+) -> RaterReport:
+    kinds = Counter(each.kind for each in made)
+    done = [
+        each for each in made if each.kind in ("done", "extra") and not _was_corrected(work, each)
+    ]
+    seconds = measure_judging_seconds(made)
+    fast = sum(_is_fast(work, each, seconds[each.id]) for each in done)
+    gold = [
+        _is_right(work, each)
+        for each in done
+        if (placed := work.items[each.item]).item.gold is not None and not placed.prelude
+    ]
+    side = _measure_side_bias(work, done)
+    return RaterReport(
+        name,
+        work.roles[name],
+        done=len(done),
+        late=sum(each.kind == "extra" for each in done),
+        skipped=kinds["skipped"],
+        flagged=kinds["flagged"],
+        excluded=sum(each.id in work.left_out for each in done),
+        seconds=median(seconds[each.id] for each in done) if done else None,
+        fast=fast,
+        hasty=fast > HASTY_JUDGEMENT_SHARE * len(done),
+        gold=len(gold),
+        gold_right=sum(gold),
+        preludes=score_attention_checks(work, made),
+        side=side,
+        lopsided=side is not None and side.chance < LOPSIDED_PROBABILITY,
+        trusted=None
+        if work.is_researcher(name)
+        else _compare_with_researchers(work, done, researched),
+    )
+
+
+def _was_corrected(work: LabellingData, judgement: Judgement) -> bool:
+    left = work.left_out.get(judgement.id)
+    return left is not None and left.why == "corrected"
+
+
+def _is_fast(work: LabellingData, judgement: Judgement, seconds: float) -> bool:
+    form = work.find_form(judgement)
+    return form is not None and seconds < FAST_TIME_SHARE * 60 * form.minutes
+
+
+def _measure_side_bias(work: LabellingData, done: Sequence[Judgement]) -> SideBias | None:
+    first = judged = 0
+    for each in done:
+        item = work.items[each.item].item
+        chosen = find_preferred_answer(item, each, work.forms)
+        if len(item.answers) == 2 and chosen not in (None, TIE):
+            judged += 1
+            first += each.order[0] == chosen
+    return estimate_side_bias(first, judged)
+
+
+_ResearcherValues = dict[str, list[dict[tuple[str, tuple[int, ...]], LabelValue]]]
+"""Definite labels of each researcher, by item."""
+
+
+def _collect_researcher_values(work: LabellingData) -> _ResearcherValues:
+    found: _ResearcherValues = defaultdict(list)
+    for placed, judgement in work.iterate_counted():
+        if work.is_researcher(judgement.by) and not placed.prelude:
+            found[placed.id].append(_extract_definite_values(work, judgement))
+    return found
+
+
+def _extract_definite_values(
+    work: LabellingData, judgement: Judgement
+) -> dict[tuple[str, tuple[int, ...]], LabelValue]:
+    """Return yes-or-no labels of supported and plausible, and the preferred answer, leaving out
+    doubts and ties."""
+    found: dict[tuple[str, tuple[int, ...]], LabelValue] = {}
+    form = work.find_form(judgement)
+    for field, place, value in extract_field_values(form, judgement.filled) if form else ():
+        if field.scale in _TRUST_SCALES and value in ("yes", "no"):
+            found[field.scale, place] = value
+    chosen = find_preferred_answer(work.items[judgement.item].item, judgement, work.forms)
+    if chosen not in (None, TIE):
+        found["preferred", ()] = str(chosen)
+    return found
+
+
+def _compare_with_researchers(
+    work: LabellingData, done: Sequence[Judgement], researched: _ResearcherValues
+) -> ResearcherAgreement | None:
+    pairs: dict[str, list[tuple[LabelValue, LabelValue]]] = defaultdict(list)
+    for each in done:
+        for theirs in researched.get(each.item, ()):
+            for where, value in _extract_definite_values(work, each).items():
+                if where in theirs:
+                    pairs[where[0]].append((value, theirs[where]))
+    if not pairs:
+        return None
+    three = {
+        name: estimate_statistic(pairs[name], compute_exact_agreement) for name in _TRUST_SCALES
+    }
+    enough = all(each.items >= MIN_COMMON_JUDGEMENTS for each in three.values())
+    passed = all(
+        not isinstance(each.value, UndefinedStatistic) and each.value >= SUPER_RATER_AGREEMENT
+        for each in three.values()
+    )
+    return ResearcherAgreement(**three, passed=passed if enough else None)
+
+
+REPORT_BOOTSTRAP_ROUNDS = 200
+"""Bootstrap resamples for each interval of the report."""
+
+
+class ExclusionEffect(Record, frozen=True):
+    """An exclusion, and the number of judgements in the report that it applies to."""
+
+    exclusion: Exclusion
+    judgements: int
+    holds: bool
+    """False: it was lifted."""
+
+
+class ExclusionProposal(Record, frozen=True):
+    """A proposed exclusion: the judgements of a person in a batch whose attention check they
+    failed."""
+
+    person: str
+    batch: str
+    reason: str
+    judgements: int
+
+
+class AgreementReport(Record, frozen=True):
+    """Agreement between people, by kind of people, by pair, and by field."""
+
+    batch: str
+    """Empty: every batch."""
+    rates: tuple[RaterGroupAgreement, ...]
+    pairs: tuple[RaterPairAgreement, ...]
+    alphas: tuple[FieldAlpha, ...]
+    kappas: tuple[FieldKappa, ...]
+
+
+class QualityReport(Record, frozen=True):
+    """Quality report for the lead of a labelling project. Excluded judgements and attention checks
+    count in no agreement."""
+
+    batch: str
+    """Empty: every batch."""
+    items: int
+    judgements: int
+    """Judgements that count."""
+    left_out: dict[str, int]
+    """Judgements that do not count, by reason."""
+    people: tuple[RaterReport, ...]
+    pairs: tuple[RaterPairAgreement, ...]
+    rates: tuple[RaterGroupAgreement, ...]
+    alphas: tuple[FieldAlpha, ...]
+    kappas: tuple[FieldKappa, ...]
+    exclusions: tuple[ExclusionEffect, ...]
+    proposals: tuple[ExclusionProposal, ...]
+
+    @property
+    def agreement(self) -> AgreementReport:
+        """The agreement figures of this report, as a report of their own."""
+        return AgreementReport(self.batch, self.rates, self.pairs, self.alphas, self.kappas)
+
+
+def build_quality_report(
+    store: Store, batch: str | None = None, rounds: int = REPORT_BOOTSTRAP_ROUNDS
+) -> QualityReport:
+    """Build the quality report of one batch, or of all of them.
+
+    `rounds` is the number of bootstrap resamples of an interval. Raises Failed (no_batch) if no
+    item has that batch.
+    """
+    with store.begin_read() as connection:
+        found = load_labelling_data(connection, [batch] if batch is not None else [])
+        rows = load_exclusions(connection)
+    if batch is not None and not found.items:
+        raise Failed(
+            Failure(batch, Outcome.NO_BATCH, "there is no such batch: look at their names")
+        )
+    everybody = summarize_raters(found)
+    return QualityReport(
+        batch or "",
+        len(found.items),
+        sum(1 for _ in found.iterate_counted()),
+        count_left_out(found),
+        everybody,
+        compare_rater_pairs(found),
+        compare_rater_groups(found, rounds),
+        compute_field_alphas(found, rounds),
+        compute_field_kappas(found),
+        _count_exclusion_effects(found, rows),
+        _propose_exclusions(found, everybody, rows),
+    )
+
+
+def count_left_out(found: LabellingData) -> dict[str, int]:
+    """Count by reason the judgements that were corrected, excluded, skipped or flagged.
+
+    One that was skipped or flagged and is excluded as well counts under both reasons.
+    """
+    reasons = Counter(left.counted_as for left in found.left_out.values())
+    reasons.update(each.kind for each in found.judgements if each.kind in ("skipped", "flagged"))
+    return dict(sorted(reasons.items()))
+
+
+def exclude_judgements(
+    store: Store,
+    what: Literal["person", "judgement"],
+    which: str,
+    reason: str,
+    by: str,
+    batch: str = "",
+) -> Exclusion:
+    """Exclude one judgement with its later corrections, or a person's judgements everywhere or in
+    one batch.
+
+    `which` is the judgement's id or the person's name; `batch` is for persons only. Excluded
+    judgements stay in the store and count no more. Returns the stored record. Raises Failed:
+    no_reason, no_person, no_judgement, bad_batch (a judgement with a batch), already (it is
+    excluded).
+    """
+    with store.begin_write() as connection:
+        found = _insert_exclusion(connection, what, which, reason, by, batch, store.clock())
+        write_audit_entry(connection, by, "exclude", _describe_exclusion(found), found.at)
+    return found
+
+
+def lift_exclusion(store: Store, number: int, reason: str, by: str) -> Exclusion:
+    """Cancel the exclusion of this number, so that its judgements count again; return the record.
+
+    Raises Failed: no_reason, no_exclusion (there is none of this number in force).
+    """
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, "exclusions")
+        held = {row.number: row for row in select_active_exclusions(load_exclusions(connection))}
+        if number not in held:
+            detail = "there is none of this number that holds: look at the board again"
+            raise Failed(Failure(str(number), Outcome.NO_EXCLUSION, detail))
+        one = held[number]
+        found = write_exclusion(
+            connection, one.what, one.which, reason, by, store.clock(), one.batch, number
+        )
+        write_audit_entry(connection, by, "lift", _describe_exclusion(found), found.at)
+    return found
+
+
+def list_exclusions(store: Store) -> list[Exclusion]:
+    """Return every exclusion ever made, and the records that lift some of them, in order."""
+    with store.begin_read() as connection:
+        return load_exclusions(connection)
+
+
+def exclude_failed_raters(store: Store, by: str, batch: str | None = None) -> list[Exclusion]:
+    """Exclude the judgements of people in batches whose attention check they failed.
+
+    Applies to one batch or to all, and returns the new exclusions. Where a person was excluded from
+    that batch before, nothing is repeated, even if that exclusion was lifted.
+    """
+    with store.begin_write() as connection:
+        found = load_labelling_data(connection, [batch] if batch is not None else [])
+        proposals = _propose_exclusions(found, summarize_raters(found), load_exclusions(connection))
+        now = store.clock()
+        made = [
+            _insert_exclusion(connection, "person", each.person, each.reason, by, each.batch, now)
+            for each in proposals
+        ]
+        for each in made:
+            write_audit_entry(connection, by, "exclude", _describe_exclusion(each), now)
+    return made
+
+
+def _insert_exclusion(
+    connection: Connection,
+    what: Literal["person", "judgement"],
+    which: str,
+    reason: str,
+    by: str,
+    batch: str,
+    now: float,
+) -> Exclusion:
+    if what == "judgement" and batch:
+        detail = "one judgement is excluded without a batch: leave the batch out"
+        raise Failed(Failure(which, Outcome.BAD_BATCH, detail))
+    take_advisory_lock(connection, "exclusions")
+    known = people.c.name if what == "person" else judgements.c.id
+    if connection.scalar(select(known).where(known == which)) is None:
+        raise Failed(Failure(which, f"no_{what}", f"there is no such {what}: look at the board"))
+    for row in select_active_exclusions(load_exclusions(connection)):
+        if (row.what, row.which, row.batch) == (what, which, batch):
+            raise Failed(Failure(which, Outcome.ALREADY, f"excluded before: {row.reason}"))
+    return write_exclusion(connection, what, which, reason, by, now, batch)
+
+
+def _describe_exclusion(row: Exclusion) -> str:
+    where = f" in {row.batch}" if row.batch else ""
+    return f"{row.what} {row.which}{where}: {row.reason}"
+
+
+def _count_exclusion_effects(
+    found: LabellingData, rows: list[Exclusion]
+) -> tuple[ExclusionEffect, ...]:
+    """Return the exclusions that apply to something in this report, lifted ones included."""
+    held = {row.number for row in select_active_exclusions(rows)}
+    traced = trace_versions(found.judgements).values()
+    counted = [
+        (
+            row,
+            sum(
+                covers_judgement(row, versions, found.items[versions[-1].item].batch)
+                for versions in traced
+            ),
+        )
+        for row in rows
+        if row.lifts is None
+    ]
+    return tuple(ExclusionEffect(row, count, row.number in held) for row, count in counted if count)
+
+
+def _propose_exclusions(
+    found: LabellingData, everybody: tuple[RaterReport, ...], rows: list[Exclusion]
+) -> tuple[ExclusionProposal, ...]:
+    """Propose exclusions for failed attention checks, unless one was decided before, even if lifted
+    since."""
+    decided = {(row.which, row.batch) for row in rows if row.what == "person" and row.batch}
+    proposals = []
+    for person in everybody:
+        for prelude in person.preludes:
+            if prelude.passed is False and (person.name, prelude.batch) not in decided:
+                needed = found.pass_shares.get(prelude.batch, PASS_SHARE)
+                reason = (
+                    f"failed the attention check of {prelude.batch}: {prelude.right} of "
+                    f"{prelude.of} right, at least {needed:.0%} are needed"
+                )
+                made = sum(
+                    each.by == person.name and found.items[each.item].batch == prelude.batch
+                    for each in found.judgements
+                )
+                proposals.append(ExclusionProposal(person.name, prelude.batch, reason, made))
+    return tuple(proposals)

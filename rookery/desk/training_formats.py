@@ -1,0 +1,213 @@
+"""Convert comparisons and episodes to and from the JSON lines of TRL and similar libraries.
+
+Preferences are {prompt, chosen, rejected}; supervised fine-tuning is {prompt, completion}.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.json_lines import read_json_lines
+from rookery.quotes.citation_syntax import insert_marks
+from rookery.records import (
+    Answer,
+    Claim,
+    Comparison,
+    Completion,
+    Episode,
+    Failure,
+    Question,
+    Record,
+    Step,
+)
+
+
+class PreferenceRow(msgspec.Struct, frozen=True):
+    """A row in which one of two completions is preferred."""
+
+    prompt: str
+    chosen: str
+    rejected: str
+
+
+class DemonstrationRow(msgspec.Struct, frozen=True):
+    """A row with the completion of a prompt."""
+
+    prompt: str
+    completion: str
+
+
+TrainingRow = PreferenceRow | DemonstrationRow
+
+
+class ExportedRows(NamedTuple):
+    """Rows, and counts of what these formats cannot hold, by reason."""
+
+    rows: list[TrainingRow]
+    left_out: Counter[str]
+
+
+def format_answer_with_quotes(answer: Answer) -> str:
+    """Format an answer with citation numbers behind its claims, and the cited quotes below it."""
+    cited = sorted({number for claim in answer.claims for number in claim.quotes})
+    numbers = {number: place for place, number in enumerate(cited, 1)}
+
+    def format_marks(claim: Claim) -> str:
+        """Return the citation numbers of a claim, with a space before them."""
+        return " " + "".join(f"[{numbers[each]}]" for each in claim.quotes) if claim.quotes else ""
+
+    quotes = [answer.quotes[number] for number in cited]
+    below = [f"[{at}] {quote.title}: {quote.text}" for at, quote in enumerate(quotes, 1)]
+    return "\n\n".join([insert_marks(answer, format_marks), *(["\n".join(below)] if below else [])])
+
+
+def make_preference_rows(
+    comparisons: Iterable[Comparison],
+    prompt: Callable[[Question], str] = lambda question: question.text,
+    write: Callable[[Answer], str] = format_answer_with_quotes,
+) -> ExportedRows:
+    """Make a row of every pair of answers with unequal weights, the better one as chosen.
+
+    `prompt` and `write` turn questions and answers into texts. A comparison of k answers gives up
+    to k(k-1)/2 rows, which all count alike. Pairs of equal weight are left out, since these formats
+    have neither ties nor degrees, and so are pairs with the same text.
+    """
+    rows: list[TrainingRow] = []
+    left_out: Counter[str] = Counter()
+    for comparison in comparisons:
+        weighed = list(zip(comparison.answers, comparison.weights, strict=True))
+        for (one, ours), (other, theirs) in combinations(weighed, 2):
+            better, worse = (one, other) if ours > theirs else (other, one)
+            row = PreferenceRow(prompt(comparison.question), write(better), write(worse))
+            if ours == theirs:
+                left_out["pairs of equal weight"] += 1
+            elif row.chosen == row.rejected:
+                left_out["pairs of answers that read the same"] += 1
+            else:
+                rows.append(row)
+    return ExportedRows(rows, left_out)
+
+
+def make_demonstration_rows(episodes: Iterable[Episode]) -> ExportedRows:
+    """Make a row of every step of the episodes, with its prompt and completion.
+
+    Steps without a stored prompt are left out and counted.
+    """
+    rows: list[TrainingRow] = []
+    left_out: Counter[str] = Counter()
+    for episode in episodes:
+        for step in episode.steps:
+            if step.prompt:
+                rows.append(DemonstrationRow(step.prompt, step.said.text))
+            else:
+                left_out["steps whose prompt is not stored"] += 1
+    return ExportedRows(rows, left_out)
+
+
+def write_training_rows(rows: Iterable[TrainingRow | Record], path: Path) -> None:
+    """Write rows or records as JSON lines, in place of the file; on failure it stays as it was.
+
+    Raises Failed (not_written).
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("wb") as file:
+            file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        detail = f"make room, or allow writing there, and run again ({error.strerror})"
+        raise Failed(Failure(str(path), Outcome.NOT_WRITTEN, detail)) from error
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def convert_training_file(source: Path, out: Path, by: str) -> tuple[int, Counter[str]]:
+    """Convert a file of comparisons or episodes to training rows, or back, and write it to `out`.
+
+    The fields of the first line tell which of the four kinds it has. `by` becomes the `by` of
+    comparisons and episodes that are made of rows. Returns the number of lines written, and counts
+    of what the rows cannot hold, by reason. Raises Failed: not_found, bad_line, many_messages,
+    not_written, unknown_format.
+    """
+    first = next(read_json_lines(source, dict[str, Any]), {})
+    left_out: Counter[str] = Counter()
+    rows: Sequence[TrainingRow | Record]
+    if "weights" in first:
+        rows, left_out = make_preference_rows(read_json_lines(source, Comparison))
+    elif "steps" in first:
+        rows, left_out = make_demonstration_rows(read_json_lines(source, Episode))
+    elif "chosen" in first:
+        rows = list(read_preference_rows(source, by))
+    elif "completion" in first:
+        rows = list(read_demonstration_rows(source, by))
+    else:
+        detail = (
+            "its first line is no comparison, no episode, and no row with `chosen` or `completion`"
+        )
+        raise Failed(Failure(str(source), Outcome.UNKNOWN_FORMAT, detail))
+    write_training_rows(rows, out)
+    return len(rows), left_out
+
+
+class _Message(msgspec.Struct):
+    content: str
+
+
+_Text = str | list[_Message]
+
+
+class _PreferenceLine(msgspec.Struct):
+    prompt: _Text
+    chosen: _Text
+    rejected: _Text
+
+
+class _DemonstrationLine(msgspec.Struct):
+    prompt: _Text
+    completion: _Text
+
+
+def read_preference_rows(path: Path, by: str) -> Iterator[Comparison]:
+    """Yield each {prompt, chosen, rejected} as a comparison that prefers the first of two answers.
+
+    The answers have no quotes. A value is a text, or a conversation of one message. Other columns
+    are ignored. Raises Failed: not_found, bad_line, many_messages.
+    """
+    for number, row in enumerate(read_json_lines(path, _PreferenceLine), 1):
+        said = [
+            _extract_text(each, path, number) for each in (row.prompt, row.chosen, row.rejected)
+        ]
+        answers = (Answer(said[1]), Answer(said[2]))
+        yield Comparison(Question(str(number), said[0], source=path.name), answers, (1.0, 0.0), by)
+
+
+def read_demonstration_rows(path: Path, by: str) -> Iterator[Episode]:
+    """Yield each {prompt, completion} as an episode of one step whose answer is the completion.
+
+    A value is a text, or a conversation of one message. Other columns are ignored. Raises Failed:
+    not_found, bad_line, many_messages.
+    """
+    for number, row in enumerate(read_json_lines(path, _DemonstrationLine), 1):
+        prompt, said = (_extract_text(each, path, number) for each in (row.prompt, row.completion))
+        question = Question(str(number), prompt, source=path.name)
+        yield Episode(question, by, (Step(prompt, Completion(said)),), Answer(said))
+
+
+def _extract_text(value: _Text, path: Path, number: int) -> str:
+    if isinstance(value, str):
+        return value
+    if len(value) != 1:
+        detail = (
+            f"row {number} has a conversation of {len(value)} messages where one is read: write "
+            "the prompt as one message or text, and only the last one as its completion"
+        )
+        raise Failed(Failure(str(path), Outcome.MANY_MESSAGES, detail))
+    return value[0].content

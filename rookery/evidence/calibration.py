@@ -1,0 +1,545 @@
+"""Calibration of the score below which an answer is declined, from answers labelled good or bad.
+
+GopherCite declines below a threshold on the reward (section 2.9) and plots quality against coverage
+(section 3.3). Here labelled answers determine the threshold, with a statistical guarantee. Labels
+are stored in files, and the curve is drawn as an SVG.
+"""
+
+import math
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from math import floor
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.models.openai_protocol import ModelEndpoint
+from rookery.records import Failure, Question, Record, digest_of
+from rookery.settings import LOCAL, LocalEndpoint
+
+MAX_THRESHOLDS = 200
+"""maximum number of thresholds that are tested, spread evenly over the labels"""
+FIRST_START = 0.3
+"""share of the labels at which the search starts, if that many labels can show anything"""
+MAX_FIRST_START = 3
+"""latest first start, as a multiple of the fewest labels that can show anything"""
+START_GROWTH = 4
+"""factor between the numbers of labels at consecutive starts"""
+
+
+class CalibrationPoint(Record, frozen=True):
+    """Coverage and quality at one threshold, on the labelled answers."""
+
+    threshold: float
+    coverage: float
+    """share of the answers whose score reaches the threshold"""
+    share: float
+    """share of these that are good"""
+
+
+class Calibration(Record, frozen=True):
+    """A threshold, the guarantee that it gives, and the figures behind it."""
+
+    threshold: float | None
+    """score from which answers are given; None where no threshold can guarantee `wanted`"""
+    reason: str
+    """reason why there is no threshold, in one sentence; empty where there is one"""
+    wanted: float
+    """guaranteed minimum share of good answers among those given"""
+    confidence: float
+    """probability, over the choice of the labelled answers, that the guarantee holds"""
+    labels: int
+    """number of labelled answers"""
+    coverage: float
+    """share of the labelled answers that reach the threshold; 0 where there is none"""
+    share: float
+    """share of these that are good; 0 where there is no threshold"""
+    curve: tuple[CalibrationPoint, ...]
+    """coverage and quality at each tested threshold, from the highest to the lowest"""
+
+    def accepts_score(self, score: float) -> bool:
+        """Return True if an answer with this score is given, False if it is declined."""
+        return self.threshold is not None and score >= self.threshold
+
+
+class _Threshold(NamedTuple):
+    """A threshold with the numbers of answers that reach it, and of good ones among these."""
+
+    threshold: float
+    reached: int
+    good: int
+
+
+def calibrate_threshold(
+    scores: Sequence[float],
+    good: Sequence[bool],
+    wanted: float = 0.9,
+    confidence: float = 0.95,
+) -> Calibration:
+    """Find the lowest threshold that guarantees a share `wanted` of good answers at `confidence`.
+
+    Each threshold is tested by the exact binomial bound (Clopper and Pearson 1934), and the
+    search over thresholds is corrected as in Learn then Test (Angelopoulos and others 2021), by
+    the fallback procedure (Wiens 2003), which is fixed-sequence testing with several starts: from
+    each start the search goes down to lower thresholds until one fails, the risk (1 - confidence)
+    is divided among the starts, and a search that reaches a further start adds that share to
+    its own. A single start fails with the first few bad answers, and Bonferroni's correction
+    divides the risk by every threshold: bench/decline.py compares the three.
+
+    The guarantee holds for questions drawn as the labelled ones were, and for a score that was not
+    fitted on these labels. Raises Failed (not_usable) where scores and labels cannot be used.
+    """
+    _require_usable(scores, good, wanted, confidence)
+    cuts, labels = list(_list_thresholds(scores, good)), len(good)
+    starts = _search_starts(labels, count_required_labels(wanted, confidence))
+    kept = _run_fallback_procedure(cuts, starts, wanted, 1 - confidence)
+    curve = tuple(_to_calibration_point(cut, labels) for cut in cuts)
+    if kept is None:
+        reason = _explain_failure(cuts, starts, wanted, confidence)
+        return Calibration(None, reason, wanted, confidence, labels, 0.0, 0.0, curve)
+    at = _to_calibration_point(kept, labels)
+    return Calibration(at.threshold, "", wanted, confidence, labels, at.coverage, at.share, curve)
+
+
+def count_required_labels(wanted: float, confidence: float) -> int:
+    """Return the fewest labelled answers, all of them good, that can guarantee a share `wanted`."""
+    return math.ceil(math.log1p(-confidence) / math.log(wanted) - 1e-9)
+
+
+def compute_lower_bound(good: int, count: int, confidence: float) -> float:
+    """Return the one-sided Clopper-Pearson lower bound of the share of good answers.
+
+    `good` of `count` answers were good; the bound holds with probability `confidence`.
+    """
+    low, high = 0.0, good / max(count, 1)
+    for _ in range(50):
+        middle = (low + high) / 2
+        if compute_binomial_tail(good, count, middle) <= 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def compute_binomial_tail(good: int, count: int, share: float) -> float:
+    """Return the probability of at least `good` successes in `count` trials of chance `share`."""
+    if good <= 0 or good > count:
+        return float(good <= 0)
+    if not 0 < share < 1:
+        return float(share >= 1)
+    if good <= count * share:
+        return 1 - compute_binomial_tail(count - good + 1, count, 1 - share)
+    log_ways = math.lgamma(count + 1) - math.lgamma(good + 1) - math.lgamma(count - good + 1)
+    term = math.exp(log_ways + good * math.log(share) + (count - good) * math.log1p(-share))
+    odds, total = share / (1 - share), 0.0
+    # The terms decrease beyond the mean, so the sum can end at the first negligible one.
+    while term > total * 1e-17:
+        total += term
+        term *= odds * (count - good) / (good + 1)
+        good += 1
+    return min(total, 1.0)
+
+
+def _list_thresholds(scores: Sequence[float], good: Sequence[bool]) -> Iterator[_Threshold]:
+    """Yield at most MAX_THRESHOLDS thresholds, highest first; equal scores count together."""
+    ranked = sorted(zip(scores, good, strict=True), key=lambda pair: -pair[0])
+    step, found = len(ranked) / MAX_THRESHOLDS, 0
+    due = step
+    for count, (score, label) in enumerate(ranked, 1):
+        found += bool(label)
+        last = count == len(ranked)
+        if last or (count >= due and ranked[count][0] != score):
+            yield _Threshold(score, count, found)
+            due = (count // step + 1) * step
+
+
+def _to_calibration_point(cut: _Threshold, labels: int) -> CalibrationPoint:
+    return CalibrationPoint(cut.threshold, cut.reached / labels, cut.good / cut.reached)
+
+
+def _search_starts(labels: int, fewest: int) -> list[float]:
+    start = min(max(FIRST_START * labels, fewest), MAX_FIRST_START * fewest)
+    starts = []
+    while start <= labels:
+        starts.append(start)
+        start *= START_GROWTH
+    return starts
+
+
+def _run_fallback_procedure(
+    cuts: Sequence[_Threshold], starts: Sequence[float], wanted: float, risk: float
+) -> _Threshold | None:
+    """Return the lowest threshold that the fallback procedure accepts, or None."""
+    kept, carried = None, 0.0
+    waiting = list(starts)
+    for cut in cuts:
+        while waiting and waiting[0] <= cut.reached:
+            waiting.pop(0)
+            carried += risk / len(starts)
+        if carried and compute_binomial_tail(cut.good, cut.reached, wanted) <= carried:
+            kept = cut
+        else:
+            carried = 0.0
+    return kept
+
+
+def _explain_failure(
+    cuts: Sequence[_Threshold], starts: Sequence[float], wanted: float, confidence: float
+) -> str:
+    promise = f"that {wanted:.4g} of what is answered is good, with confidence {confidence:.4g}"
+    if not starts:
+        fewest = count_required_labels(wanted, confidence)
+        there = cuts[-1].reached if cuts else 0
+        return f"to promise {promise}, takes {fewest} labelled answers at least; there are {there}"
+    first = next(cut for cut in cuts if cut.reached >= starts[0])
+    shown = compute_lower_bound(first.good, first.reached, 1 - (1 - confidence) / len(starts))
+    return (
+        f"no threshold can promise {promise}: of the {first.reached} answers that score highest "
+        f"{first.good} are good, which shows {shown:.4g}; label more, or want a lower share"
+    )
+
+
+def _require_usable(
+    scores: Sequence[float], good: Sequence[bool], wanted: float, confidence: float
+) -> None:
+    problem = ""
+    if len(scores) != len(good):
+        problem = f"there are {len(scores)} scores and {len(good)} labels: give one label a score"
+    elif not all(map(math.isfinite, scores)):
+        problem = "some scores are not finite numbers: leave these answers out"
+    elif not (0 < wanted < 1 and 0 < confidence < 1):
+        problem = "the wanted share and the confidence lie between 0 and 1, both excluded"
+    if problem:
+        raise Failed(Failure("calibration", Outcome.NOT_USABLE, problem))
+
+
+PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN = 560, 360, 50
+PLOT_RIGHT, PLOT_BOTTOM = PLOT_WIDTH - PLOT_MARGIN, PLOT_HEIGHT - PLOT_MARGIN
+LINE_COLOURS = ("#1f5fa8", "#c2410c", "#3f7d3a")
+MIN_COVERAGE_DRAWN = 0.02
+"""coverage below which a line is not drawn, since single answers would make it jump"""
+
+
+class CoveragePromise(NamedTuple):
+    """A guarantee that a plot marks: a share of good answers, and the coverage that keeps it."""
+
+    wanted: float
+    """guaranteed share of good answers"""
+    answered: float
+    """coverage at the threshold; 0: no threshold guarantees the share"""
+    words: str
+    """label of the mark"""
+
+
+def draw_coverage_curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    good: str,
+    promise: CoveragePromise | None = None,
+) -> str:
+    """Draw named curves of (coverage, share of good answers), both from 0 to 1; return the SVG.
+
+    Points with a coverage of 0.02 or less are not drawn. `good` labels the second axis, which goes
+    from 0.5 to 1, or from lower where a curve does. The optional guarantee is marked by dashed
+    lines.
+    """
+    seen = {
+        name: [point for point in points if point[0] > MIN_COVERAGE_DRAWN]
+        for name, points in lines.items()
+    }
+    shown = [share for points in seen.values() for _, share in points]
+    shown += [promise.wanted] if promise else []
+    low = min(5, floor(10 * min(shown, default=1.0))) / 10
+    parts = [*_draw_axes(good, low), *_draw_promise(promise, low)]
+    for number, (name, points) in enumerate(seen.items()):
+        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
+        line = " ".join(
+            f"{_x_position(answered):.1f},{_y_position(share, low):.1f}"
+            for answered, share in points
+        )
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(
+            _draw_text(PLOT_MARGIN + 20, PLOT_BOTTOM - 20 - 18 * number, name, f' fill="{colour}"')
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _draw_axes(good: str, low: float) -> list[str]:
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        f'<path d="M{PLOT_MARGIN} {PLOT_MARGIN}V{PLOT_BOTTOM}H{PLOT_RIGHT}" fill="none" '
+        'stroke="black"/>',
+        _draw_text(PLOT_WIDTH / 2, PLOT_HEIGHT - 12, "share answered", ANCHOR_MIDDLE),
+        _draw_text(PLOT_MARGIN, PLOT_MARGIN - 14, good),
+    ]
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(_draw_text(_x_position(tick), PLOT_BOTTOM + 16, f"{tick:g}", ANCHOR_MIDDLE))
+    for tenth in range(round(10 * low), 11):
+        parts.append(
+            _draw_text(
+                PLOT_MARGIN - 6, _y_position(tenth / 10, low) + 4, f"{tenth / 10:g}", ANCHOR_END
+            )
+        )
+    return parts
+
+
+def _draw_promise(promise: CoveragePromise | None, low: float) -> list[str]:
+    """Draw dashed lines at the guaranteed share and at its coverage."""
+    if promise is None:
+        return []
+    x, y = _x_position(promise.answered), _y_position(promise.wanted, low)
+    upright = f"M{x:.1f} {PLOT_MARGIN}V{PLOT_BOTTOM}" if promise.answered else ""
+    return [
+        f'<path d="M{PLOT_MARGIN} {y:.1f}H{PLOT_RIGHT}{upright}" '
+        'fill="none" stroke="#666" stroke-dasharray="5 4"/>',
+        _draw_text(PLOT_RIGHT, y - 5, f"{promise.wanted:g} wanted", ANCHOR_END),
+        _draw_text(PLOT_RIGHT, PLOT_BOTTOM - 8, promise.words, ANCHOR_END),
+    ]
+
+
+ANCHOR_MIDDLE, ANCHOR_END = ' text-anchor="middle"', ' text-anchor="end"'
+
+
+def _draw_text(x: float, y: float, words: str, how: str = "") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}"{how}>{escape(words)}</text>'
+
+
+def _x_position(answered: float) -> float:
+    return PLOT_MARGIN + answered * (PLOT_RIGHT - PLOT_MARGIN)
+
+
+def _y_position(share: float, low: float) -> float:
+    return PLOT_BOTTOM - (max(share, low) - low) / (1 - low) * (PLOT_BOTTOM - PLOT_MARGIN)
+
+
+class ScoreSource(Record, frozen=True):
+    """The method, model and settings that scores come from; a threshold is valid only for these."""
+
+    method: str
+    """webgpt, gophercite or webglm"""
+    model: str
+    """the model that writes, by its server's name for it; or path:FOLDER, which is stored as path:.
+    in the file inside that folder"""
+    base_url: str = ""
+    """address of the model's server; empty for a local model"""
+    browser: str = ""
+    """the model that browses, where it is a different one"""
+    samples: int = 0
+    """samples per question, of which the best was the answer; 0: the method's default"""
+    worth: float = 0.0
+    """improvement of the score that one more sample had to be expected to bring; 0: all were
+    drawn"""
+    score: str = "likelihood"
+    """kind of score: likelihood is the mean log-probability of a token; evidence, with a digest of
+    the evidence model, its reward"""
+
+    @property
+    def name(self) -> str:
+        """Name in messages: METHOD by MODEL at ADDRESS."""
+        return f"{self.method} by {self.model}" + f" at {self.base_url}" * bool(self.base_url)
+
+    @property
+    def options(self) -> str:
+        """Options of `rookery ask` that select this method, model and settings."""
+        served = ["--base-url", self.base_url] * bool(self.base_url)
+        named = ["--endpoints", "FILE"] if self.browser else ["--model", self.model, *served]
+        many = ["-n", f"{self.samples}"] * bool(self.samples)
+        worth = ["--worth", f"{self.worth:g}"] * bool(self.worth)
+        return shlex.join(["--method", self.method, *named, *many, *worth])
+
+
+class AnswerLabel(Record, frozen=True, array_like=True):
+    """The score of one answer, and its label as good or bad."""
+
+    question: str
+    """digest of the question's text"""
+    score: float
+    """finite"""
+    good: bool
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.score):
+            raise ValueError("a label's score is a finite number")
+
+
+class CalibrationLabels(Record, frozen=True):
+    """Stored labels of one source; thresholds for any share are computed from them when needed."""
+
+    scored: ScoreSource
+    """source of the scores"""
+    labels: tuple[AnswerLabel, ...] = ()
+    """one per question, ordered by the questions' digests"""
+
+    def compute_calibration(self, wanted: float, confidence: float = 0.95) -> Calibration:
+        """Find the lowest threshold that guarantees this share of good answers at this confidence.
+
+        The threshold is None where these labels guarantee none. Raises Failed (not_usable) where
+        the share or the confidence is not between 0 and 1.
+        """
+        scores, good = [each.score for each in self.labels], [each.good for each in self.labels]
+        return calibrate_threshold(scores, good, wanted, confidence)
+
+
+def identify_score_source(
+    method: str,
+    model: Callable[[str], ModelEndpoint | LocalEndpoint | str],
+    samples: int | None = None,
+    worth: float = 0.0,
+    score: str = "likelihood",
+) -> ScoreSource:
+    """Return the source of the scores that answers by these settings have.
+
+    `model("write")` and `model("browse")` return the endpoint of the model in that role, with its
+    path: name if it is a local one, or the name of a script. Raises what `model` raises, and Failed
+    (not_found) where a model's folder is missing.
+    """
+    writer = _model_name_and_address(model("write"))
+    browser = _model_name_and_address(model("browse")) if method == "webgpt" else writer
+    if writer[0].startswith(LOCAL) and not _local_folder(writer[0]).is_dir():
+        detail = "there is no such folder: check the path behind path:"
+        raise Failed(Failure(writer[0], Outcome.NOT_FOUND, detail))
+    other = "" if browser == writer else " at ".join(filter(None, browser))
+    return ScoreSource(method, *writer, other, samples or 0, worth, score)
+
+
+def _model_name_and_address(model: ModelEndpoint | LocalEndpoint | str) -> tuple[str, str]:
+    if isinstance(model, ModelEndpoint):
+        return model.model, model.address
+    return (model if isinstance(model, str) else model.model), ""
+
+
+def label_answer(question: Question, score: float, good: bool) -> AnswerLabel:
+    """Make the label of an answer from the question, its score, and its judgement as good or bad.
+
+    Raises ValueError where the score is not finite.
+    """
+    return AnswerLabel(digest_of(question.text), score, good)
+
+
+def locate_calibration_labels(scored: ScoreSource, home: Path) -> Path:
+    """Return the path of the labels: in a local model's folder, else below `home` (user data)."""
+    digest = digest_of(_without_folder(scored).to_json())[:12]
+    if scored.model.startswith(LOCAL):
+        return (
+            _local_folder(scored.model)
+            / f"rookery-calibration-{_make_slug(scored.method)}-{digest}.json"
+        )
+    return home / "calibrations" / f"{_make_slug(f'{scored.method}-{scored.model}')}-{digest}.json"
+
+
+def _make_slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:80]
+
+
+def _local_folder(model: str) -> Path:
+    return Path(model.removeprefix(LOCAL)).expanduser()
+
+
+def load_calibration_labels(scored: ScoreSource, home: Path) -> CalibrationLabels | None:
+    """Load the stored labels of a source; return None where there are none.
+
+    Raises Failed (bad_calibration) where the file is damaged or belongs to another source.
+    """
+    path = locate_calibration_labels(scored, home)
+    problem = "it holds labels of other answers"
+    try:
+        found = CalibrationLabels.from_json(path.read_bytes())
+        if found.scored == _without_folder(scored):
+            return found
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        problem = f"it is damaged ({error})"
+    detail = f"{problem}: move it away and run `rookery calibrate` again"
+    raise Failed(Failure(str(path), Outcome.BAD_CALIBRATION, detail))
+
+
+def _without_folder(scored: ScoreSource) -> ScoreSource:
+    """Return the source as it is stored, without a local folder's path: folders may be moved."""
+    local = scored.model.startswith(LOCAL)
+    return msgspec.structs.replace(scored, model=f"{LOCAL}.") if local else scored
+
+
+def store_calibration_labels(
+    scored: ScoreSource, labels: Iterable[AnswerLabel], home: Path
+) -> CalibrationLabels:
+    """Add labels to those stored, replacing earlier labels of the same questions; return them all.
+
+    Decide on their number beforehand: adding labels until a guarantee is reached runs its risk each
+    time. Raises Failed (bad_calibration, unwritable), and then the file is unchanged.
+    """
+    before = load_calibration_labels(scored, home) or CalibrationLabels(_without_folder(scored))
+    known = {each.question: each for each in (*before.labels, *labels)}
+    now = CalibrationLabels(before.scored, tuple(known[digest] for digest in sorted(known)))
+    replace_file(locate_calibration_labels(scored, home), now.to_json() + "\n")
+    return now
+
+
+def write_calibration_curve(scored: ScoreSource, calibration: Calibration, home: Path) -> Path:
+    """Write the plot of quality against coverage beside the labels; return its path.
+
+    Raises Failed (unwritable).
+    """
+    words = "no threshold can promise it"
+    if calibration.threshold is not None:
+        words = f"score ≥ {calibration.threshold:.4g}: {calibration.coverage:.0%} answered"
+    promise = CoveragePromise(calibration.wanted, calibration.coverage, words)
+    line = [(point.coverage, point.share) for point in calibration.curve]
+    good = f"share of these that is good ({calibration.labels:,} labels)"
+    path = locate_calibration_labels(scored, home).with_suffix(".svg")
+    replace_file(path, draw_coverage_curves({scored.method: line}, good, promise))
+    return path
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically: readers see the old or the new text, and errors keep the old."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        detail = (
+            f"it cannot be written ({error.strerror}) and is unchanged: "
+            "make room or allow writing, and run the same command again"
+        )
+        raise Failed(Failure(str(path), Outcome.UNWRITABLE, detail)) from error
+
+
+def find_decline_threshold(
+    scored: ScoreSource, wanted: float, home: Path, confidence: float = 0.95
+) -> Calibration:
+    """Compute the calibration of a source for a wanted share of good answers.
+
+    Where no threshold guarantees it, the calibration gives the reason and `get_minimum_score`
+    declines every answer. Raises Failed: no_calibration where no labels are stored, with the
+    commands that make them; bad_calibration; not_usable where the share is not between 0 and 1.
+    """
+    found = load_calibration_labels(scored, home)
+    if found is not None:
+        return found.compute_calibration(wanted, confidence)
+    detail = (
+        "there are no labelled answers yet to find a threshold from: run "
+        f"rookery ask --batch QUESTIONS.jsonl --out ANSWERS.jsonl {scored.options} (and --in and "
+        "--ranker, if you use them), of questions with a `gold` answer or answers that people then "
+        f"rate; after it, rookery calibrate ANSWERS.jsonl {scored.options}"
+    )
+    raise Failed(Failure(scored.name, Outcome.NO_CALIBRATION, detail))
+
+
+def get_minimum_score(calibration: Calibration) -> float:
+    """Return the score below which an answer is declined; infinite where there is no threshold."""
+    return math.inf if calibration.threshold is None else calibration.threshold

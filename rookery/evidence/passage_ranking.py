@@ -1,0 +1,289 @@
+"""Ranking of passages, and of their sentences, by how well they answer a question.
+
+A passage brings the score of the search that found it. A model's similarity, where there is one, is
+passed in as a function.
+"""
+
+import bisect
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from rookery.pages.passages import find_sentences, get_headings_above
+from rookery.pages.search_terms import (
+    QUESTION_WORDS,
+    find_language,
+    get_question_terms,
+    join_pairs,
+    split_terms,
+)
+from rookery.quotes.answer_types import detect_answer_type, extract_answer_terms, is_yes_no_question
+from rookery.records import Hit, Page
+
+Similarity = Callable[[str, Sequence[str]], Sequence[float]]
+"""(question, texts) -> the similarity of each text, -1 to 1"""
+
+
+class RankWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Weights of the features of a good sentence, chosen on half of the questions of
+    bench/search.py."""
+
+    rarity: float = 0.5
+    """of the share of the question's words that it holds, weighted by rarity"""
+    above: float = 0.7
+    """factor for a word that only its title or headings hold"""
+    share: float = 0.5
+    """of the share of the question's words that it holds, each counted the same"""
+    pairs: float = 0.2
+    """of neighbouring words of the question that are neighbours in it too"""
+    near: float = 0.3
+    """of words of the question in the sentence before or after it"""
+    expected: float = 0.2
+    """of a term of the expected answer type: a date where the question asks when, and so on"""
+    fragment: float = -0.2
+    """of having fewer than `fragment_words` words"""
+    fragment_words: int = 6
+    """number of words below which a sentence is a fragment"""
+    silent: float = 0.7
+    """factor of the score if it holds no word of the question itself"""
+    passage: float = 1.0
+    """of the score of its passage"""
+    similarity: float = 1.0
+    """of the similarity that a model computes, if there is a model"""
+    compared: int = 40
+    """number of best sentences by words that the model compares; comparing all finds no more"""
+    best: float = 0.6
+    """for a passage: of the score of its best sentence, added to its own"""
+
+
+class ScoredSentence(msgspec.Struct, frozen=True):
+    """Span page.text[start:end] and its score, higher is better (0 to about 2)."""
+
+    page: Page
+    start: int
+    end: int
+    score: float
+
+    @property
+    def text(self) -> str:
+        """The sentence, as the page has it."""
+        return self.page.text[self.start : self.end]
+
+
+class RankedPassage(msgspec.Struct, frozen=True):
+    """Passage that a search found, its score, and its sentences in the order of the text."""
+
+    page: Page
+    hit: Hit
+    score: float
+    sentences: tuple[ScoredSentence, ...]
+
+
+RankingObserver = Callable[[Sequence[RankedPassage]], None]
+"""function that is given the ranked passages, best first, before an answer is made of them"""
+PassageRanker = Callable[[str, Sequence[tuple[Page, Hit]]], list[RankedPassage]]
+"""(question, passages that a search found) -> the passages best first, without repetitions: such as
+`rank_passages`, also with a similarity: `partial(rank_passages, similarity=...)`"""
+
+
+def rank_passages(
+    question: str,
+    found: Sequence[tuple[Page, Hit]],
+    similarity: Similarity | None = None,
+    weights: RankWeights = RankWeights(),
+) -> list[RankedPassage]:
+    """Rank the passages found, best first, each with its sentences scored.
+
+    A passage's score is that of its search and a part of its best sentence's. Passages that repeat
+    a better one are dropped.
+    """
+    asked = _QuestionTerms(question, found)
+    scored = [asked.score_passage(n, page, hit, weights) for n, (page, hit) in enumerate(found)]
+    if similarity is not None:
+        scored = _add_similarity(question, scored, similarity, weights)
+    totals = [_sum_scores(passage, weights) for passage in scored]
+    ordered = sorted(zip(totals, scored, strict=True), key=lambda pair: -pair[0])
+    return drop_repeated_passages([msgspec.structs.replace(p, score=total) for total, p in ordered])
+
+
+def sort_sentences(ranked: Sequence[RankedPassage]) -> list[ScoredSentence]:
+    """Return the sentences of all these passages, best first."""
+    every = [sentence for passage in ranked for sentence in passage.sentences]
+    return sorted(every, key=lambda sentence: -sentence.score)
+
+
+class _LanguageTerms(msgspec.Struct, frozen=True):
+    """Words of a question as the pages in one language have them."""
+
+    rarity: dict[str, float]
+    """of each word among the passages found"""
+    pairs: set[str]
+    """neighbouring words"""
+
+    @property
+    def most(self) -> float:
+        """Sum of all rarities."""
+        return sum(self.rarity.values()) or 1.0
+
+
+class _QuestionTerms:
+    """Words of a question in each language of the pages found, and their rarity among these."""
+
+    def __init__(self, question: str, found: Sequence[tuple[Page, Hit]]) -> None:
+        self.question = question
+        self.kind = detect_answer_type(question)
+        self.languages = [find_language(page.text) for page, _ in found]
+        # The answer to a yes-or-no question may repeat the question's words and add none.
+        repeats = is_yes_no_question(question)
+        repeated = {
+            language: set() if repeats else {*split_terms(question, language), *QUESTION_WORDS}
+            for language in set(self.languages)
+        }
+        self.words = [
+            list(_split_sentences(page, hit, language, repeated[language]))
+            for (page, hit), language in zip(found, self.languages, strict=True)
+        ]
+        everywhere = Counter(
+            word for passage in self.words for word in {w for _, ws in passage for w in ws}
+        )
+        self.asked = {
+            language: _LanguageTerms(
+                {
+                    word: _compute_rarity(everywhere[word], len(found))
+                    for word in get_question_terms(question, language)
+                },
+                set(join_pairs(split_terms(question, language))),
+            )
+            for language in set(self.languages)
+        }
+
+    def score_passage(
+        self, number: int, page: Page, hit: Hit, weights: RankWeights
+    ) -> RankedPassage:
+        """Return the passage of this number among those found, with its sentences scored."""
+        sentences_here, language = self.words[number], self.languages[number]
+        asked = self.asked[language]
+        above = split_terms(f"{page.title} {get_headings_above(page, hit.start)}", language)
+        asked_above = asked.rarity.keys() & above
+        asked_in = [asked.rarity.keys() & words for _, words in sentences_here]
+        scored = []
+        for at, ((start, end), words) in enumerate(sentences_here):
+            inside = asked_in[at]
+            over = asked_above - inside
+            around = set().union(*asked_in[max(0, at - 1) : at + 2]) - inside - over
+            held_words = len(inside) + weights.above * len(over)
+            score = (
+                weights.rarity
+                * (_weigh_words(asked, inside) + weights.above * _weigh_words(asked, over))
+                + weights.share * held_words / max(1, len(asked.rarity))
+                + weights.pairs * _weigh_pairs(asked, words)
+                + weights.near * _weigh_words(asked, around)
+                + weights.expected
+                * bool(extract_answer_terms(page.text[start:end], self.kind, self.question))
+                + weights.passage * hit.score
+                + weights.fragment * (len(words) < weights.fragment_words)
+            )
+            scored.append(
+                ScoredSentence(page, start, end, score * (1.0 if inside else weights.silent))
+            )
+        return RankedPassage(page, hit, hit.score, tuple(scored))
+
+
+def _split_sentences(
+    page: Page, hit: Hit, language: str, repeated: set[str]
+) -> Iterator[tuple[tuple[int, int], list[str]]]:
+    """Yield the span and the words of each sentence of a passage that is no link and has other
+    words than `repeated`, or ends in a colon before an answer."""
+    for start, end in find_sentences(page, hit.start, hit.end):
+        words = split_terms(page.text[start:end], language)
+        adds = page.text[start:end].endswith(":") or not repeated.issuperset(words)
+        if adds and not _is_link(page, start, end):
+            yield (start, end), words
+
+
+# math.fsum, since the order of a set differs between processes and would otherwise change the last
+# digit of a score.
+def _weigh_words(asked: _LanguageTerms, words: set[str]) -> float:
+    return math.fsum(asked.rarity[word] for word in words) / asked.most
+
+
+def _weigh_pairs(asked: _LanguageTerms, words: list[str]) -> float:
+    if not asked.pairs:
+        return 0.0
+    shared = asked.pairs & set(join_pairs(words))
+    halves = (half for pair in shared for half in pair.split("_", 1))
+    return math.fsum(asked.rarity.get(half, 0.0) for half in halves) / (2 * asked.most)
+
+
+def _is_link(page: Page, start: int, end: int) -> bool:
+    """Return True if page.text[start:end] is one link: it leads to an answer and is none."""
+    at = bisect.bisect(page.links, start, key=lambda link: link.start) - 1
+    return at >= 0 and page.links[at].start <= start and end <= page.links[at].end + 1
+
+
+def _compute_rarity(having: int, count: int) -> float:
+    """Return the rarity of a word, at least 1, so that a word in every passage found still
+    counts."""
+    return 1 + math.log(1 + (count - having + 0.5) / (having + 0.5))
+
+
+def _sum_scores(passage: RankedPassage, weights: RankWeights) -> float:
+    best = max((sentence.score for sentence in passage.sentences), default=0.0)
+    return passage.hit.score + weights.best * best
+
+
+def _add_similarity(
+    question: str, scored: list[RankedPassage], similarity: Similarity, weights: RankWeights
+) -> list[RankedPassage]:
+    """Add the model's similarity to the best sentences; others count as the least similar of
+    these."""
+    compared = sort_sentences(scored)[: weights.compared]
+    values = similarity(question, [sentence.text for sentence in compared])
+    likeness = dict(zip(map(_make_key, compared), values, strict=True))
+    least = min(likeness.values(), default=0.0)
+
+    def add_likeness(sentence: ScoredSentence) -> ScoredSentence:
+        added = weights.similarity * likeness.get(_make_key(sentence), least)
+        return msgspec.structs.replace(sentence, score=sentence.score + added)
+
+    return [
+        msgspec.structs.replace(passage, sentences=tuple(map(add_likeness, passage.sentences)))
+        for passage in scored
+    ]
+
+
+def _make_key(sentence: ScoredSentence) -> tuple[str, str, int]:
+    return sentence.page.url, sentence.page.digest, sentence.start
+
+
+DUPLICATE_SHARE = 0.8
+"""share of a passage's three-word runs in a better passage from which it counts as a repetition"""
+_WORDS = re.compile(r"\w+")
+
+
+def drop_repeated_passages(ranked: Sequence[RankedPassage]) -> list[RankedPassage]:
+    """Drop each passage that repeats a better one.
+
+    It repeats one that has DUPLICATE_SHARE of its three-word runs or, if it is shorter than three
+    words, all of its words next to one another. A longer passage does not repeat the short one it
+    holds.
+    """
+    kept: list[RankedPassage] = []
+    seen: list[tuple[str, set[str]]] = []
+    for passage in ranked:
+        words = _WORDS.findall(passage.page.text[passage.hit.start : passage.hit.end].lower())
+        text, runs = f" {' '.join(words)} ", _list_trigrams(words)
+        if not any(
+            len(runs & others) >= DUPLICATE_SHARE * len(runs) if runs else text in other
+            for other, others in seen
+        ):
+            kept.append(passage)
+            seen.append((text, runs))
+    return kept
+
+
+def _list_trigrams(words: list[str]) -> set[str]:
+    return {" ".join(words[at : at + 3]) for at in range(len(words) - 2)}

@@ -1,1 +1,0 @@
-"""Human judgements: the labelling desk's store, its forms and raters, agreement, and snapshots."""

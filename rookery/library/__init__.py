@@ -1,0 +1,1 @@
+"""Libraries: where pages are found, searched, archived and recorded."""

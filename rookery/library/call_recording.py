@@ -1,0 +1,422 @@
+"""Record what sessions ask of libraries and policies beside their pages, and replay the answers."""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import (
+    ArchiveConnection,
+    PageArchive,
+    decode_column,
+    encode_column,
+    insert_page,
+    pack_records,
+    unpack_records,
+)
+from rookery.records import Completion, Failure, Hit, Library, Page, digest_of, prepare_type
+
+
+class CallTables(NamedTuple):
+    """Names of the tables and columns that hold the calls of libraries, or those of policies."""
+
+    sessions: str
+    """table of the sessions"""
+    name: str
+    """its column with a session's name"""
+    calls: str
+    """table of the calls"""
+    session: str
+    """its column with the number of the session"""
+    arguments: tuple[str, ...]
+    """its columns with the arguments of a call"""
+    texts: frozenset[str]
+    """arguments that are stored as digests; the texts are in the table `asked`"""
+    statements: str
+    """statements that create the tables"""
+
+
+LIBRARY_CALLS = CallTables(
+    *("sessions", "name", "calls", "session"),
+    ("kind", "what", "k"),
+    frozenset(),
+    """
+create table if not exists sessions (
+    number integer primary key, name text not null unique, about blob not null
+);
+create table if not exists calls (
+    number integer primary key, session integer not null, kind text not null, what text not null,
+    k integer not null, outcome text not null, started text not null, seconds real not null,
+    answer blob not null
+);
+create index if not exists calls_by_session on calls (session);
+create index if not exists calls_by_what on calls (what, kind, k);
+""",
+)
+"""arguments: "search" or "fetch", the query or address, and the number of results or 0"""
+
+POLICY_CALLS = CallTables(
+    *("transcripts", "session", "said", "transcript"),
+    ("by", "prompt", "n", "seed", "grammar"),
+    frozenset(("prompt", "grammar")),
+    """
+create table if not exists transcripts (number integer primary key, session text not null unique);
+create table if not exists asked (digest text primary key, body blob not null) without rowid;
+create table if not exists said (
+    number integer primary key, transcript integer not null, by text not null,
+    prompt text not null, n integer not null, seed integer, grammar text not null,
+    started text not null, seconds real not null, answer blob not null
+);
+create index if not exists said_by_transcript on said (transcript);
+""",
+)
+"""arguments: the policy's name, the prompt, the number of completions, the seed and the grammar"""
+
+Argument = str | int | None
+
+
+class RecordedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to a call: hits, the version of a page, completions, or a failure."""
+
+    hits: list[Hit] = []
+    version: int = 0
+    """number of the page's version in the archive; 0: no page"""
+    fetched: str = ""
+    """time when the page was fetched"""
+    completions: tuple[Completion, ...] = ()
+    failure: Failure | None = None
+
+
+class RecordedCall(NamedTuple):
+    """One stored call of a session."""
+
+    arguments: tuple[Argument, ...]
+    """see LIBRARY_CALLS and POLICY_CALLS"""
+    started: str
+    """start of the call: UTC, ISO 8601, to the millisecond"""
+    seconds: float
+    """duration of the call"""
+    answer: RecordedAnswer
+
+
+_answer_decoder = msgspec.msgpack.Decoder(prepare_type(RecordedAnswer))
+_text_decoder = msgspec.msgpack.Decoder(str)
+
+
+class CallRecording:
+    """A recording of calls, grouped in named sessions, in one SQLite file or archive of pages.
+
+    The file is a PageArchive too, of every page that was given; an archive that is given in its
+    place is left open. It may hold calls of libraries and
+    of policies, whose sessions are independent. Threads may share one CallRecording and processes
+    may share one file. An answer is on disk before it is given. Every method raises `Failed` as
+    those of PageArchive do.
+    """
+
+    def __init__(self, place: Path | PageArchive, tables: CallTables = LIBRARY_CALLS) -> None:
+        self._owns_archive = not isinstance(place, PageArchive)
+        self.archive = place if isinstance(place, PageArchive) else PageArchive(place)
+        """the pages in the file"""
+        self.tables = tables
+        self._number = f"(select number from {tables.sessions} where {tables.name} = ?)"
+        try:
+            self.archive.create_tables(tables.statements)
+        except Failed:
+            self.close()
+            raise
+
+    def begin_session(self, session: str, *metadata: bytes) -> None:
+        """Begin an empty session, in place of the one that had this name.
+
+        A library's session has metadata, which are kept as they are; a policy's has none.
+        """
+        row = (encode_column(session), *metadata)
+        columns = ", ".join((self.tables.name, "about")[: len(row)])
+        insert = f"insert into {self.tables.sessions} ({columns}) values (?{', ?' * len(metadata)})"
+        with self.archive.begin_write() as file:
+            self._delete_session(file, row[0])
+            file.execute(insert, row)
+
+    def rename_session(self, session: str, name: str) -> None:
+        """Rename a session, replacing one that has the name. Raises Failed (not_recorded)."""
+        self.require_session(session)
+        names = (encode_column(name), encode_column(session))
+        column = self.tables.name
+        with self.archive.begin_write() as file:
+            self._delete_session(file, names[0])
+            rename = f"update {self.tables.sessions} set {column} = ? where {column} = ?"
+            file.execute(rename, names)
+
+    def _delete_session(self, file: ArchiveConnection, name: str | bytes) -> None:
+        sessions, column, calls, session, *_ = self.tables
+        file.execute(f"delete from {calls} where {session} = {self._number}", (name,))
+        file.execute(f"delete from {sessions} where {column} = ?", (name,))
+
+    def list_sessions(self) -> list[str]:
+        """Return the names of all sessions, in the order in which they began."""
+        rows = self.select_rows(f"{self.tables.name} from {self.tables.sessions} order by number")
+        return [decode_column(name) for (name,) in rows]
+
+    def require_session(self, session: str) -> None:
+        """Raise Failed (not_recorded) where there is no session of this name."""
+        if self.select_rows(self._number, session) == [(None,)]:
+            detail = f"{self.archive.name} has no session of this name: begin it, or name another"
+            raise Failed(Failure(session, Outcome.NOT_RECORDED, detail))
+
+    def load_metadata(self, session: str) -> bytes:
+        """Return the metadata of a library's session. Raises Failed (not_recorded)."""
+        self.require_session(session)
+        return bytes(self.select_rows("about from sessions where name = ?", session)[0][0])
+
+    def list_calls(self, session: str) -> list[RecordedCall]:
+        """Return the calls of a session, in the order of their answers.
+
+        Raises Failed (not_recorded) where there is no such session.
+        """
+        self.require_session(session)
+        text = "(select body from asked where digest = {})"
+        arguments = [
+            text.format(name) if name in self.tables.texts else name
+            for name in self.tables.arguments
+        ]
+        rows = self.select_calls(session, *arguments, "started", "seconds", "answer")
+        with self.archive.translate_decode_errors():
+            return [
+                RecordedCall(
+                    tuple(map(self._decode_argument, self.tables.arguments, values)),
+                    decode_column(started),
+                    seconds,
+                    unpack_records(answer, _answer_decoder),
+                )
+                for *values, started, seconds, answer in rows
+            ]
+
+    def _decode_argument(self, name: str, value: Any) -> Argument:
+        if name in self.tables.texts:
+            return unpack_records(value, _text_decoder)
+        return decode_column(value) if isinstance(value, bytes) else value
+
+    def make_key(self, arguments: Sequence[Argument]) -> tuple[Any, ...]:
+        """Return the arguments of a call as their columns hold them: long texts as digests."""
+        return tuple(
+            digest_of(str(value)) if name in self.tables.texts else _encode_value(value)
+            for name, value in zip(self.tables.arguments, arguments, strict=True)
+        )
+
+    def select_calls(self, session: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Return these columns of each call of a session, in the order of the answers."""
+        calls = f"{self.tables.calls} where {self.tables.session} = {self._number}"
+        return self.select_rows(f"{', '.join(columns)} from {calls} order by number", session)
+
+    def select_rows(self, query: str, *values: Argument) -> list[tuple[Any, ...]]:
+        """Return the rows that the SQL `select QUERY` finds in this file, with these parameters."""
+        with self.archive.lock_connection() as file:
+            return list(file.execute(f"select {query}", list(map(_encode_value, values))))
+
+    @contextmanager
+    def record_call(
+        self, session: str, *arguments: Argument
+    ) -> Iterator[list[RecordedAnswer | Page]]:
+        """Store the answer that the body adds to the list, or the Failed that it raises.
+
+        The answer is stored under the session and the call's `arguments`; a Page is archived with
+        it. A Failed is raised again. Where the body raises another error nothing is stored.
+        """
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        clock = time.perf_counter()
+        given: list[RecordedAnswer | Page] = []
+        failed: Failed | None = None
+        try:
+            yield given
+        except Failed as error:
+            failed = error
+            given = [RecordedAnswer(failure=error.failure)]
+        times = (started, time.perf_counter() - clock)
+        with self.archive.begin_write() as file:
+            answer = given[0]
+            if isinstance(answer, Page):
+                version = insert_page(file, answer, asked=str(arguments[1]))
+                answer = RecordedAnswer(version=version, fetched=answer.fetched)
+            for name, text in zip(self.tables.arguments, arguments, strict=True):
+                if name in self.tables.texts:
+                    long = (digest_of(str(text)), pack_records(text))
+                    file.execute("insert into asked values (?, ?) on conflict do nothing", long)
+            row = dict(zip(self.tables.arguments, self.make_key(arguments), strict=True))
+            if self.tables is LIBRARY_CALLS:
+                row["outcome"] = encode_column(answer.failure.outcome if answer.failure else "")
+            row |= dict(zip(("started", "seconds"), times, strict=True))
+            row["answer"] = pack_records(answer)
+            file.execute(
+                f"insert into {self.tables.calls} ({self.tables.session}, {', '.join(row)})"
+                f" values ({self._number}{', ?' * len(row)})",
+                [encode_column(session), *row.values()],
+            )
+        if failed:
+            raise failed
+
+    def close(self) -> None:
+        """Close the archive, unless it was given; neither can be used afterwards."""
+        if self._owns_archive:
+            self.archive.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _encode_value(value: Argument) -> Argument | bytes:
+    return encode_column(value) if isinstance(value, str) else value
+
+
+class CallReplay:
+    """The stored answers of a session: the n-th call with the same arguments gets the n-th answer.
+
+    Threads may share one. Raises Failed (not_recorded) where the session was not begun.
+    """
+
+    def __init__(self, recording: CallRecording, session: str) -> None:
+        recording.require_session(session)
+        self._recording = recording
+        self._lock = threading.Lock()
+        self._given: Counter[tuple[Any, ...]] = Counter()
+        self._answers: defaultdict[tuple[Any, ...], list[bytes]] = defaultdict(list)
+        for row in recording.select_calls(session, *recording.tables.arguments, "answer"):
+            self._answers[_make_replay_key(row[:-1])].append(row[-1])
+
+    def replay_call(
+        self, *arguments: Argument, find_other: Callable[[list[bytes]], bytes]
+    ) -> RecordedAnswer:
+        """Return the next stored answer to a call with these arguments, or raise its failure.
+
+        Where all were given, `find_other` is called with them, as they are encoded in the file
+        (none if there was no such call), and returns another encoded answer or raises.
+        """
+        key = _make_replay_key(self._recording.make_key(arguments))
+        with self._lock:
+            number, answers = self._given[key], self._answers[key]
+            if number < len(answers):
+                self._given[key] += 1
+        body = answers[number] if number < len(answers) else find_other(answers)
+        with self._recording.archive.translate_decode_errors():
+            answer = unpack_records(body, _answer_decoder)
+        if answer.failure is not None:
+            raise Failed(answer.failure)
+        return answer
+
+
+def _make_replay_key(columns: Sequence[Any]) -> tuple[Any, ...]:
+    # PostgreSQL gives every string as bytes, SQLite those that are no valid Unicode.
+    return tuple(decode_column(each) if isinstance(each, bytes) else each for each in columns)
+
+
+def list_recorded_versions(recording: CallRecording) -> frozenset[int]:
+    """Return the numbers of the versions of pages that were given to any session."""
+    rows = recording.select_rows("answer from calls where kind = 'fetch'")
+    with recording.archive.translate_decode_errors():
+        return frozenset(unpack_records(body, _answer_decoder).version for (body,) in rows) - {0}
+
+
+def find_first_answer(
+    recording: CallRecording, kind: str, what: str, k: int
+) -> RecordedAnswer | None:
+    """Return what any session was first given for a call of LIBRARY_CALLS; None without one."""
+    with recording.archive.translate_decode_errors():
+        for body in _select_first_answer(recording, kind, what, k):
+            return unpack_records(body, _answer_decoder)
+    return None
+
+
+def _select_first_answer(recording: CallRecording, kind: str, what: str, k: int) -> list[bytes]:
+    asked = "answer from calls where kind = ? and what = ? and k = ? order by number limit 1"
+    return [body for (body,) in recording.select_rows(asked, kind, what, k)]
+
+
+class RecordingLibrary(Library):
+    """A library that stores the answers of another one for a session before it gives them.
+
+    What the other raises besides `Failed` becomes a `Failed` (library_failed). Raises `Failed`
+    (not_recorded) where the session was not begun.
+    """
+
+    def __init__(self, recording: CallRecording, library: Library, session: str) -> None:
+        recording.require_session(session)
+        self._recording = recording
+        self._library = library
+        self._session = session
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """The failures of the wrapped library."""
+        return self._library.failures
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Search the wrapped library, and return its hits after storing them for the session."""
+        with self._record_call("search", query, k) as given:
+            hits = list(self._library.search(query, k))
+            given.append(RecordedAnswer(hits=hits))
+        return hits
+
+    def fetch(self, url: str) -> Page:
+        """Fetch a page from the wrapped library; return it once it is stored in the session."""
+        with self._record_call("fetch", url, 0) as given:
+            page = self._library.fetch(url)
+            given.append(page)
+        return page
+
+    @contextmanager
+    def _record_call(self, kind: str, what: str, k: int) -> Iterator[list[RecordedAnswer | Page]]:
+        with self._recording.record_call(self._session, kind, what, k) as given:
+            try:
+                yield given
+            except Failed:
+                raise
+            except Exception as error:
+                detail = f"{type(error).__name__}: {error}"
+                raise Failed(Failure(what, Outcome.LIBRARY_FAILED, detail)) from error
+
+
+class ReplayLibrary(Library):
+    """A library that repeats the stored answers of a session.
+
+    When something is asked for the n-th time, it is given as it was for the n-th time in the
+    session, or for the last time. What the session never asked is given as any session got it
+    first. What none asked, and a session that was not begun, raise `Failed` (not_recorded).
+    """
+
+    def __init__(self, recording: CallRecording, session: str) -> None:
+        self._recording = recording
+        self._replay = CallReplay(recording, session)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the hits that were stored for this query and `k`, or raise the stored failure."""
+        return self._replay_call("search", query, k).hits
+
+    def fetch(self, url: str) -> Page:
+        """Return the page as it was stored for this address, or raise the stored failure."""
+        answer = self._replay_call("fetch", url, 0)
+        archive = self._recording.archive
+        page = archive.find_version(answer.version)
+        with archive.translate_decode_errors():
+            if page is None:
+                raise ValueError(f"there is no version {answer.version}")
+        return msgspec.structs.replace(page, fetched=answer.fetched)
+
+    def _replay_call(self, kind: str, what: str, k: int) -> RecordedAnswer:
+        def repeat_answer(answers: list[bytes]) -> bytes:
+            every = answers[-1:] or _select_first_answer(self._recording, kind, what, k)
+            if not every:
+                doing = "opened this address" if kind == "fetch" else f"asked this for {k} results"
+                detail = f"no recorded session {doing}: do it once with the network, or ask another"
+                raise Failed(Failure(what, Outcome.NOT_RECORDED, detail))
+            return every[0]
+
+        return self._replay.replay_call(kind, what, k, find_other=repeat_answer)

@@ -1,0 +1,263 @@
+"""Open places as libraries: folders, files, web archives, sites and the web, and several as one."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from rookery.errors import Failed, Outcome
+from rookery.library.folder_library import FolderLibrary, FolderLimits, ProgressCallback
+from rookery.library.page_archive import PageArchive
+from rookery.library.search_merging import MergedSearch, make_auto_search
+from rookery.library.sharded_library import ShardedLibrary
+from rookery.library.shards import NOTE_FILE
+from rookery.library.site_library import SiteLibrary
+from rookery.library.web_library import (
+    SearchEngine,
+    WebLibrary,
+    WebSearch,
+    make_brave_engine,
+    make_duckduckgo_engine,
+    make_google_engine,
+    make_searxng_engine,
+    make_wikipedia_engine,
+)
+from rookery.network.fetcher import Fetcher
+from rookery.records import Failure, Hit, Library, Page, digest_of
+from rookery.settings import FileSelection
+
+
+class CombinedLibrary:
+    """Searches every library; a page comes from the library that showed its address.
+
+    A library that fails is recorded in `failures` and left out; only where all fail, `search`
+    raises `Failed` itself.
+    """
+
+    def __init__(self, libraries: Sequence[Library]) -> None:
+        if not libraries:
+            raise ValueError("name at least one library to search")
+        self._libraries = tuple(libraries)
+        self._owners_by_url: dict[str, Library] = {}
+        self._search_failures: list[Failure] = []
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The searches that failed, then the failures of each library."""
+        theirs = (library.failures for library in self._libraries)
+        return (*self._search_failures, *chain.from_iterable(theirs))
+
+    def contents_digest(self) -> str:
+        """Return a digest of the contents of all libraries."""
+        return digest_of("\n".join(map(get_contents_digest, self._libraries)))
+
+    @property
+    def skipped(self) -> tuple[Failure, ...]:
+        """The files that each library leaves out."""
+        return tuple(chain.from_iterable(map(list_skipped, self._libraries)))
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return at most k results: the first of each library, then the second of each, and so on.
+
+        A text that two libraries have is shown by the first that shows it. A library that fails is
+        left out; Failed is raised where all do.
+        """
+        owners: dict[str, Library] = {}
+        texts: dict[str, str] = {}
+        hits: list[Hit] = []
+        for library, hit in _interleave_hits(self._search_each(query, k)):
+            # One library may show several passages of a page; two never show the same page.
+            copy = hit.digest and texts.setdefault(hit.digest, hit.url) != hit.url
+            if owners.setdefault(hit.url, library) is library and not copy:
+                hits.append(hit)
+        self._owners_by_url.update(owners)
+        return hits[:k]
+
+    def fetch(self, url: str) -> Page:
+        """Return the page from the library that showed its address, else the first that opens it.
+
+        A library that refuses because it never showed the address (url_not_shown) is passed over;
+        any other failure is raised.
+        """
+        if url in self._owners_by_url:
+            return self._owners_by_url[url].fetch(url)
+        refused = None
+        for library in self._libraries:
+            try:
+                return library.fetch(url)
+            except Failed as failed:
+                if failed.failure.outcome != Outcome.URL_NOT_SHOWN:
+                    raise
+                refused = failed
+        assert refused is not None  # there is at least one library
+        raise refused
+
+    def close(self) -> None:
+        """Close every library."""
+        for library in self._libraries:
+            library.close()
+
+    def _search_each(self, query: str, k: int) -> list[tuple[Library, Sequence[Hit]]]:
+        answered: list[tuple[Library, Sequence[Hit]]] = []
+        failed: list[Failure] = []
+        for library in self._libraries:
+            try:
+                answered.append((library, library.search(query, k)))
+            except Failed as failure:
+                failed.append(failure.failure)
+        self._search_failures += failed
+        if not answered:
+            raise _make_search_error(query, failed)
+        return answered
+
+
+def _interleave_hits(
+    answered: Sequence[tuple[Library, Sequence[Hit]]],
+) -> Iterator[tuple[Library, Hit]]:
+    for turn in zip_longest(*([(library, hit) for hit in hits] for library, hits in answered)):
+        yield from filter(None, turn)
+
+
+def _make_search_error(query: str, failed: Sequence[Failure]) -> Failed:
+    if len(failed) == 1:
+        return Failed(failed[0])
+    detail = "; ".join(f"{failure.outcome}: {failure.detail}" for failure in failed)
+    return Failed(Failure(query, Outcome.SEARCH_FAILED, f"no library could be searched ({detail})"))
+
+
+@runtime_checkable
+class DocumentLibrary(Library, Protocol):
+    """A library of documents whose whole contents are known, as of a folder."""
+
+    @property
+    def skipped(self) -> Sequence[Failure]:
+        """Files that were left out, with the reasons."""
+
+    def contents_digest(self) -> str:
+        """Return a digest that changes when any document changes."""
+
+
+def get_contents_digest(library: Library) -> str:
+    """Return a digest of a library's contents; empty where they are not known, as of the web."""
+    return library.contents_digest() if isinstance(library, DocumentLibrary) else ""
+
+
+def list_skipped(library: Library) -> Sequence[Failure]:
+    """Return the files that a library left out, with the reasons; none for the web."""
+    return library.skipped if isinstance(library, DocumentLibrary) else ()
+
+
+BUNDLED_PLACE = "rookery:corvids"
+_WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz", ".warc.zst")
+
+_ENGINE_MAKERS: dict[str, Callable[[str], SearchEngine]] = {
+    "duckduckgo": lambda _: make_duckduckgo_engine(),
+    "wikipedia": lambda language: make_wikipedia_engine(language or "en"),
+    "searxng": make_searxng_engine,
+    "brave": lambda _: make_brave_engine(),
+    "google": lambda _: make_google_engine(),
+}
+
+
+def get_bundled_folder() -> Path:
+    """Return the folder of the bundled sample pages, which are the place `rookery:corvids`."""
+    return Path(__file__).parent / "corvids"
+
+
+def is_url(place: str) -> bool:
+    """Return whether a place begins with http:// or https://, and is not a file or folder."""
+    return place.lower().startswith(("http://", "https://"))
+
+
+def make_web_search(name: str) -> WebSearch:
+    """Return what searches the web under this name. Raises Failed (unknown_engine).
+
+    Names are `auto` (see `make_auto_search`), `duckduckgo`, `wikipedia`, `wikipedia:LANGUAGE` as
+    in `wikipedia:de`, `searxng:https://HOST`, `brave`, `google`, and several of these joined by
+    commas, whose results are merged. With `auto` among several, the others are what it asks first.
+    """
+    parts = [part.strip() for part in name.split(",")]
+    engines = [_make_search_engine(part) for part in parts if part != "auto"]
+    if "auto" in parts:
+        return make_auto_search(engines)
+    return engines[0] if len(engines) == 1 else MergedSearch(name, [engines])
+
+
+def _make_search_engine(name: str) -> SearchEngine:
+    kind, _, detail = name.partition(":")
+    if kind not in _ENGINE_MAKERS or (kind == "searxng" and not is_url(detail)):
+        advice = (
+            "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or "
+            "google, or several joined by commas"
+        )
+        raise Failed(Failure(name, Outcome.UNKNOWN_ENGINE, advice))
+    return _ENGINE_MAKERS[kind](detail)
+
+
+def open_places(
+    places: Sequence[str],
+    archive: PageArchive,
+    fetcher: Callable[[], Fetcher],
+    cache: Path,
+    engine: str = "auto",
+    offline: bool = False,
+    progress: ProgressCallback | None = None,
+    selection: FileSelection = FileSelection(),
+) -> Library:
+    """Open places as one library; where none is named, the web through the search engine `engine`.
+
+    Places are folders, files, WARC files, folders of shards that were built, addresses of sites and
+    `rookery:corvids`. Pages go to
+    `archive`, indexes below `cache`; `fetcher` returns the network client when one is needed. With
+    `offline` nothing is fetched. `selection` says which files of the folders are read. Raises
+    Failed: no_folder where `selection` has patterns and no folder is named, or what opening a place
+    raises.
+    """
+    if not places and selection == FileSelection():
+        return WebLibrary(make_web_search(engine), archive, fetcher(), offline)
+    paths = [resolve_place_path(place) for place in places if not is_url(place)]
+    sharded = [path for path in paths if (path / NOTE_FILE).is_file()]
+    files = [path for path in paths if not _is_warc_file(path) and path not in sharded]
+    if selection != FileSelection() and not any(path.is_dir() for path in files):
+        detail = "these choose among the files of a folder: name one with --in"
+        raise Failed(Failure("--glob, --exclude", Outcome.NO_FOLDER, detail))
+    libraries: list[Library] = []
+    if files:
+        libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
+    for path in sharded:
+        from rookery.library.stored_indexes import record_shards_use
+
+        libraries.append(ShardedLibrary(path, archive))
+        record_shards_use(cache, path)
+    if warcs := [path for path in paths if _is_warc_file(path)]:
+        from rookery.library.warc import WarcLibrary
+
+        libraries += [WarcLibrary(path, archive, cache, progress) for path in warcs]
+    libraries += [
+        SiteLibrary(place, archive, fetcher(), cache, offline=offline, progress=progress)
+        for place in places
+        if is_url(place)
+    ]
+    return libraries[0] if len(libraries) == 1 else CombinedLibrary(libraries)
+
+
+def _is_warc_file(path: Path) -> bool:
+    return path.name.lower().endswith(_WARC_SUFFIXES) and not path.is_dir()
+
+
+def resolve_place_path(place: str) -> Path:
+    """Return the path that a place names: as a path, a `file://` address, or `rookery:corvids`.
+
+    The last stands for the bundled sample pages.
+
+    Raises Failed (not_found) for nothing at all, which a shell makes of an unset variable.
+    """
+    if not place.strip():
+        raise Failed(Failure("''", Outcome.NOT_FOUND, "name a folder, a file or an address"))
+    if place == BUNDLED_PLACE:
+        return get_bundled_folder()
+    if place.lower().startswith("file://"):
+        return Path(os.fsdecode(unquote_to_bytes(urlsplit(place).path)))
+    return Path(place).expanduser()

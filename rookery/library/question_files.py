@@ -1,0 +1,401 @@
+"""Read questions from JSONL files, from the command line, from published data sets, and from SQuAD
+files, 1.1 and 2.0.
+
+The articles of a SQuAD file become a little web: one page an article, with titles of other articles
+linked.
+"""
+
+import gzip
+import html
+import lzma
+import os
+import re
+import sys
+import unicodedata
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.library.published_questions import convert_published_question, split_published_document
+from rookery.records import Failure, Question, Record, prepare_type
+
+MOST_QUESTION_CHARACTERS = 10_000
+"""characters of a question"""
+MOST_LINE_BYTES = 64_000_000
+"""bytes of a line, with the pages that a question may bring along"""
+
+
+def parse_question(text: str, identity: str = "1") -> Question:
+    """Return a Question of this text, its white space evened out, with the id `identity`.
+
+    Raises ValueError if the text is empty or has more than MOST_QUESTION_CHARACTERS.
+    """
+    text = " ".join(text.encode("utf-8", "replace").decode().split())  # a shell passes any bytes
+    if not text:
+        raise ValueError('the question is empty: type it in quotes, as in rookery ask "Why ...?"')
+    if len(text) > MOST_QUESTION_CHARACTERS:
+        raise ValueError(
+            f"the question has {len(text):,} characters and at most "
+            f"{MOST_QUESTION_CHARACTERS:,} are taken: "
+            "put documents into a folder and name it with --in"
+        )
+    return Question(identity, text)
+
+
+def bundled_questions() -> Path:
+    """Return the path of the bundled JSONL file of questions about the sample pages on crows.
+
+    Most of them have gold answers.
+    """
+    return Path(__file__).parent / "corvids.jsonl"
+
+
+def read_questions(path: Path) -> Iterator[Question]:
+    """Yield the questions of a file, blank lines left out.
+
+    It has a Question in each line, with `id`, `text` and any other field of a Question; or it is a
+    file of ELI5, Natural Questions, NQ-open, TriviaQA, KILT or SQuAD as their publishers give it
+    (`convert_published_question` says what becomes of it), in which an id that was used before is
+    given a number, as in `56be-2`. A file whose name ends in `.gz` or `.xz` is unpacked, and the
+    path `-` is standard input. Raises ValueError naming the line that is not a question, or whose
+    own id was used before.
+    """
+    if str(path) == "-":
+        yield from _read_each(sys.stdin.buffer, "standard input")
+        return
+    with _open_unpacked(path) as file:
+        yield from _read_each(file, str(path))
+
+
+@contextmanager
+def _open_unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, and unpack it while it is read. Raises ValueError where that fails."""
+    try:
+        with _open_file(path) as file:
+            yield file
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ValueError(f"{path}: cannot be unpacked: fetch it again ({error})") from error
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path))
+    return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
+
+
+def _read_each(file: IO[bytes], name: str) -> Iterator[Question]:
+    seen: dict[str, str] = {}
+    times: Counter[str] = Counter()
+    for where, number, data in _split_file(file, name):
+        question, is_published = _parse_question_object(data, number, where)
+        if question is None:
+            continue
+        if is_published:
+            identity = _find_unused(question.id, times, lambda id: id in seen)
+            question = msgspec.structs.replace(question, id=identity)
+        elif question.id in seen:
+            raise ValueError(
+                f"{where}: the id {question.id!r} was used in "
+                f"{seen[question.id].removeprefix(f'{name}, ')}: give each question its own"
+            )
+        seen[question.id] = where
+        yield question
+
+
+_WHOLE_DOCUMENT = re.compile(
+    rb'\s*(\[|\{\s*($|"(Data|Domain|Split|VerifiedEval|Version|data|version)"))'
+)
+"""how a file begins that is one JSON value: a list, TriviaQA, or SQuAD"""
+
+
+def _split_file(file: IO[bytes], name: str) -> Iterator[tuple[str, int, bytes]]:
+    """Yield the JSON of each question with its place in words and its number."""
+    lines = enumerate(iter(lambda: file.readline(MOST_LINE_BYTES), b""), 1)
+    for number, line in lines:
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not line.strip():
+            continue
+        if number == 1 and _WHOLE_DOCUMENT.match(line):
+            yield from _split_document(line + file.read(), name)
+            return
+        yield f"{name}, line {number}", number, line
+
+
+def _split_document(data: bytes, name: str) -> Iterator[tuple[str, int, bytes]]:
+    try:
+        for number, each in enumerate(split_published_document(data), 1):
+            yield f"{name}, question {number}", number, each
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: not a file of questions ({error}); {_QUESTION_ADVICE}"
+        ) from error
+
+
+_QUESTION_ADVICE = (
+    'write lines like {"id": "1", "text": "Why do crows bring gifts?"}, or name a file of ELI5, '
+    "Natural Questions, TriviaQA, KILT or SQuAD"
+)
+
+
+def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Question | None, bool]:
+    """Return the question of a JSON object, None where its author deleted it, and whether it is in
+    a published form."""
+    try:
+        question = Question.from_json(data)
+        parse_question(question.text)
+        return question, False
+    except (msgspec.MsgspecError, ValueError) as error:
+        ours = error
+    try:
+        published = convert_published_question(data, number)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    if published is None:
+        raise ValueError(f"{where}: not a question ({ours}); {_QUESTION_ADVICE}") from ours
+    form, found = published
+    if found is None:
+        return None, True
+    try:
+        return msgspec.structs.replace(found, text=parse_question(found.text).text), True
+    except ValueError as error:
+        raise ValueError(f"{where}: not a question of {form} ({error})") from error
+
+
+LONGEST_NAME = 60
+"""characters of a title that its page's file name keeps"""
+SHORTEST_LINKED = 4
+"""characters; a shorter title is a common word too often"""
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"[\w-]+\.html")
+
+
+class SquadArticle(Record, frozen=True):
+    """One article, and the name of its page within the site."""
+
+    name: str
+    title: str
+    paragraphs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} cannot name a page: use letters, digits, _ and .html")
+
+
+class SquadData(msgspec.Struct, frozen=True):
+    """The articles and questions of a SQuAD file, in its order."""
+
+    articles: tuple[SquadArticle, ...]
+    questions: tuple[Question, ...]
+    """`gold` has each accepted answer once, and none where the file says that there is none;
+    `source` is the name of the article's page"""
+    places: dict[str, tuple[int, int]]
+    """of each question, by its id: the numbers of its article and of its paragraph there"""
+
+    def get_paragraph(self, question: Question) -> str:
+        """Return the paragraph that this question was written about."""
+        article, paragraph = self.places[question.id]
+        return self.articles[article].paragraphs[paragraph]
+
+
+class _Answer(msgspec.Struct):
+    text: str
+
+
+class _SquadQuestion(msgspec.Struct):
+    id: str | int
+    question: str
+    answers: list[_Answer] = []
+    is_impossible: bool = False
+
+
+class _Paragraph(msgspec.Struct):
+    context: str
+    qas: list[_SquadQuestion]
+
+
+class _Article(msgspec.Struct):
+    title: str
+    paragraphs: list[_Paragraph]
+
+
+class _File(msgspec.Struct):
+    data: list[_Article]
+
+
+def read_squad(path: Path) -> SquadData:
+    """Return the articles and questions of a SQuAD file; one whose name ends in `.xz` is unpacked.
+
+    An id that was used before is given a number, as in `56be-2`. Raises ValueError naming the
+    place that is not as in a SQuAD file, and OSError where the file cannot be read.
+    """
+    read = _decode_file(path)
+    articles = [
+        SquadArticle(name, title, tuple(paragraph.context for paragraph in article.paragraphs))
+        for article, (name, title) in zip(read, _name_articles(read), strict=True)
+    ]
+    questions: list[Question] = []
+    places: dict[str, tuple[int, int]] = {}
+    times: Counter[str] = Counter()
+    for number, article in enumerate(read):
+        for at, paragraph in enumerate(article.paragraphs):
+            for nth, each in enumerate(paragraph.qas):
+                identity = _find_unused(str(each.id), times, lambda id: id in places)
+                place = f"{path}: $.data[{number}].paragraphs[{at}].qas[{nth}]"
+                questions.append(_build_question(each, identity, articles[number].name, place))
+                places[identity] = (number, at)
+    return SquadData(tuple(articles), tuple(questions), places)
+
+
+def _decode_file(path: Path) -> list[_Article]:
+    with _open_unpacked(path) as file:
+        data = file.read().removeprefix(b"\xef\xbb\xbf")
+    try:
+        return msgspec.json.decode(data, type=prepare_type(_File)).data
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a SQuAD file ({error})") from error
+
+
+def _build_question(each: _SquadQuestion, identity: str, source: str, place: str) -> Question:
+    try:
+        question = parse_question(each.question, identity)
+    except ValueError as error:
+        raise ValueError(f"{place}: not a question ({error})") from error
+    accepted = [] if each.is_impossible else [answer.text.strip() for answer in each.answers]
+    gold = tuple(dict.fromkeys(filter(None, accepted)))
+    return msgspec.structs.replace(question, gold=gold, source=source)
+
+
+def _name_articles(articles: Sequence[_Article]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each article's page, no two alike even where upper and lower case are, and
+    its title in words."""
+    taken: set[str] = set()
+    times: Counter[str] = Counter()
+    for number, article in enumerate(articles, 1):
+        title = " ".join(unquote(article.title).replace("_", " ").split()) or f"Article {number}"
+        plain = re.sub(r"[^\w-]", "_", unicodedata.normalize("NFC", title))[:LONGEST_NAME]
+        name = _find_unused(plain, times, lambda name: _fold_name(name) in taken, "_")
+        taken.add(_fold_name(name))
+        yield f"{name}.html", title
+
+
+def _fold_name(name: str) -> str:
+    """Equal for names that some file system takes for one."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def _find_unused(
+    name: str, times: Counter[str], is_used: Callable[[str], bool], mark: str = "-"
+) -> str:
+    """Return the name itself, or with the next number behind it that makes it one of its own."""
+    found = name
+    while is_used(found):
+        times[name] += 1
+        found = f"{name}{mark}{times[name] + 1}"
+    return found
+
+
+def write_site(articles: Sequence[SquadArticle], folder: Path) -> int:
+    """Write each article as an HTML page into `folder`, and return how many files were written.
+
+    The folder is made where needed. A file that has the page's content already is left alone and
+    not counted, one with another content is replaced, and none is deleted or ever half written.
+    Raises Failed (not_written).
+    """
+    written = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for article, page in zip(articles, render_pages(articles), strict=True):
+            written += _write_if_changed(folder / article.name, page.encode("utf-8", "replace"))
+    except OSError as error:
+        detail = f"make room, or allow writing there, and run again ({error.strerror})"
+        raise Failed(Failure(str(folder), Outcome.NOT_WRITTEN, detail)) from error
+    return written
+
+
+def _write_if_changed(path: Path, data: bytes) -> bool:
+    """Write a file unless it has this content, and return whether it was written. A reader sees the
+    old file or the new one."""
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    part = path.with_name(f".{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return True
+
+
+def render_pages(articles: Sequence[SquadArticle]) -> Iterator[str]:
+    """Yield each article as an HTML page that links the titles of other articles in its text.
+
+    A page has the title and the paragraphs. Titles of fewer than SHORTEST_LINKED characters are not
+    linked.
+    """
+    titles = _TitleLinker(articles)
+    for article in articles:
+        body = "\n".join(
+            f"<p>{titles.link_titles(text, article)}</p>" for text in article.paragraphs
+        )
+        title = html.escape(article.title)
+        yield (
+            f'<!doctype html>\n<html><head><meta charset="utf-8"><title>{title}</title>'
+            f"</head>\n<body><main><h1>{title}</h1>\n{body}\n</main></body></html>\n"
+        )
+
+
+class _TitleLinker:
+    """Finds titles in a text in one pass over its words, however many titles there are."""
+
+    def __init__(self, articles: Sequence[SquadArticle]) -> None:
+        self._names: dict[str, str] = {}
+        places: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+        for article in articles:
+            first = _WORD.search(article.title)
+            if first and len(article.title) >= SHORTEST_LINKED:
+                self._names.setdefault(article.title, article.name)
+                places[first[0]].add((len(article.title), first.start()))
+        self._places = {word: sorted(found, reverse=True) for word, found in places.items()}
+        """by the first word of titles: their lengths, longest first, and what stands before it"""
+
+    def link_titles(self, text: str, article: SquadArticle) -> str:
+        """Return the text as HTML, other articles' titles linked, the longest where several
+        begin."""
+        parts: list[str] = []
+        done = free = 0
+        for word in _WORD.finditer(text):
+            title, start = self._longest_title_at(word, text, free)
+            if title:
+                free = start + len(title)
+            if title and title != article.title:
+                link = f'<a href="{self._names[title]}">{html.escape(title, quote=False)}</a>'
+                parts += (html.escape(text[done:start], quote=False), link)
+                done = free
+        return "".join(parts) + html.escape(text[done:], quote=False)
+
+    def _longest_title_at(self, word: re.Match[str], text: str, free: int) -> tuple[str, int]:
+        """Return the longest title whose first word this is, and where it starts, not before
+        `free`."""
+        for length, before in self._places.get(word[0], ()):
+            start = word.start() - before
+            title = text[start : start + length] if start >= free else ""
+            if title in self._names and _is_whole_words(text, start, length):
+                return title, start
+        return "", 0
+
+
+def _is_whole_words(text: str, start: int, length: int) -> bool:
+    """Return whether text[start : start + length] cuts no word at either end."""
+    edges = (text[max(start - 1, 0) : start + 1], text[start + length - 1 : start + length + 1])
+    return not any(len(edge) == 2 and _is_word_character(edge) for edge in edges)
+
+
+def _is_word_character(edge: str) -> bool:
+    return _WORD.fullmatch(edge) is not None

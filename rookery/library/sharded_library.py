@@ -1,0 +1,354 @@
+"""A library of shards that are searched side by side as one index over the same pages.
+
+Each shard first counts the words of the question; rated by the sums, the passages of all shards
+have the scores that one index over them gives (`SearchIndex.search_shard`). A text that stands in
+two shards counts twice in these sums and is shown once.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from pathlib import Path
+from queue import Empty
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.library.bm25 import TermCounts, add_term_counts, parse_query
+from rookery.library.folder_library import convert_url_to_path, get_shard_number, resolve_roots
+from rookery.library.page_archive import PageArchive, translate_storage_errors
+from rookery.library.shards import (
+    NOTE_FILE,
+    NOTE_FORMAT,
+    Shard,
+    ShardContents,
+    ShardProgress,
+    ShardsNote,
+    ShardTask,
+    build_shard,
+    get_shard_folder,
+)
+from rookery.library.worker_processes import hold_signals, prepare_worker
+from rookery.pages.search_terms import LANGUAGES
+from rookery.records import Failure, Hit, Page, digest_of, prepare_type
+from rookery.settings import FileSelection
+
+ANSWER_SECONDS = 10.0
+"""for which a shard is waited for"""
+
+
+class ShardClient(Protocol):
+    """A shard on this machine or another."""
+
+    def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
+        """Call a method of `Shard`; the future raises what it raises, or that the shard is dead."""
+        ...
+
+    def close(self) -> None:
+        """Let the shard go."""
+        ...
+
+
+class LocalShard:
+    """A shard in this process, whose methods run in threads. Opening it may fail, as any call."""
+
+    def __init__(self, folder: Path, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self._shard = threads.submit(Shard, folder)
+
+    def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
+        """Call a method of the shard in a thread."""
+        return self._threads.submit(self._call_method, method, arguments)
+
+    def _call_method(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        return getattr(self._shard.result(), method)(*arguments)
+
+    def close(self) -> None:
+        """Close the files of the shard."""
+        if self._shard.exception() is None:
+            self._shard.result().close()
+
+
+def find_shards_note(directory: Path) -> ShardsNote | None:
+    """Return what shards.json in a folder says; None where there is none.
+
+    Raises Failed (index_failed) where it cannot be read.
+    """
+    path = directory / NOTE_FILE
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=prepare_type(ShardsNote))
+    except (OSError, msgspec.MsgspecError) as error:
+        detail = f"{NOTE_FILE} cannot be read: build the index again ({error})"
+        raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail)) from error
+
+
+class ShardedLibrary:
+    """The shards in `directory`, as `build_sharded_index` wrote them.
+
+    Pages that are opened are stored in `archive`, too. A shard that is dead, or that does not
+    answer in `seconds`, is left out of a search, and `failures` say so until it answers again; only
+    where none answers, `search` raises. What changed since the shards were built is not seen.
+    Raises Failed: index_failed where they are not complete.
+    """
+
+    def __init__(
+        self, directory: Path, archive: PageArchive, seconds: float = ANSWER_SECONDS
+    ) -> None:
+        self.index_folder = directory
+        note = find_shards_note(directory)
+        if note is None or note.format != NOTE_FORMAT or len(note.shards) != note.count:
+            detail = f"its index is not complete: run rookery index build ... --out {directory}"
+            raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail))
+        self._note = note
+        self._archive = archive
+        self._seconds = seconds
+        self._threads = ThreadPoolExecutor(2 * note.count, "shard")
+        self._shards = self._open_shards()
+        self._absent: dict[int, Failure] = {}
+        held = {language for shard in note.shards for language in shard.languages}
+        self._languages = [language for language in LANGUAGES if language in held]
+        # A folder that cannot be listed is a failure of every shard.
+        self._unread = (*dict.fromkeys(each for shard in note.shards for each in shard.failures),)
+
+    def _open_shards(self) -> list[ShardClient]:
+        numbers = range(self._note.count)
+        folders = [get_shard_folder(self.index_folder, number) for number in numbers]
+        if not self._note.ray:
+            return [LocalShard(folder, self._threads) for folder in folders]
+        from rookery.library.ray_shards import open_ray_shards
+
+        return [*open_ray_shards(self._note.ray, folders)]
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The shards that did not answer when they were last asked, and the unreadable files."""
+        return (*(failure for _, failure in sorted(self._absent.items())), *self._unread)
+
+    @property
+    def skipped(self) -> tuple[Failure, ...]:
+        """The files that were left out."""
+        return tuple(each for shard in self._note.shards for each in shard.skipped)
+
+    def count_pages(self) -> int:
+        """Return the number of files that were read."""
+        return sum(shard.pages for shard in self._note.shards)
+
+    def contents_digest(self) -> str:
+        """Return a digest of the texts of all files and of their paths below the folders."""
+        return digest_of("\n".join(shard.contents for shard in self._note.shards))
+
+    def draw_pages(self, count: int) -> list[Page]:
+        """Return `count` pages drawn by chance, or one more for each shard; all where there are not
+        so many.
+
+        The same contents give the same pages. Raises Failed (shard_failed) where a shard does not
+        answer.
+        """
+        filled = [number for number, shard in enumerate(self._note.shards) if shard.pages]
+        drawn: dict[int, list[Page]] = self._ask(filled, "draw_pages", count / self.count_pages())
+        if self._absent:
+            raise Failed(next(iter(self._absent.values())))
+        pages = [page for some in drawn.values() for page in some]
+        Random(0).shuffle(pages)
+        return pages
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the k best passages of all shards that answer, best first.
+
+        Raises Failed (search_failed) where none answers.
+        """
+        terms = parse_query(query, self._languages)
+        if k < 1 or not terms.words:
+            return []
+        filled = [number for number, shard in enumerate(self._note.shards) if shard.passages]
+        counts: dict[int, TermCounts] = self._ask(filled, "count_terms", terms)
+        if not counts:
+            detail = "; ".join(failure.detail for failure in self._absent.values())
+            raise Failed(
+                Failure(query, Outcome.SEARCH_FAILED, f"no shard could be searched: {detail}")
+            )
+        total = add_term_counts([*counts.values()])
+        found: dict[int, Sequence[Hit]] = self._ask(list(counts), "search", terms, total, k)
+        return _merge_hits([*found.values()])[:k]
+
+    def fetch(self, url: str) -> Page:
+        """Return the page of the file at this `file://` address, and store it in the archive.
+
+        Raises Failed: url_not_shown for what is no file of the library, shard_failed where its
+        shard does not answer, or the reason why the file could not be read.
+        """
+        path = convert_url_to_path(url)
+        if not path:
+            detail = "it is no file of this library: open addresses that a search showed"
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
+        number = get_shard_number(path, self._note.count)
+        try:
+            page: Page = self._shards[number].submit_call("fetch", url).result(self._seconds)
+        except Failed as failed:
+            if failed.failure.what == url:
+                raise
+            raise Failed(self._describe_absence(number, failed)) from failed
+        except Exception as error:
+            raise Failed(self._describe_absence(number, error)) from error
+        self._archive.store_page(page)
+        return page
+
+    def close(self) -> None:
+        """Let all shards go."""
+        for shard in self._shards:
+            shard.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, numbers: Sequence[int], method: str, *arguments: Any) -> dict[int, Any]:
+        """Ask shards side by side; return what each answered, and note those that did not."""
+        asked = {number: self._shards[number].submit_call(method, *arguments) for number in numbers}
+        wait(asked.values(), self._seconds)
+        found = {}
+        for number, future in asked.items():
+            try:
+                found[number] = future.result(0)
+                self._absent.pop(number, None)
+            except Exception as error:
+                future.cancel()
+                self._absent[number] = self._describe_absence(number, error)
+        return found
+
+    def _describe_absence(self, number: int, error: Exception) -> Failure:
+        shard = self._note.shards[number]
+        why = f"it did not answer within {self._seconds:g} s"
+        if not isinstance(error, TimeoutError):
+            why = error.failure.detail if isinstance(error, Failed) else f"{error}".split("\n")[0]
+        detail = (
+            f"shard {number + 1} of {self._note.count} is missing, so that {shard.passages:,} "
+            f"passages of {shard.pages:,} files were not searched: {why or type(error).__name__}"
+        )
+        return Failure(str(self.index_folder), Outcome.SHARD_FAILED, detail)
+
+
+def _merge_hits(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Merge the hits of all shards, best first; a text that two files have is shown once."""
+    hits = [hit for some in found for hit in some]
+    shown: dict[str, str] = {}
+    for url, digest in {(hit.url, hit.digest) for hit in hits}:
+        shown[digest] = min(url, shown.get(digest, url), key=lambda one: (one.count("/"), one))
+    return sorted(
+        (hit for hit in hits if shown[hit.digest] == hit.url),
+        key=lambda hit: (-hit.score, hit.url, hit.start),
+    )
+
+
+def build_sharded_index(
+    places: Sequence[Path],
+    count: int,
+    directory: Path,
+    workers: int,
+    selection: FileSelection = FileSelection(),
+    ray: str = "",
+    progress: ShardProgress = lambda *_: None,
+) -> ShardsNote:
+    """Build `count` shards of the files below `places` in `directory`, or bring them up to date.
+
+    `workers` processes of this machine build at the same time, or the machines of the Ray cluster
+    at the address `ray`, which must see the same folders. An interrupted build goes on where it
+    stopped. Raises Failed: not_found; index_failed where the folder holds another number of shards
+    or of other places; empty_library; worker_died.
+    """
+    roots = tuple(map(os.fsdecode, resolve_roots(places)))
+    note = ShardsNote(
+        places=roots, glob=selection.glob, exclude=selection.exclude, ray=ray, count=count
+    )
+    former = find_shards_note(directory)
+    if former is not None and msgspec.structs.replace(former, shards=(), ray=ray) != note:
+        detail = (
+            f"it holds {former.count} shards of {', '.join(former.places)}: name the same places, "
+            "patterns and number of shards, or another folder"
+        )
+        raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail))
+    with translate_storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        if former is None:
+            write_shards_note(directory, note)
+    tasks = [ShardTask(str(directory), number, note) for number in range(count)]
+    if ray:
+        from rookery.library.ray_shards import build_shards_with_ray
+
+        built = build_shards_with_ray(ray, tasks, progress)
+    else:
+        built = _build_in_processes(tasks, workers, progress)
+    if not any(shard.pages for shard in built):
+        detail = "no file could be read: name other places or patterns"
+        raise Failed(Failure(", ".join(roots), Outcome.EMPTY_LIBRARY, detail))
+    whole = msgspec.structs.replace(note, shards=tuple(built))
+    with translate_storage_errors(directory):
+        write_shards_note(directory, whole)
+    return whole
+
+
+def _build_in_processes(
+    tasks: Sequence[ShardTask], workers: int, progress: ShardProgress
+) -> list[ShardContents]:
+    if workers == 1:
+        return [build_shard(task, progress) for task in tasks]
+    context = get_context("spawn")
+    with hold_signals():
+        reports: Queue[_Report] = context.Queue()
+    shares = [tasks[number::workers] for number in range(min(workers, len(tasks)))]
+    processes = [
+        context.Process(target=_build_share, args=(share, reports), daemon=True) for share in shares
+    ]
+    built: dict[int, ShardContents] = {}
+    try:
+        with hold_signals():
+            for process in processes:
+                process.start()
+        while len(built) < len(tasks):
+            try:
+                number, report = reports.get(timeout=0.2)
+            except Empty:
+                if any(process.exitcode for process in processes):
+                    detail = "a process that built shards died: run it again, and it goes on"
+                    raise Failed(Failure(tasks[0].directory, Outcome.WORKER_DIED, detail)) from None
+                continue
+            if isinstance(report, Failure):
+                raise Failed(report)
+            if isinstance(report, ShardContents):
+                built[number] = report
+            else:
+                progress(number, *report)
+    finally:
+        for process in processes:
+            if process.pid is not None:  # it was started
+                process.kill()
+                process.join()
+    return [built[task.number] for task in tasks]
+
+
+_Report = tuple[int, ShardContents | Failure | tuple[int, int]]
+"""number of a shard, and what was built, why not, or (files done, files to do)"""
+
+
+def _build_share(share: Sequence[ShardTask], reports: "Queue[_Report]") -> None:
+    """Build some of the shards, in a process of their own."""
+    prepare_worker()
+    for task in share:
+        try:
+            built = build_shard(
+                task, lambda number, done, files: reports.put((number, (done, files)))
+            )
+        except Failed as failed:
+            reports.put((task.number, failed.failure))
+            return
+        reports.put((task.number, built))
+
+
+def write_shards_note(directory: Path, note: ShardsNote) -> None:
+    """Write shards.json whole or not at all."""
+    draft = directory / f"{NOTE_FILE}.{os.getpid()}"
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(note)))
+    draft.replace(directory / NOTE_FILE)

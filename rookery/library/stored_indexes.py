@@ -1,0 +1,294 @@
+"""List the indexes in the cache, and the shards that were built, with contents, size and age.
+
+Indexes can be removed. Shards lie in folders that somebody named; the cache notes which.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.library.folder_library import FolderManifest
+from rookery.library.page_archive import translate_storage_errors
+from rookery.library.search_index import (
+    INDEX_NOTE_FILE,
+    IndexNote,
+    SearchIndex,
+    hold_lock,
+    read_index_note,
+)
+from rookery.library.sharded_library import find_shards_note
+from rookery.library.shards import NOTE_FILE, ShardsNote
+from rookery.library.site_library import FinishedCrawl
+from rookery.library.warc import WarcContents
+from rookery.records import Failure, Record, prepare_type
+
+INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
+"""By folder of the cache, the kind of its indexes."""
+SHARDS_FOLDER = "shards"
+"""Folder of the cache with a file for each sharded library, which holds its path."""
+_REMOVED_PREFIX = "removed-"
+T = TypeVar("T")
+_LOCK_FILE = "lock"
+
+
+class StoredIndex(Record, frozen=True):
+    """One index of the cache."""
+
+    id: str
+    kind: str
+    """folder, site or warc"""
+    places: tuple[str, ...]
+    """paths of the folders and files, or the address of the site; empty: made by an older version,
+    which did not note it"""
+    glob: tuple[str, ...]
+    exclude: tuple[str, ...]
+    pages: int
+    passages: int | None
+    """None where the index cannot be opened by this version"""
+    bytes: int
+    refreshed: str
+    """when it was last made or changed: UTC, ISO 8601"""
+    used: str
+    """when it was last opened"""
+    missing: tuple[str, ...]
+    """places that no longer exist"""
+    failed: int
+    """files or pages that could not be read"""
+    skipped: tuple[Failure, ...]
+    """each file and folder that is left out, with the reason"""
+
+
+class StoredShards(Record, frozen=True):
+    """One sharded library that was built or opened on this machine."""
+
+    directory: str
+    places: tuple[str, ...]
+    """real paths of the folders and files"""
+    glob: tuple[str, ...]
+    exclude: tuple[str, ...]
+    shards: int
+    complete: bool
+    """False until all shards are built"""
+    pages: int
+    passages: int
+    bytes: int
+    """with the pages"""
+    refreshed: str
+    """when it was last built: UTC, ISO 8601"""
+    used: str
+    """when it was last built or opened"""
+    missing: tuple[str, ...]
+    """places that no longer exist"""
+    failed: int
+    """files that could not be read"""
+    skipped: tuple[Failure, ...]
+    """each file and folder that is left out, with the reason"""
+    ray: str
+    """address of the Ray cluster that holds them; empty: this machine"""
+
+
+def record_shards_use(cache: Path, directory: Path) -> None:
+    """Note that the shards in a folder were built or opened now, so that they are listed."""
+    real = os.path.realpath(directory)
+    note = cache / SHARDS_FOLDER / sha256(os.fsencode(real)).hexdigest()[:32]
+    with suppress(OSError):  # whoever may not write there has no list
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_bytes(os.fsencode(real))
+
+
+def list_stored_shards(cache: Path) -> list[StoredShards]:
+    """Return the sharded libraries that were used on this machine, the one used last first.
+
+    One whose folder is gone is left out.
+    """
+    found: list[tuple[float, StoredShards]] = []
+    for file in (cache / SHARDS_FOLDER).glob("*"):
+        directory, used = Path(os.fsdecode(file.read_bytes())), file.stat().st_mtime
+        with suppress(Failed):  # shards.json cannot be read: opening it says so
+            if (note := find_shards_note(directory)) is not None:
+                found.append((used, _describe_shards(directory, note, used)))
+    return [shards for _, shards in sorted(found, key=lambda one: -one[0])]
+
+
+def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredShards:
+    return StoredShards(
+        directory=_decode_path(os.fsencode(directory)),
+        places=tuple(_decode_path(os.fsencode(place)) for place in note.places),
+        glob=note.glob,
+        exclude=note.exclude,
+        shards=note.count,
+        complete=len(note.shards) == note.count,
+        pages=sum(shard.pages for shard in note.shards),
+        passages=sum(shard.passages for shard in note.shards),
+        bytes=measure_disk_size(directory),
+        refreshed=_format_time((directory / NOTE_FILE).stat().st_mtime),
+        used=_format_time(used),
+        missing=tuple(
+            _decode_path(os.fsencode(place)) for place in note.places if not os.path.lexists(place)
+        ),
+        failed=len({failure for shard in note.shards for failure in shard.failures}),
+        skipped=tuple(each for shard in note.shards for each in shard.skipped),
+        ray=note.ray,
+    )
+
+
+def _decode_path(path: bytes) -> str:
+    return path.decode("utf-8", "replace")  # for people and for JSON
+
+
+def list_stored_indexes(cache: Path) -> list[StoredIndex]:
+    """Return every index below `cache`, the one used last first."""
+    newest_first = sorted(_iter_index_directories(cache), key=_get_last_used, reverse=True)
+    return [_describe_index(directory) for directory in newest_first]
+
+
+def get_index_directory(cache: Path, index: StoredIndex) -> Path:
+    """Return the folder of an index."""
+    return cache / next(name for name, kind in INDEX_KINDS.items() if kind == index.kind) / index.id
+
+
+def collect_index_digests(cache: Path, indexes: Iterable[StoredIndex]) -> set[str]:
+    """Return the digests of all texts that these indexes below `cache` hold."""
+    directories = (get_index_directory(cache, index) for index in indexes)
+    return {digest for directory in directories for digest in _read_contents(directory)[0]}
+
+
+def list_index_digests(directory: Path) -> list[str]:
+    """Return the digests of the texts that the index in a folder of the cache holds, in order."""
+    return sorted(set(_read_contents(directory)[0]))
+
+
+def remove_stored_index(directory: Path) -> None:
+    """Remove an index. Raises Failed (index_busy) while another process writes it.
+
+    Killed at any moment it leaves a whole index, or none: what says that the index is complete is
+    removed first. The lock stays, for another process may be waiting for it.
+    """
+
+    def raise_busy() -> None:
+        detail = "another process is writing this index: wait until it has finished"
+        raise Failed(Failure(str(directory), Outcome.INDEX_BUSY, detail))
+
+    with hold_lock(directory / _LOCK_FILE, raise_busy), translate_storage_errors(directory):
+        entries = [entry for entry in directory.iterdir() if entry.name != _LOCK_FILE]
+        for entry in entries:
+            if not entry.is_dir():
+                entry.unlink(missing_ok=True)
+        for entry in entries:
+            if entry.is_dir():
+                # By one step out of the way, so that nobody opens the half of it.
+                aside = directory / f"{_REMOVED_PREFIX}{entry.name.removeprefix(_REMOVED_PREFIX)}"
+                shutil.rmtree(entry.rename(aside))
+
+
+def measure_disk_size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    if not path.is_dir():
+        return path.stat().st_size if path.is_file() else 0
+    size = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):  # gone since it was listed
+                size += (Path(folder) / name).lstat().st_size
+    return size
+
+
+def _iter_index_directories(cache: Path) -> Iterator[Path]:
+    """Yield the folders that hold an index, or what a killed removal left of one."""
+    for name in INDEX_KINDS:
+        with suppress(OSError):
+            for directory in sorted((cache / name).iterdir()):
+                if directory.is_dir() and any(e.name != _LOCK_FILE for e in directory.iterdir()):
+                    yield directory
+
+
+def _get_last_used(directory: Path) -> float:
+    note = directory / INDEX_NOTE_FILE
+    return (note if note.exists() else directory).stat().st_mtime
+
+
+def _describe_index(directory: Path) -> StoredIndex:
+    note, used = read_index_note(directory), _get_last_used(directory)
+    note = note or IndexNote(INDEX_KINDS[directory.parent.name], (), used)
+    paths = [unquote_to_bytes(urlsplit(address).path) for address in note.addresses]
+    places = note.addresses
+    if note.kind != "site":
+        places = tuple(path.decode("utf-8", "replace") for path in paths)
+    there = [note.kind == "site" or os.path.lexists(path) for path in paths]
+    digests, failed, skipped = _read_contents(directory)
+    return StoredIndex(
+        id=directory.name,
+        kind=note.kind,
+        places=places,
+        glob=note.glob,
+        exclude=note.exclude,
+        pages=len(digests),
+        passages=_count_passages(directory),
+        bytes=measure_disk_size(directory),
+        refreshed=_format_time(note.refreshed),
+        used=_format_time(used),
+        missing=tuple(place for place, is_there in zip(places, there, strict=True) if not is_there),
+        failed=failed,
+        skipped=skipped,
+    )
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]]:
+    """Return the digest of each page of an index, how many could not be read, and what is left
+    out."""
+    with _open_manifest(directory) as manifest:
+        if manifest:
+            return (
+                manifest.list_digests(),
+                len(manifest.list_failed()),
+                manifest.list_left_out(),
+            )
+    if crawl := _decode_file(directory / "crawl.json", FinishedCrawl):
+        return [digest for _, digest in set(crawl.pages.values())], len(crawl.failures), ()
+    for path in directory.glob("*/contents.json"):
+        if contents := _decode_file(path, WarcContents):
+            pages = set(contents.pages.values())
+            return [digest for _, digest in pages], len(contents.failures), ()
+    return [], 0, ()
+
+
+def _decode_file(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=prepare_type(kind))
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _count_passages(directory: Path) -> int | None:
+    """Return the passages of an index; None where it is not whole, or of another version."""
+    for meta in directory.glob("*/meta.json"):
+        with suppress(ValueError, OSError):
+            return len(SearchIndex(meta.parent))
+    return None
+
+
+@contextmanager
+def _open_manifest(directory: Path) -> Iterator[FolderManifest | None]:
+    """Open the manifest of a folder's index; None for other indexes, and if it is damaged."""
+    manifest = None
+    if (directory / "manifest.sqlite").is_file():
+        with suppress(Failed):
+            manifest = FolderManifest(directory / "manifest.sqlite")
+    try:
+        yield manifest
+    finally:
+        if manifest:
+            manifest.close()

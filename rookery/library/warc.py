@@ -1,0 +1,675 @@
+"""Read and write WARC files, and search one as a library.
+
+Only whole records up to the first damage are read. The format is read with the parts of warcio, not
+with its iterator: that one prints warnings, takes truncated records for whole ones, and refuses
+files compressed as a whole.
+"""
+
+import os
+import re
+import shutil
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from gzip import GzipFile
+from hashlib import sha256
+from io import BufferedReader, BytesIO
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
+
+import httpcore
+import msgspec
+from warcio.bufferedreaders import ChunkedDataException, ChunkedDataReader
+from warcio.digestverifyingreader import DigestChecker, DigestVerifyingReader
+from warcio.limitreader import LimitReader
+from warcio.statusandheaders import (
+    StatusAndHeaders,
+    StatusAndHeadersParser,
+    StatusAndHeadersParserException,
+)
+from warcio.warcwriter import WARCWriter
+
+from rookery.errors import Failed, Outcome
+from rookery.library import search_index as indexing
+from rookery.library.page_archive import PageArchive, translate_storage_errors
+from rookery.library.search_index import (
+    IndexNote,
+    SearchIndex,
+    hold_lock,
+    record_index_use,
+    translate_index_errors,
+)
+from rookery.network.access_rules import URL_SAFE_CHARACTERS, FetchError, normalize_url
+from rookery.network.http_response import (
+    PIECE_BYTES,
+    check_status,
+    decode_content,
+    read_header,
+    read_redirect,
+)
+from rookery.pages.reader_processes import PageJob, ReaderPool
+from rookery.pages.text_documents import ReadLimits, build_read_error
+from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.version import __version__
+
+_DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)
+_DIGEST_PATTERN = re.compile(
+    r"sha1:([A-Z2-7]{32}|[\da-fA-F]{40})|sha256:([A-Z2-7]{52}={4}|[\da-fA-F]{64})"
+)
+"""the spellings in which warcio can check a digest"""
+_MAX_HEADER_BYTES = 256 * 1024
+"""bytes of the headers of one record"""
+_PIECE_BYTES = 64 * 1024
+
+
+class WarcRecord(NamedTuple):
+    """One complete WARC record."""
+
+    kind: str
+    """response, resource, revisit, conversion, metadata, ..."""
+    headers: StatusAndHeaders
+    block: bytes
+    """what follows the headers; left out of a record of a kind that is not wanted"""
+    done: int
+    """bytes of the file that had been read by then"""
+
+    @property
+    def url(self) -> str:
+        """Address that the record is of; empty if it has none."""
+        return self.get_header("WARC-Target-URI")
+
+    def get_header(self, name: str) -> str:
+        """Return the header of this name, without the brackets of wget; empty without one."""
+        return str(self.headers.get_header(name, "")).removeprefix("<").removesuffix(">")
+
+
+def read_warc_records(
+    path: Path, wanted: frozenset[str], most: int
+) -> Iterator[WarcRecord | Failure]:
+    """Yield the records of a WARC file; those of kinds that are not `wanted` without their block.
+
+    In place of a wanted record of more than `most` bytes (too_large), or with another digest than
+    it names (malformed), comes a Failure, and for damage to the file a last one (malformed,
+    truncated). Raises Failed (unreadable): the file cannot be opened or does not begin with a whole
+    record.
+    """
+    found = False
+    try:
+        with path.open("rb") as file:
+            try:
+                for record in _iter_whole_records(file, wanted, most):
+                    found = True
+                    yield record
+            except _DAMAGE_ERRORS as error:
+                if found:
+                    yield _describe_damage(path, file.tell(), error)
+    except OSError as error:
+        detail = f"it cannot be read ({error.strerror or error}): check the path"
+        raise Failed(Failure(str(path), Outcome.UNREADABLE, detail)) from error
+    if not found:
+        detail = "there is no whole WARC record in it: name a file that a crawler wrote as WARC"
+        if path.name.endswith(".zst"):
+            detail = "what zstd has compressed is not read: unpack it with zstd -d first"
+        raise Failed(Failure(str(path), Outcome.UNREADABLE, detail))
+
+
+def _describe_damage(path: Path, place: int, error: Exception) -> Failure:
+    cut = isinstance(error, EOFError)
+    what = "it ends within a record" if cut else f"it is damaged before byte {place:,}"
+    detail = f"{what}; what came before is read, the rest is not"
+    return Failure(str(path), Outcome.TRUNCATED if cut else Outcome.MALFORMED, detail)
+
+
+def _iter_whole_records(
+    file: BufferedReader, wanted: frozenset[str], most: int
+) -> Iterator[WarcRecord | Failure]:
+    stream = GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file
+    parser = StatusAndHeadersParser(["WARC/"])
+    line = _next_line(stream)
+    while line:
+        headers = parser.parse(LimitReader(stream, _MAX_HEADER_BYTES), line)
+        kind, size = headers.get_header("WARC-Type", "").lower(), _parse_size(headers)
+        kept = kind in wanted and size <= most
+        block, proven = _read_block(stream, headers, size, kept)
+        whole = WarcRecord(kind, headers, block, file.tell())
+        record: WarcRecord | Failure = whole
+        if kind in wanted and not kept:
+            record = Failure(
+                whole.url, Outcome.TOO_LARGE, f"{size:,} bytes; at most {most:,} are read"
+            )
+        elif proven is False:
+            record = Failure(
+                whole.url, Outcome.MALFORMED, "its content has another digest than it names"
+            )
+        # Whether a record without a digest is whole, only what comes next can show.
+        waiting = kept and proven is None
+        if not waiting:
+            yield record
+        line = _next_line(stream)
+        if waiting:
+            if not b"WARC/".startswith(line[:5]):
+                raise ValueError
+            yield record
+
+
+def _next_line(stream: GzipFile | BufferedReader) -> bytes:
+    """Return the next line that is not empty; nothing at the end of the file."""
+    lines = iter(lambda: stream.readline(_MAX_HEADER_BYTES), b"")
+    return next((line for line in lines if line.strip()), b"")
+
+
+def _parse_size(headers: StatusAndHeaders) -> int:
+    size = headers.get_header("Content-Length", "")
+    if not re.fullmatch("[0-9]{1,15}", size):
+        raise ValueError
+    return int(size)
+
+
+def _read_block(
+    stream: GzipFile | BufferedReader, headers: StatusAndHeaders, size: int, kept: bool
+) -> tuple[bytes, bool | None]:
+    """Return the content of a record (nothing if it is not kept), and whether its digest is
+    right."""
+    digest, checker = headers.get_header("WARC-Block-Digest", ""), DigestChecker()
+    known = digest if kept and _DIGEST_PATTERN.fullmatch(digest) else None
+    rest = DigestVerifyingReader(stream, size, checker, block_digest=known)
+    block = rest.read() if kept else b""
+    while rest.limit and rest.read(_PIECE_BYTES):
+        pass
+    if rest.limit:
+        raise EOFError
+    return block, checker.passed
+
+
+def write_warc(pages: Iterable[Page], path: Path) -> int:
+    """Write the pages as a WARC file, compressed by the record if its name ends in .gz.
+
+    Each is a `conversion` record, its text for any tool to read, and a `metadata` record, from
+    which `read_warc` makes the same Page again. Rookery does not keep the bytes that a server
+    sent, so there are no `response` records. The same pages give the same bytes. The file
+    replaces one of its name when it is complete; a killed process leaves only `*.new`. Returns
+    the number of pages. Raises Failed: disk_full, unreadable_archive (no such folder), malformed
+    (a page with half a character, which no file can hold).
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    software = f"software: rookery/{__version__}\r\nformat: WARC File Format 1.1\r\n"
+    count = 0
+    try:
+        with translate_storage_errors(path), draft.open("wb") as file:
+            zipped = path.name.lower().endswith(".gz")
+            writer = WARCWriter(file, gzip=zipped, warc_version="1.1")
+            _write_record(writer, "warcinfo", "application/warc-fields", software.encode(), {})
+            for page in pages:
+                _write_page(writer, page)
+                count += 1
+        with translate_storage_errors(path):
+            draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _write_page(writer: WARCWriter, page: Page) -> None:
+    about = msgspec.to_builtins(page)
+    try:
+        text, layout = about.pop("text").encode(), msgspec.json.encode(about)
+    except UnicodeEncodeError as error:
+        detail = f"it holds half a character, which cannot be written ({error.reason})"
+        raise build_read_error(page.url, Outcome.MALFORMED, detail) from error
+    named = {"WARC-Target-URI": quote(page.url, safe=URL_SAFE_CHARACTERS + "#")}
+    if date := convert_to_utc(page.fetched):
+        named["WARC-Date"] = date.replace("+00:00", "Z")
+    number = f"<urn:uuid:{uuid5(NAMESPACE_URL, layout.decode())}>"
+    known = named | {"WARC-Record-ID": number}
+    _write_record(writer, "conversion", "text/plain; charset=utf-8", text, known)
+    _write_record(
+        writer, "metadata", "application/json", layout, named | {"WARC-Refers-To": number}
+    )
+
+
+def _write_record(
+    writer: WARCWriter, kind: str, content: str, block: bytes, said: dict[str, str]
+) -> None:
+    number = f"<urn:uuid:{uuid5(NAMESPACE_URL, kind + block.decode())}>"
+    said = {"WARC-Record-ID": number, "WARC-Date": "1970-01-01T00:00:00Z"} | said
+    record = writer.create_warc_record(
+        "", kind, BytesIO(block), len(block), content, warc_headers_dict=said
+    )
+    writer.write_record(record)
+
+
+def join_text_and_layout(text: WarcRecord, after: WarcRecord) -> Page | None:
+    """Return the page that `write_warc` wrote as these two records; None for other records.
+
+    Anyone may have written them: raises Failed (malformed) where the two make no proper page.
+    """
+    number = text.get_header("WARC-Record-ID")
+    if (text.kind, after.kind, after.get_header("WARC-Refers-To")) != (
+        "conversion",
+        "metadata",
+        number,
+    ):
+        return None
+    try:
+        about = msgspec.json.decode(after.block, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        about = {}
+    if "digest" not in about:
+        return None  # what another program says of a text
+    try:
+        page = msgspec.convert(about | {"text": text.block.decode()}, prepare_type(Page))
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        page = None
+    if page is None or not _is_consistent(page):
+        raise build_read_error(
+            text.url, Outcome.MALFORMED, "its text and its layout are not of one page"
+        )
+    return page
+
+
+def _is_consistent(page: Page) -> bool:
+    spans = [(block.start, block.end) for block in page.blocks]
+    spans += [(link.start, link.end) for link in page.links]
+    spans += [(mark.start, mark.end) for mark in page.marks]
+    inside = all(0 <= start <= end <= len(page.text) for start, end in spans)
+    ordered = all(one.end <= two.start for one, two in pairwise(page.blocks))
+    schemes = ("http:", "https:", "file:")
+    return inside and ordered and all(link.url.lower().startswith(schemes) for link in page.links)
+
+
+def convert_to_utc(written: str) -> str:
+    """Return a date in the form that pages have: UTC, to the second; empty if it is not a date."""
+    try:
+        moment = datetime.fromisoformat(written)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        return ""
+
+
+_READ_LIMITS = ReadLimits()
+_READ_AHEAD = os.cpu_count() or 1
+"""records that are read at the same time"""
+_PAGE_KINDS = frozenset(("response", "resource", "revisit", "conversion"))
+_STATUS_LINE = re.compile(rb"HTTP/[\d.]+ +[1-5]\d\d\b")
+_CHUNK_HEAD = re.compile(rb"[\da-fA-F]{1,8}[ \t]*(?:;[^\r\n]*)?\r\n")
+_STYLE_OR_SCRIPT = re.compile(r"text/css|(?:text|application)/(?:x-)?(?:java|ecma)script")
+
+
+class WarcRedirect(NamedTuple):
+    """An address that led to another, or to the same content, when the file was written."""
+
+    url: str
+    to: str
+
+
+WarcEntry: TypeAlias = Page | Failure | WarcRedirect
+
+
+def read_warc(
+    path: Path, limits: ReadLimits = _READ_LIMITS, readers: ReaderPool | None = None
+) -> Iterator[Page | Failure]:
+    """Yield the pages of a WARC file, compressed or not, in its order; a Failure for what is none.
+
+    Pages come from HTTP answers (`response`, `resource`) and from extracted text (`conversion`:
+    Common Crawl's WET, `write_warc`); a `revisit` is no page of its own. Failures are records
+    that cannot be read, with the outcomes of `browse.network` and `browse.page_reader`, and
+    damage (malformed, truncated), behind which nothing is read. `readers` are processes that are
+    warm already; without them, some are started for this file. Raises Failed (unreadable): the
+    file cannot be opened or is no WARC.
+    """
+    return (
+        entry
+        for _, entry in iter_warc_entries(path, limits, readers)
+        if not isinstance(entry, WarcRedirect)
+    )
+
+
+def iter_warc_entries(
+    path: Path, limits: ReadLimits = _READ_LIMITS, readers: ReaderPool | None = None
+) -> Iterator[tuple[int, WarcEntry]]:
+    """Yield the pages, failures and redirects of a WARC file, each with the bytes read so far.
+
+    Pages are read in other processes, some records ahead.
+    """
+    begun = deque[tuple[int, Future[WarcEntry | None]]]()
+    with (
+        ThreadPoolExecutor(_READ_AHEAD) as threads,
+        nullcontext(readers) if readers else ReaderPool() as pool,
+    ):
+        for done, record, layout in _iter_page_records(path, limits):
+            begun.append((done, threads.submit(_read_entry, record, layout, limits, pool)))
+            if len(begun) > _READ_AHEAD:
+                yield from _take_entry(begun)
+        while begun:
+            yield from _take_entry(begun)
+
+
+def _take_entry(
+    begun: deque[tuple[int, "Future[WarcEntry | None]"]],
+) -> Iterator[tuple[int, WarcEntry]]:
+    done, result = begun.popleft()
+    if entry := result.result():
+        yield done, entry
+
+
+def _iter_page_records(
+    path: Path, limits: ReadLimits
+) -> Iterator[tuple[int, WarcRecord | Failure, WarcRecord | None]]:
+    """Yield each record that may be a page with the one behind it, and failures between them."""
+    done = 0
+    # The text and the layout of the largest page may take more room than its source.
+    found = read_warc_records(path, _PAGE_KINDS | {"metadata"}, 2 * limits.bytes)
+    for record, after in pairwise(chain(found, [None])):
+        if isinstance(record, Failure):
+            yield done, record, None
+        elif record and record.kind in _PAGE_KINDS:
+            done = record.done
+            yield done, record, after if isinstance(after, WarcRecord) else None
+
+
+def _read_entry(
+    record: WarcRecord | Failure,
+    after: WarcRecord | None,
+    limits: ReadLimits,
+    readers: ReaderPool,
+) -> WarcEntry | None:
+    """Return the page, failure or moved address of a record; None if it cannot hold a page.
+
+    Logs, answers of name servers and pictures of pages have addresses that no page has.
+    """
+    if isinstance(record, Failure):
+        return record
+    url = record.url
+    try:
+        if after and (page := join_text_and_layout(record, after)):
+            return page
+        if url.lower().startswith("file:"):
+            return _read_record(record, url.partition("#")[0], limits, readers)
+        if url.lower().startswith(("http:", "https:")):
+            return _read_record(record, url := normalize_url(url).url, limits, readers)
+        return None
+    except FetchError as error:
+        return Failure(url, error.outcome, error.detail)
+    except Failed as refused:
+        return refused.failure
+    except Exception as error:  # a parser may raise anything; it is recorded, not hidden
+        return Failure(url, Outcome.CRASHED, repr(error)[:500])
+
+
+def _read_record(
+    record: WarcRecord, url: str, limits: ReadLimits, readers: ReaderPool
+) -> Page | WarcRedirect:
+    if record.kind == "revisit":
+        return _read_revisit(record, url)
+    if record.get_header("WARC-Truncated") or record.get_header("WARC-Segment-Number"):
+        raise FetchError(Outcome.TRUNCATED, "the file has only a part of it, or has it in parts")
+    date, kind, data = (
+        convert_to_utc(record.get_header("WARC-Date")),
+        record.get_header("Content-Type"),
+        record.block,
+    )
+    if record.kind == "conversion" and kind.lower().startswith("text/plain"):
+        return readers.read_page(PageJob(data, url, kind, date, limits, extracted=True))
+    if record.kind == "response":
+        said, body = _parse_http_response(data)
+        if to := _find_redirect(said, url):
+            return WarcRedirect(url, to)
+        kind, data = read_header(said, b"content-type"), _decode_body(said, body, limits.bytes)
+    if _STYLE_OR_SCRIPT.match(kind.lower()):
+        raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
+    return readers.read_page(PageJob(data, url, kind, date, limits))
+
+
+def _read_revisit(record: WarcRecord, url: str) -> WarcRedirect:
+    """Return the address at which the same content was seen, unless the record has its own
+    response."""
+    said = _parse_http_response(record.block)[0] if record.block else None
+    if said and said.status != 304 and (to := _find_redirect(said, url)):
+        return WarcRedirect(url, to)
+    if seen := record.get_header("WARC-Refers-To-Target-URI"):
+        return WarcRedirect(url, normalize_url(seen).url)
+    raise FetchError(
+        Outcome.NOT_FOUND, "it was seen before, but the file does not say at which address"
+    )
+
+
+def _parse_http_response(block: bytes) -> tuple[httpcore.Response, bytes]:
+    """Return the head of an HTTP answer, and its body as it was sent."""
+    if not _STATUS_LINE.match(block):
+        raise FetchError(Outcome.MALFORMED, "it is no answer of HTTP")
+    stream = BytesIO(block)
+    said = StatusAndHeadersParser([], verify=False).parse(stream)
+    headers = [(name.encode(), value.encode()) for name, value in said.headers]
+    return httpcore.Response(int(said.get_statuscode()), headers=headers), stream.read()
+
+
+def _find_redirect(said: httpcore.Response, url: str) -> str:
+    """Return the address that the response leads to, or "". Raises FetchError for an error
+    status."""
+    to = read_redirect(said, normalize_url(url))
+    if to is None:
+        check_status(said)
+    return normalize_url(to).url if to else ""
+
+
+def _decode_body(said: httpcore.Response, body: bytes, limit: int) -> bytes:
+    """Return the content of an answer. Crawlers may have undone an encoding that they still
+    name."""
+    encoding, length = read_header(said, b"content-encoding"), read_header(said, b"content-length")
+    if "chunked" in read_header(said, b"transfer-encoding").lower():
+        body = _decode_chunks(body)
+    elif not encoding and re.fullmatch("[0-9]{1,15}", length) and len(body) < int(length):
+        raise FetchError(Outcome.TRUNCATED, "the server ended its answer early")
+    if encoding.lower() in ("gzip", "x-gzip") and not body.startswith(b"\x1f\x8b"):
+        encoding = ""
+    pieces = (body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES))
+    return b"".join(decode_content(pieces, encoding, limit))
+
+
+def _decode_chunks(body: bytes) -> bytes:
+    if not _CHUNK_HEAD.match(body):
+        return body
+    try:
+        return bytes(ChunkedDataReader(BytesIO(body), raise_exceptions=True).read())
+    except ChunkedDataException:
+        raise FetchError(
+            Outcome.TRUNCATED, "its chunks are cut off or do not fit together"
+        ) from None
+
+
+__all__ = ["WarcLibrary", "read_warc", "write_warc"]
+
+WARC_FORMAT = "1"
+"""of what is stored of a file, and of what its pages are; raise it and every file is read anew"""
+_PAGES_AT_ONCE = 16
+_MAX_REDIRECTS = 10
+
+ProgressCallback = Callable[[int, int, str], None]
+
+
+class WarcContents(msgspec.Struct):
+    """Summary of the contents of a WARC file, written after everything else is stored."""
+
+    pages: dict[str, tuple[str, str]] = {}
+    """by address, old ones included: the page's own address and its digest"""
+    failures: list[Failure] = []
+
+
+class WarcLibrary(Library):
+    """The pages of the WARC file `path`: of several versions of one address, the last.
+
+    They go to `archive`, the index below `cache` (a folder that may be deleted at any time).
+    Opening it reads a file that is new or changed; `progress` hears (bytes read, bytes of the
+    file, the address). `failures` are the records that could not be read. Raises `Failed`:
+    not_found, unreadable, empty_library, or what the archive raises.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        archive: PageArchive,
+        cache: Path,
+        progress: ProgressCallback | None = None,
+    ) -> None:
+        self._path = path
+        self._archive = archive
+        self._progress = progress or (lambda done, total, what: None)
+        self._index_folder = cache / "warcs" / _hash_name(os.path.realpath(path))
+        known = self._open_stored()
+        if not known:
+            self._read_or_wait()
+        address = Path(os.path.realpath(path)).as_uri()
+        record_index_use(
+            self._index_folder, IndexNote("warc", (address,), time.time()), changed=not known
+        )
+        if not self._contents.pages:
+            detail = f"no record of it could be read as a page ({len(self.failures)} failed)"
+            raise Failed(Failure(str(path), Outcome.EMPTY_LIBRARY, detail))
+
+    @property
+    def index_folder(self) -> Path:
+        """Folder of the library's index in the cache."""
+        return self._index_folder
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The records that could not be read, each with its reason."""
+        return tuple(self._contents.failures)
+
+    @property
+    def skipped(self) -> tuple[Failure, ...]:
+        """Always empty: every record that holds a page is read."""
+        return ()
+
+    def contents_digest(self) -> str:
+        """Return a digest of the addresses and texts of all pages."""
+        return digest_of("\n".join(sorted(map(" ".join, self._contents.pages.values()))))
+
+    def count_pages(self) -> int:
+        """Return the number of pages, each of them once whatever addresses lead to it."""
+        return len(set(self._contents.pages.values()))
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return the k best passages of the pages, best first, by BM25.
+
+        A text at two addresses is found once.
+        """
+        with translate_index_errors(self._index_folder):
+            return self._index.search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """Return the page at this address, or at the one that it redirected to.
+
+        Raises Failed: url_not_shown for other addresses, not_in_archive.
+        """
+        known = self._contents.pages.get(_normalize_address(url))
+        if known is None:
+            detail = "it is no page of this file: open addresses that a search showed"
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
+        page = self._archive.find_page(known[1], known[0])
+        if page is None:
+            detail = f"the archive has lost it: delete {self._index_folder} to read the file again"
+            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
+        return page
+
+    def _open_stored(self) -> bool:
+        """Open what was read of the file as it is now; False if none or in another archive."""
+        place = self._index_folder / self._compute_stamp()
+        try:
+            stored = (place / "contents.json").read_bytes()
+            self._contents = msgspec.json.decode(stored, type=prepare_type(WarcContents))
+            self._index = SearchIndex(place)
+        except (OSError, ValueError, msgspec.DecodeError):
+            return False
+        shown = next(iter(self._contents.pages.values()), None)
+        return shown is None or self._archive.find_page(shown[1], shown[0]) is not None
+
+    def _compute_stamp(self) -> str:
+        """Return a digest that changes when the file or the version of this program changes."""
+        try:
+            about = self._path.stat()
+        except OSError as error:
+            outcome = (
+                Outcome.NOT_FOUND if isinstance(error, FileNotFoundError) else Outcome.UNREADABLE
+            )
+            detail = f"there is no such file, or no way to it ({error.strerror}): check the path"
+            raise Failed(Failure(str(self._path), outcome, detail)) from error
+        return _hash_name(
+            f"{WARC_FORMAT} {indexing.INDEX_FORMAT} {about.st_size} {about.st_mtime_ns}"
+        )
+
+    def _read_or_wait(self) -> None:
+        """Read the file, or waits for who is reading it."""
+        waiting = "another process is reading this file; waiting for it to finish"
+        with translate_storage_errors(self._index_folder):
+            self._index_folder.mkdir(parents=True, exist_ok=True)
+        with hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)):
+            if not self._open_stored():
+                self._build_index(self._index_folder / self._compute_stamp())
+
+    def _build_index(self, place: Path) -> None:
+        """Read the file into a new index, the only one that is left."""
+        for old in self._index_folder.glob("*/"):
+            shutil.rmtree(old, ignore_errors=True)
+        self._contents = self._archive_pages()
+        with translate_index_errors(place):
+            self._index, shown = SearchIndex(place), set[str]()
+            for url, digest in self._contents.pages.values():
+                if digest not in shown and (page := self._archive.find_page(digest, url)):
+                    shown.add(digest)
+                    self._index.add(page)
+            self._index.commit()
+        with translate_storage_errors(place):
+            (place / "contents.json").write_bytes(msgspec.json.encode(self._contents))
+
+    def _archive_pages(self) -> WarcContents:
+        """Keep all pages of the file, and record the last version of each."""
+        contents, moved = WarcContents(), dict[str, str]()
+        total, batch = self._path.stat().st_size, list[Page]()
+        for done, entry in iter_warc_entries(self._path):
+            if isinstance(entry, Page):
+                batch.append(entry)
+                contents.pages[_normalize_address(entry.url)] = (entry.url, entry.digest)
+            elif isinstance(entry, WarcRedirect):
+                moved[entry.url] = entry.to
+            else:
+                contents.failures.append(entry)
+            if len(batch) == _PAGES_AT_ONCE:
+                self._archive.store_pages(batch)
+                batch.clear()
+            self._progress(done, total, entry.what if isinstance(entry, Failure) else entry.url)
+        self._archive.store_pages(batch)
+        _add_redirects(moved, contents.pages)
+        return contents
+
+
+def _hash_name(of: str) -> str:
+    return sha256(os.fsencode(of)).hexdigest()[:32]
+
+
+def _normalize_address(url: str) -> str:
+    """Return the address in its normal form, without a fragment."""
+    try:
+        return normalize_url(url).url
+    except FetchError:
+        return url.partition("#")[0]
+
+
+def _add_redirects(moved: dict[str, str], pages: dict[str, tuple[str, str]]) -> None:
+    """Add the addresses that led to a page."""
+    for asked, to in moved.items():
+        for _ in range(_MAX_REDIRECTS):
+            if to in pages or to not in moved:
+                break
+            to = moved[to]
+        if to in pages:
+            pages.setdefault(asked, pages[to])

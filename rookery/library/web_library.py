@@ -1,0 +1,421 @@
+"""The web as a library: a search engine's results, and the pages that they lead to.
+
+Engines are asked by one JSON call, DuckDuckGo by its page for browsers without scripts; pages are
+fetched by `browse.fetcher`.
+"""
+
+import html
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, quote, urldefrag, urlencode, urljoin, urlsplit
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import PageArchive
+from rookery.network.fetcher import Fetcher, FetchResponse
+from rookery.pages.search_terms import get_keywords
+from rookery.records import Failure, Hit, Library, Page
+
+MIN_RESULTS = 10
+"""results that are asked for, so that a search repeated offline can show more than the first did"""
+
+
+class SearchResults(NamedTuple):
+    """The results of a search, and the engines that were passed over for it."""
+
+    hits: list[Hit]
+    failures: tuple[Failure, ...] = ()
+
+
+class SearchEngine(NamedTuple):
+    """A search engine: `search(fetcher, query, k)` gives at most k results or raises `Failed`."""
+
+    name: str
+    """under which its results are remembered; another language or server is another name"""
+    search: Callable[[Fetcher, str, int], list[Hit]]
+
+    def search_web(self, fetcher: Fetcher, query: str, k: int) -> SearchResults:
+        """Return at most k results. Raises Failed."""
+        return SearchResults(self.search(fetcher, query, k))
+
+
+class WebSearch(Protocol):
+    """A way to search the web: one engine, or several as one (`search_merging.MergedSearch`)."""
+
+    @property
+    def name(self) -> str:
+        """Name under which results are remembered."""
+
+    def search_web(self, fetcher: Fetcher, query: str, k: int) -> SearchResults:
+        """Return at most k results and the engines that were passed over. Raises Failed."""
+
+
+class WebLibrary(Library):
+    """A library of a search engine's results and the pages that they lead to, each kept in the
+    archive.
+
+    Only addresses that a search, an opened page or the user (`allow_url`) has shown are opened.
+    With `offline`, all comes from the archive, and what is not in it raises `Failed`
+    (not_in_archive).
+    """
+
+    def __init__(
+        self, engine: WebSearch, archive: PageArchive, fetcher: Fetcher, offline: bool = False
+    ) -> None:
+        self._engine = engine
+        self._archive = archive
+        self._fetcher = fetcher
+        self._offline = offline
+        self._shown_urls: set[str] = set()
+        self._failures: list[Failure] = []
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The pages that could not be opened and the engines that were passed over, in order."""
+        return tuple(self._failures)
+
+    def allow_url(self, url: str) -> None:
+        """Let `fetch` open this address: the user has named it."""
+        self._shown_urls.add(urldefrag(url).url)
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return the engine's first k results, or fewer; each may then be opened by `fetch`.
+
+        They are kept in the archive and, with `offline`, come from there. An empty list means that
+        the engine found nothing.
+        """
+        hits = self._load_stored_search(query) if self._offline else self._query_engine(query, k)
+        for hit in hits[:k]:
+            self.allow_url(hit.url)
+        return hits[:k]
+
+    def fetch(self, url: str) -> Page:
+        """Return the page at an address that was shown or allowed; its links may be opened next.
+
+        It is fetched and kept in the archive or, with `offline`, comes from there. Raises Failed:
+        url_not_shown for other addresses, not_in_archive, or the reason why it cannot be fetched.
+        """
+        address = urldefrag(url).url
+        if address not in self._shown_urls:
+            detail = "only addresses that a search, an opened page or the user showed are opened"
+            raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
+        try:
+            page = self._load_archived(address) if self._offline else self._fetch_and_store(address)
+        except Failed as failed:
+            self._failures.append(failed.failure)
+            raise
+        for link in page.links:
+            self.allow_url(link.url)
+        self.allow_url(page.url)
+        return page
+
+    def _query_engine(self, query: str, k: int) -> list[Hit]:
+        hits, passed_over = self._engine.search_web(self._fetcher, query, max(k, MIN_RESULTS))
+        self._failures += passed_over
+        self._archive.store_search(self._engine.name, query, hits)
+        return hits
+
+    def _load_stored_search(self, query: str) -> list[Hit]:
+        hits = self._archive.find_search(self._engine.name, query)
+        if hits is None:
+            detail = f"{self._engine.name} was never asked this: ask it once without --offline"
+            raise Failed(Failure(query, Outcome.NOT_IN_ARCHIVE, detail))
+        return hits
+
+    def _fetch_and_store(self, url: str) -> Page:
+        page = self._fetcher.fetch_page(url)
+        self._archive.store_page(page, asked=url)
+        return page
+
+    def _load_archived(self, url: str) -> Page:
+        page = self._archive.find_latest(url)
+        if page is None:
+            detail = "this page was never opened: open it once without --offline"
+            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
+        return page
+
+
+def make_wikipedia_engine(language: str = "en", base_url: str = "") -> SearchEngine:
+    """Return the search engine of the Wikipedia in this language, which needs no key.
+
+    `base_url` names another MediaWiki server.
+    """
+    base = (base_url or f"https://{language}.wikipedia.org").rstrip("/")
+
+    def search_words(fetcher: Fetcher, words: str, k: int, query: str) -> list[Hit]:
+        asked = {
+            "action": "query",
+            "list": "search",
+            "srsearch": _cut_query(words, 300),  # longer ones are refused
+            "srlimit": min(k, 50),
+            "srprop": "snippet",
+            "format": "json",
+            "formatversion": 2,
+        }
+        answer = _fetch_json(fetcher, f"{base}/w/api.php?{urlencode(asked)}", query)
+        results = _extract_results(answer, query, "query", "search")
+        return _make_hits(
+            (
+                f"{base}/wiki/{quote(title.replace(' ', '_'), safe='/:(),')}",
+                result,
+            )
+            for result in results
+            if (title := _extract_text(result, "title"))
+        )
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        words = get_keywords(query)
+        hits = search_words(fetcher, " ".join(words), k, query)
+        if len(hits) < k and len(words) > 1:
+            # It wants every word of a query on the page, and a question has words to spare.
+            hits += search_words(fetcher, " OR ".join(words), k, query)
+        return list({hit.url: hit for hit in hits}.values())[:k]
+
+    return SearchEngine(f"wikipedia:{base_url or language}", search)
+
+
+def make_searxng_engine(base_url: str) -> SearchEngine:
+    """Return the search engine of a SearXNG server, whose settings must allow the format json."""
+    base = base_url.rstrip("/")
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        asked = urlencode({"q": query, "format": "json"})
+        forbidden = "the server does not give JSON: add json to search.formats in its settings.yml"
+        answer = _fetch_json(fetcher, f"{base}/search?{asked}", query, forbidden=forbidden)
+        results = _extract_results(answer, query, "results")
+        silent = answer.get("unresponsive_engines")
+        if not results and silent:
+            raise _make_error(
+                query, Outcome.SEARCH_FAILED, f"none of its engines answered: {silent}"[:300]
+            )
+        return _make_hits((_extract_text(result, "url"), result) for result in results)[:k]
+
+    return SearchEngine(f"searxng:{base}", search)
+
+
+def make_brave_engine(base_url: str = "https://api.search.brave.com") -> SearchEngine:
+    """Return the engine Brave Search, which takes its key from BRAVE_API_KEY in the environment."""
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        key = _read_api_key("BRAVE_API_KEY", query)
+        words = " ".join(query.split()[:50])  # its own limits: 50 words, 400 characters
+        asked = urlencode({"q": _cut_query(words, 400), "count": min(k, 20)})
+        url = f"{base_url.rstrip('/')}/res/v1/web/search?{asked}"
+        headers = [("X-Subscription-Token", key), ("Accept", "application/json")]
+        answer = _fetch_json(fetcher, url, query, headers, "check the key in BRAVE_API_KEY")
+        if "web" not in answer and answer.get("type") == "search":
+            return []  # it leaves out what it has no results for
+        results = _extract_results(answer, query, "web", "results")
+        return _make_hits((_extract_text(result, "url"), result) for result in results)[:k]
+
+    return SearchEngine("brave", search)
+
+
+def make_google_engine(base_url: str = "https://www.googleapis.com") -> SearchEngine:
+    """Return the engine Google Programmable Search.
+
+    It takes its key and engine from GOOGLE_API_KEY and GOOGLE_CSE_ID in the environment.
+    """
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        # The key goes into a header, so that no message that names the address shows it.
+        headers = [("X-Goog-Api-Key", _read_api_key("GOOGLE_API_KEY", query))]
+        asked = {"cx": _read_api_key("GOOGLE_CSE_ID", query), "q": query, "num": min(k, 10)}
+        url = f"{base_url.rstrip('/')}/customsearch/v1?{urlencode(asked)}"
+        advice = "check GOOGLE_API_KEY and GOOGLE_CSE_ID"
+        answer = _fetch_json(fetcher, url, query, headers, advice)
+        if "items" not in answer and "searchInformation" in answer:
+            return []
+        results = _extract_results(answer, query, "items")
+        return _make_hits((_extract_text(result, "link"), result) for result in results)[:k]
+
+    return SearchEngine("google", search)
+
+
+def make_duckduckgo_engine(base_url: str = "https://html.duckduckgo.com") -> SearchEngine:
+    """Return the engine DuckDuckGo, which needs no key.
+
+    It has no interface for programs: its page for browsers without scripts is read. Where it asks
+    whether a person searches, Failed (search_blocked) is raised; nothing tries to get around that.
+    """
+
+    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
+        _check_query(query)
+        asked = urlencode({"q": _cut_query(query, 400)})
+        url = f"{base_url.rstrip('/')}/html/?{asked}"
+        refused = "it does not answer programs at this address for now"
+        try:
+            response = _fetch_api_response(fetcher, url, query, (), refused)
+        except Failed as failed:
+            if "http_403" in failed.failure.detail:
+                raise _make_error(query, Outcome.SEARCH_BLOCKED, failed.failure.detail) from None
+            raise
+        page = response.data.decode("utf-8", "replace")
+        if response.status == 202 or _CHALLENGE.search(page):
+            detail = "it wants to know whether a person searches; wait, or use another engine"
+            raise _make_error(query, Outcome.SEARCH_BLOCKED, detail)
+        return _read_duckduckgo_results(page, response.url, query)[:k]
+
+    return SearchEngine("duckduckgo", search)
+
+
+_CHALLENGE = re.compile(r"anomaly-modal|anomaly\.js|challenge-form", re.I)
+
+
+def _read_duckduckgo_results(page: str, url: str, query: str) -> list[Hit]:
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(page)
+    results = []
+    for result in tree.css(".result:not(.result--ad)"):
+        link, snippet = result.css_first("a.result__a"), result.css_first(".result__snippet")
+        if link is not None:
+            fields = {
+                "title": html.escape(link.text()),
+                "snippet": "" if snippet is None else html.escape(snippet.text()),
+            }
+            address = _resolve_duckduckgo_link(link.attributes.get("href") or "", url)
+            results.append((address, fields))
+    if not results and tree.css_first(".no-results") is None:
+        detail = "its page holds neither results nor the word that there are none"
+        raise _make_error(query, Outcome.SEARCH_FAILED, detail)
+    return _make_hits(results)
+
+
+def _resolve_duckduckgo_link(href: str, base: str) -> str:
+    """Return the address that a result leads to; empty for an advert and for what is no address.
+
+    Results lead through `//duckduckgo.com/l/?uddg=ADDRESS`, adverts through `/y.js`.
+    """
+    try:
+        address = urljoin(base, href)
+        parts = urlsplit(address)
+        redirected = parse_qs(parts.query).get("uddg", [""])[0]
+    except ValueError:
+        return ""
+    ours = parts.hostname in ("duckduckgo.com", urlsplit(base).hostname)
+    if (parts.path.rstrip("/"), ours) == ("/l", True):
+        address = redirected
+    return "" if "duckduckgo.com/y.js" in address else address
+
+
+_QUOTA_MESSAGE = re.compile(
+    r"quota|rate.?limit|limit.?exceeded|too many|maxlag|resource_exhausted", re.I
+)
+
+
+def _fetch_json(
+    fetcher: Fetcher,
+    url: str,
+    query: str,
+    headers: Sequence[tuple[str, str]] = (),
+    forbidden: str = "the server refuses this search",
+) -> dict[str, Any]:
+    """Return the object that a search API answers. Whatever else it answers raises `Failed`."""
+    _check_query(query)
+    response = _fetch_api_response(fetcher, url, query, headers, forbidden)
+    try:
+        answer = msgspec.json.decode(response.data)
+    except msgspec.DecodeError as error:
+        start = response.data[:80].decode("utf-8", "replace")
+        detail = f"the answer is not JSON ({error}); it begins {start!r}"
+        raise _make_refused_error(query, response.status, detail, forbidden) from error
+    if not isinstance(answer, dict):
+        raise _make_error(query, Outcome.SEARCH_FAILED, "the answer is not a JSON object")
+    if response.status != 200 or answer.get("error"):
+        said = msgspec.json.encode(answer.get("error", answer)).decode()[:300]
+        raise _make_refused_error(query, response.status, said, forbidden)
+    return answer
+
+
+def _check_query(query: str) -> None:
+    if not query.strip():
+        raise _make_error(query, Outcome.SEARCH_FAILED, "the query is empty: ask something")
+
+
+def _fetch_api_response(
+    fetcher: Fetcher, url: str, query: str, headers: Sequence[tuple[str, str]], forbidden: str
+) -> FetchResponse:
+    try:
+        return fetcher.fetch_response(url, headers)
+    except Failed as failed:
+        outcome, detail = failed.failure.outcome, failed.failure.detail
+        status = int(outcome[5:]) if re.fullmatch(r"http_\d+", outcome) else 200
+        raise _make_refused_error(query, status, f"{outcome}: {detail}", forbidden) from failed
+
+
+def _make_refused_error(query: str, status: int, said: str, forbidden: str) -> Failed:
+    if status == 429 or _QUOTA_MESSAGE.search(said):
+        return _make_error(query, Outcome.SEARCH_QUOTA, f"wait, or use another engine ({said})")
+    if status in (401, 403, 422):
+        return _make_error(query, Outcome.SEARCH_FAILED, f"{forbidden} ({said})")
+    return _make_error(
+        query, Outcome.SEARCH_FAILED, f"HTTP {status}: {said}" if status != 200 else said
+    )
+
+
+def _make_error(query: str, outcome: str, detail: str) -> Failed:
+    return Failed(Failure(query, outcome, detail))
+
+
+def _read_api_key(name: str, query: str) -> str:
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise _make_error(
+            query, Outcome.NO_KEY, f"set {name}, or choose an engine that needs no key"
+        )
+    return key
+
+
+def _extract_results(answer: dict[str, Any], query: str, *names: str) -> list[dict[str, Any]]:
+    """Return the list of objects at answer[name][name...]. Its absence is a failure, not
+    emptiness."""
+    found: Any = answer
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(found, list):
+        raise _make_error(query, Outcome.SEARCH_FAILED, f"the answer has no list {'.'.join(names)}")
+    return [result for result in found if isinstance(result, dict)]
+
+
+def _make_hits(results: Iterable[tuple[str, dict[str, Any]]]) -> list[Hit]:
+    """Hits in the order given, each web address once."""
+    hits: dict[str, Hit] = {}
+    for url, result in results:
+        if _get_scheme(url) in ("http", "https"):
+            snippet = next(
+                filter(None, (_extract_text(result, name) for name in _SNIPPET_FIELDS)), ""
+            )
+            hits.setdefault(url, Hit(url, _extract_text(result, "title") or url, snippet))
+    return list(hits.values())
+
+
+_SNIPPET_FIELDS = ("snippet", "description", "content")
+
+
+def _get_scheme(url: str) -> str:
+    """Return the scheme of an address; empty where it is no address at all."""
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return ""
+
+
+def _extract_text(result: dict[str, Any], name: str) -> str:
+    """Return a field as plain text: engines mark the query's words with HTML."""
+    value = result.get(name)
+    if not isinstance(value, str):
+        return ""
+    if name in ("url", "link"):
+        return value.strip()
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", value)).split())
+
+
+def _cut_query(query: str, longest: int) -> str:
+    """Return the query's first words, up to this many characters."""
+    if len(query) <= longest:
+        return query
+    return query[: longest + 1].rpartition(" ")[0] or query[:longest]

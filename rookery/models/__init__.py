@@ -1,0 +1,1 @@
+"""Language models: clients of servers, scripts and recordings, and constrained decoding."""

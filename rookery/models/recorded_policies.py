@@ -1,0 +1,168 @@
+"""Policies that repeat stored completions: recordings in SQLite, and scripts in a file."""
+
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.library.call_recording import CallRecording, CallReplay, RecordedAnswer
+from rookery.library.page_archive import decode_column
+from rookery.models.remote_model import AllowedTokens, LanguageModel, Seed
+from rookery.records import Completion, Episode, Failure, Policy, prepare_type
+
+
+class RecordingPolicy:
+    """A policy that stores the completions and failures of another one before it gives them.
+
+    Seeds, grammars and streams work where the other has them; a stream that is closed early is not
+    stored. `allow` is passed on but not stored, so that replay ignores it. Raises `Failed`
+    (not_recorded) where the session was not begun.
+    """
+
+    def __init__(self, recording: CallRecording, policy: Policy, session: str) -> None:
+        recording.require_session(session)
+        self.name = policy.name
+        self._recording = recording
+        self._policy = policy
+        self._session = session
+
+    def complete(
+        self,
+        prompt: str,
+        n: int = 1,
+        allow: AllowedTokens = None,
+        seed: Seed = None,
+        grammar: str = "",
+    ) -> list[Completion]:
+        """Return the other policy's n completions after storing them."""
+        named: dict[str, Any] = {"seed": seed, "grammar": grammar}
+        named = {name: value for name, value in named.items() if value not in (None, "")}
+        call = self._recording.record_call(self._session, self.name, prompt, n, seed, grammar)
+        with call as given:
+            said = list(self._policy.complete(prompt, n, allow, **named))
+            given.append(RecordedAnswer(completions=tuple(said)))
+        return said
+
+    def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
+        """Yield the pieces of the other policy's completion; store it whole at the end."""
+        call = self._recording.record_call(self._session, self.name, prompt, 1, seed, "")
+        with call as given:
+            said = yield from cast(LanguageModel, self._policy).stream(prompt, seed)
+            given.append(RecordedAnswer(completions=(said,)))
+        return said
+
+
+class ReplayPolicy:
+    """A policy that repeats the stored completions of a session.
+
+    The n-th call with the same arguments gets the n-th stored answer to them; a call beyond these
+    raises `Failed` (not_recorded), and so does an unknown session. `name` is that of the recorded
+    policy; it may be left out if the session has exactly one.
+    """
+
+    def __init__(self, recording: CallRecording, session: str, name: str = "") -> None:
+        self._replay = CallReplay(recording, session)
+        if not name:
+            names = {decode_column(by) for (by,) in recording.select_calls(session, "by")}
+            if len(names) != 1:
+                known = ", ".join(sorted(names)) or "there is none; record it again"
+                detail = f"name one of the policies that were recorded in it: {known}"
+                raise Failed(Failure(session, Outcome.NOT_RECORDED, detail))
+            (name,) = names
+        self.name = name
+
+    def complete(
+        self,
+        prompt: str,
+        n: int = 1,
+        allow: AllowedTokens = None,
+        seed: Seed = None,
+        grammar: str = "",
+    ) -> list[Completion]:
+        """Return the next stored completions for this call, or raise its stored failure.
+
+        A call is the same if prompt, `n`, `seed` and `grammar` are; `allow` is ignored. Raises
+        Failed (not_recorded) if no answer is left.
+        """
+
+        def refuse_call(answers: list[bytes]) -> bytes:
+            detail = f"this was asked {len(answers)} times: record a session that asks it again"
+            raise Failed(Failure(" ".join(prompt.split())[:80], Outcome.NOT_RECORDED, detail))
+
+        call = (self.name, prompt, n, seed, grammar)
+        return list(self._replay.replay_call(*call, find_other=refuse_call).completions)
+
+    def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
+        """Yield the stored completion in one piece, and return it."""
+        (said,) = self.complete(prompt, seed=seed)
+        if said.text:
+            yield said.text
+        return said
+
+
+class ScriptedPolicy:
+    """Returns the lines of a file in order, one per completion, for any prompts.
+
+    A line is a JSON string, or an Episode, each of whose steps is a completion: `rookery ask
+    --trace` and `rookery browse --out` write such lines. Threads may share one. Raises Failed
+    (no_model) where the file cannot be read; `complete` and `stream` raise Failed (script_ended)
+    after the last completion.
+    """
+
+    name = "script"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.Lock()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            detail = f"the script cannot be read ({error}): name a file of JSON lines"
+            raise Failed(Failure(str(path), Outcome.NO_MODEL, detail)) from None
+        self._left = iter(
+            [
+                said
+                for number, line in enumerate(lines, 1)
+                for said in self._parse_line(line, number)
+            ]
+        )
+
+    def complete(
+        self,
+        prompt: str,
+        n: int = 1,
+        allow: AllowedTokens = None,
+        seed: Seed = None,
+        grammar: str = "",
+    ) -> list[Completion]:
+        """Return the next n completions of the script; the other arguments are ignored."""
+        with self._turn:
+            said = [completion for _, completion in zip(range(n), self._left, strict=False)]
+        if len(said) < n:
+            detail = "the script has no lines left: add lines to it, or ask for less"
+            raise Failed(Failure(str(self._path), Outcome.SCRIPT_ENDED, detail))
+        return said
+
+    def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
+        """Yield the next completion of the script line by line, and return it whole."""
+        (said,) = self.complete(prompt)
+        yield from said.text.splitlines(keepends=True)
+        return said
+
+    def _parse_line(self, line: str, number: int) -> Iterator[Completion]:
+        if not line.strip():
+            return
+        try:
+            value: Any = msgspec.json.decode(line)
+            if isinstance(value, str):
+                yield Completion(value)
+            else:
+                yield from (
+                    step.said for step in msgspec.convert(value, prepare_type(Episode)).steps
+                )
+        except (msgspec.MsgspecError, ValueError) as error:
+            detail = f"line {number} is neither a JSON string nor an episode: {error}"
+            raise Failed(Failure(str(self._path), Outcome.NO_MODEL, detail)) from None

@@ -1,0 +1,1 @@
+"""Pages: any bytes read as a Page with one canonical text, in which every offset points."""

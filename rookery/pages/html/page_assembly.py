@@ -1,0 +1,263 @@
+"""Build a Page of a parsed tree: its blocks, links with absolute addresses, marks and article
+view."""
+
+import re
+from bisect import bisect_left
+from itertools import pairwise
+from operator import attrgetter
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from rookery.pages.html.article import choose_article, find_furniture
+from rookery.pages.html.html_tree import HTML_SPACE, UNSEEN_SPACE, HtmlTree, collapse_spaces
+from rookery.records import Block, Link, Mark, Page
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+_WHOLE = re.compile(r"https?://[^/?#\s\[\]@\\]+(?:[/?#][^\x00-\x20]*+)?\Z", re.IGNORECASE)
+_ORIGIN = re.compile(r"https?://[^/?#\s\[\]@\\]+(?=/)")
+# What joining would not change: no second slash, no dots to walk up, nothing after a slash only.
+_ROOTED = re.compile(r"/(?!/)(?:(?!/\.)[^\\;?#])*+(?:[?#][^\\]*)?\Z")
+# Browsers take these out of an address before they read its scheme.
+_IGNORED = re.compile(r"[\t\n\r]")
+_UNCLEAN = re.compile(r"[\x00-\x20]")
+_EDGES = "".join(map(chr, range(33)))
+
+
+class LinkResolver:
+    """Resolves the links of one page against its address and its `<base href>`."""
+
+    def __init__(self, url: str, base: str = "") -> None:
+        self.page = urldefrag(url).url
+        self.schemes = ("http", "https", "file") if url.startswith("file:") else ("http", "https")
+        self.known: dict[str, str] = {}
+        self.base = url
+        self.origin = ""
+        if base:
+            self.base = self.resolve_link(base) or url
+            self.known.clear()
+        whole = _ORIGIN.match(self.base)
+        self.origin = whole[0] if whole else ""
+
+    def resolve_link(self, href: str) -> str:
+        """Return the absolute address of a link; "" for one never offered: mail, scripts, data."""
+        found = self.known.get(href)
+        if found is None:
+            found = self.known[href] = self._resolve_relative(href)
+        return found
+
+    def _resolve_relative(self, href: str) -> str:
+        if _WHOLE.match(href):
+            return href
+        if _UNCLEAN.search(href):
+            href = _IGNORED.sub("", href.strip(_EDGES)).replace(" ", "%20")
+            if _WHOLE.match(href):
+                return href
+        if self.origin and _ROOTED.match(href):
+            return self.origin + href
+        scheme = _SCHEME.match(href)
+        if scheme and scheme[1].lower() not in self.schemes:
+            return ""
+        try:
+            joined = urljoin(self.base, href)
+            parts = urlsplit(joined)
+        except ValueError:
+            return ""
+        if parts.scheme not in self.schemes or not (parts.netloc or parts.scheme == "file"):
+            return ""
+        return joined
+
+    def get_fragment(self, url: str) -> str:
+        """Return the id that this address names on the page itself, or ""."""
+        if "#" not in url:
+            return ""
+        where, _, name = url.partition("#")
+        return name if where == self.page else ""
+
+
+_KINDS = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading") | {
+    "li": "item", "dt": "item", "dd": "item", "td": "cell", "th": "cell", "caption": "caption",
+    "figcaption": "caption", "blockquote": "quotation", "pre": "code", "listing": "code",
+}  # fmt: skip
+_START_AND_END = attrgetter("start", "end")
+_LISTS = frozenset("ul ol dl menu dir".split())
+_SHAPING = _LISTS | _KINDS.keys()
+
+
+def build_page(tree: HtmlTree, url: str, fetched: str = "", whole: bool = False) -> Page:
+    """Return the Page that a parsed tree describes; with `whole`, all of it is in the article view.
+
+    Otherwise `choose_article` says which blocks are.
+    """
+    kept = bytearray(b"\1") * len(tree.pieces) if whole else choose_article(tree)
+    blocks = _build_blocks(tree, kept)
+    text, hidden = _append_hidden(tree)
+    places = _TextPositions(tree)
+    links, marks = _build_links_and_marks(tree, places, url)
+    return Page(
+        url=url,
+        title=_choose_title(tree, blocks),
+        text=text,
+        blocks=(*blocks, *hidden),
+        links=links,
+        marks=marks,
+        fetched=fetched,
+    )
+
+
+def _choose_title(tree: HtmlTree, blocks: list[Block]) -> str:
+    heading = (block for block in blocks if block.kind == "heading" and block.level == 1)
+    first = next(heading, None)
+    return tree.title or tree.og_title or (_get_span_text(tree, first) if first else "")
+
+
+def _get_span_text(tree: HtmlTree, block: Block) -> str:
+    return collapse_spaces(tree.text[block.start : block.end])
+
+
+def _build_blocks(tree: HtmlTree, kept: bytearray) -> list[Block]:
+    kinds, text, starts, sizes = _BlockKinds(tree), tree.text, tree.pieces, tree.sizes
+    furniture = find_furniture(tree, kept)
+    blocks: list[Block] = []
+    bounds = [*(run.first for run in tree.runs), len(starts)]
+    for run, bound in zip(tree.runs, bounds[1:], strict=True):
+        kind, level = kinds.known.get(run.box) or kinds.get_kind(run.box)
+        for first, stop, article in _split_by_article(kept, run.first, bound):
+            start, end = starts[first], starts[stop - 1] + sizes[stop - 1]
+            furnished = bool(furniture[run.box])
+            if kind == "code":
+                blocks += _split_code_lines(text, start, end, article, furnished)
+                continue
+            if text[end - 1] in HTML_SPACE:
+                end = start + len(text[start:end].rstrip(HTML_SPACE))
+            if end > start and (
+                text[start] not in UNSEEN_SPACE or text[start:end].strip(UNSEEN_SPACE)
+            ):
+                blocks.append(Block(start, end, kind, level, article, False, furnished))
+    return blocks
+
+
+def _split_by_article(kept: bytearray, first: int, stop: int) -> list[tuple[int, int, bool]]:
+    """Return the stretches of pieces that are all, or none of them, article."""
+    if stop - first == 1 or kept.count(kept[first], first, stop) == stop - first:
+        return [(first, stop, bool(kept[first]))]
+    changes = [number for number in range(first + 1, stop) if kept[number] != kept[number - 1]]
+    cuts = [first, *changes, stop]
+    return [(begin, end, bool(kept[begin])) for begin, end in pairwise(cuts)]
+
+
+def _split_code_lines(
+    text: str, start: int, stop: int, article: bool, furniture: bool
+) -> list[Block]:
+    """Return each line of code that is not blank, with its indentation."""
+    blocks: list[Block] = []
+    for line in text[start:stop].split("\n"):
+        body = line.rstrip(HTML_SPACE)
+        if body.strip(UNSEEN_SPACE):
+            blocks.append(Block(start, start + len(body), "code", 0, article, False, furniture))
+        start += len(line) + 1
+    return blocks
+
+
+class _BlockKinds:
+    """The kind and level of the blocks in each block-level element, looked up once each."""
+
+    def __init__(self, tree: HtmlTree) -> None:
+        self.tree = tree
+        self.known: dict[int, tuple[str, int]] = {0: ("paragraph", 0)}
+
+    def get_kind(self, box: int) -> tuple[str, int]:
+        tags, parents, known = self.tree.tags, self.tree.parents, self.known
+        path: list[int] = []
+        while box not in known:
+            path.append(box)
+            box = parents[box]
+        kind = known[box]
+        for number in reversed(path):
+            if tags[number] in _SHAPING:
+                kind = self.inherit_kind(number, *kind)
+            known[number] = kind
+        return kind
+
+    def inherit_kind(self, number: int, kind: str, level: int) -> tuple[str, int]:
+        """Return the kind and level of blocks in an element, given those around it; a level is also
+        a list's depth."""
+        tag = self.tree.tags[number]
+        found = _KINDS.get(tag)
+        if tag in _LISTS:
+            return kind, (level if kind in ("item", "paragraph") else 0) + 1
+        if found == "item":
+            return "item", max(level, 1) if kind in ("item", "paragraph") else 1
+        if found == "heading":
+            return "heading", int(tag[1])
+        if found == "cell" and number in self.tree.layout:
+            return "paragraph", 0
+        return (found, 0) if found else (kind, level)
+
+
+def _append_hidden(tree: HtmlTree) -> tuple[str, list[Block]]:
+    """Return all text, with hidden text after the shown text so that it breaks no sentence."""
+    pieces = [tree.text.rstrip(HTML_SPACE)]
+    at = len(pieces[0])
+    blocks: list[Block] = []
+    for line in tree.hidden.split("\n"):
+        body = collapse_spaces(line)
+        if body.strip(UNSEEN_SPACE):
+            separator = "\n\n" if at else ""
+            at += len(separator)
+            blocks.append(Block(at, at + len(body), "paragraph", 0, False, True))
+            pieces += (separator, body)
+            at += len(body)
+    return "".join(pieces), blocks
+
+
+class _TextPositions:
+    """The offsets in the text of tags that may come before the text they belong to."""
+
+    def __init__(self, tree: HtmlTree) -> None:
+        self.text = tree.text.rstrip(HTML_SPACE)
+        self.starts = [run.start for run in tree.runs]
+        self.labels = [run.label for run in tree.runs]
+
+    def position_at(self, place: int) -> int:
+        if place < 0:
+            following = bisect_left(self.starts, ~place)
+            if following < len(self.starts):
+                place = self.starts[following] + self.labels[following]
+            else:
+                place = len(self.text)
+        return min(place, len(self.text))
+
+    def span_at(self, place: int, end: int) -> tuple[int, int]:
+        start = self.position_at(place)
+        if end <= start:
+            return start, start
+        end = min(end, len(self.text))
+        while start < end and self.text[start] in HTML_SPACE:
+            start += 1
+        return start, end
+
+
+def _build_links_and_marks(
+    tree: HtmlTree, places: _TextPositions, url: str
+) -> tuple[tuple[Link, ...], tuple[Mark, ...]]:
+    resolver = LinkResolver(url, tree.base)
+    links: list[Link] = []
+    named: set[str] = set()
+    for place, end, href in tree.links:
+        target = resolver.resolve_link(href)
+        if target:
+            start, end = places.span_at(place, end)
+            links.append(Link(start, end, target))
+            fragment = resolver.get_fragment(target)
+            if fragment:
+                named |= {fragment, unquote(fragment)}
+    marks = [
+        Mark(*places.span_at(place, end), kind, value) for place, end, kind, value in tree.marks
+    ]
+    for place, name in tree.anchors:
+        if name in named:
+            start = places.position_at(place)
+            marks.append(Mark(start, start, "anchor", name))
+            named.discard(name)
+    links.sort(key=_START_AND_END)
+    marks.sort(key=_START_AND_END)
+    return tuple(links), tuple(marks)

@@ -1,0 +1,366 @@
+"""Render a page of a PDF as a picture, and find the boxes of its words.
+
+PDFium is not made for threads, and a file may crash it: it runs in a process of its own, with
+limits. Boxes are given only where the file's letters are, one by one, those of the stored text.
+"""
+
+import ctypes
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.pages.pdf_documents import UprightPage, open_upright_page
+from rookery.records import Failure, Page, prepare_type
+
+MAX_PICTURE_SIDE = 1240
+"""pixels of a picture's longer side, at most, times two: letters stay sharp on every screen"""
+MAX_DRAW_SECONDS = 20
+"""of a processor, to draw one page"""
+MAX_DRAW_BYTES = 768 * 2**20
+"""bytes that drawing may use"""
+MAX_CONCURRENT_DRAWS = 2
+"""pages that are drawn at the same time; others wait"""
+# PDFium writes these two where a word was divided at the end of a line; a stored text has neither.
+_HYPHEN_CODES = "\ufffe\x02"
+_FOLLOWING = 8
+"""words that tell where a line stands whose first word occurs more than once"""
+
+TextSpan = tuple[int, int]
+
+
+class PictureBox(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a line, in pixels of the picture."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class DrawnPage(msgspec.Struct, frozen=True, array_like=True):
+    """One page."""
+
+    width: int
+    height: int
+    """pixels"""
+    boxes: tuple[PictureBox, ...] = ()
+    located: bool = False
+    """whether the letters on the page are those of the stored text; otherwise there are no boxes"""
+    png: bytes = b""
+
+
+class DrawJob(msgspec.Struct, frozen=True, array_like=True):
+    """A drawing job: the picture of a PDF page, or boxes around words."""
+
+    pdf: bytes
+    number: int
+    """of the page, from 1"""
+    text: str
+    """that stands on it"""
+    span: TextSpan = (0, 0)
+    """of the text, round which the boxes are"""
+    picture: bool = False
+
+
+class PdfPage(msgspec.Struct, frozen=True):
+    """The span text[start:end] of the stored page that one page of the PDF has."""
+
+    number: int
+    start: int
+    end: int
+
+
+def list_pdf_pages(page: Page) -> list[PdfPage]:
+    """Return the pages of a PDF with their spans of the stored text; empty for other pages."""
+    return [
+        PdfPage(int(mark.value), mark.start, mark.end)
+        for mark in page.marks
+        if mark.kind == "page" and mark.value.isascii() and mark.value.isdigit()
+    ]
+
+
+def make_box_job(pdf: bytes, page: Page, sheet: PdfPage, span: TextSpan) -> DrawJob:
+    """Return the job that finds where the words of page.text[span] stand on this PDF page."""
+    low, high = max(span[0], sheet.start), min(span[1], sheet.end)
+    inside = (low - sheet.start, high - sheet.start) if low < high else (0, 0)
+    return DrawJob(pdf, sheet.number, page.text[sheet.start : sheet.end], inside)
+
+
+class PdfRenderer:
+    """Draws pages of PDFs, a few at a time."""
+
+    def __init__(self) -> None:
+        self._semaphore = threading.Semaphore(MAX_CONCURRENT_DRAWS)
+
+    def draw_picture(self, pdf: bytes, page: Page, sheet: PdfPage) -> DrawnPage:
+        """Return the PDF page as a PNG. Raises Failed (not_drawn).
+
+        Without PNG, and not `located`, if its letters are not those of the stored text.
+        """
+        text = page.text[sheet.start : sheet.end]
+        return self._run_job(DrawJob(pdf, sheet.number, text, picture=True))
+
+    def find_boxes(self, pdf: bytes, page: Page, sheet: PdfPage, span: TextSpan) -> DrawnPage:
+        """Return the boxes around the words of page.text[span] on this PDF page.
+
+        Without boxes, and not `located`, if its letters are not those of the stored text. Raises
+        Failed (not_drawn).
+        """
+        return self._run_job(make_box_job(pdf, page, sheet, span))
+
+    def _run_job(self, job: DrawJob) -> DrawnPage:
+        said = msgspec.msgpack.encode(
+            msgspec.structs.replace(job, text=_replace_surrogates(job.text))
+        )
+        try:
+            with self._semaphore:
+                done = subprocess.run(
+                    [sys.executable, "-c", _CHILD_CODE, repr(sys.path)],
+                    input=said,
+                    capture_output=True,
+                    timeout=3 * MAX_DRAW_SECONDS,
+                    check=True,
+                )
+            return msgspec.msgpack.decode(done.stdout, type=prepare_type(DrawnPage))
+        except (subprocess.SubprocessError, OSError, msgspec.MsgspecError) as error:
+            detail = "this page of the PDF cannot be drawn: read its text instead"
+            what = f"page {job.number}"
+            raise Failed(Failure(what, Outcome.NOT_DRAWN, detail)) from error
+
+
+_CHILD_CODE = (
+    "import ast, sys; sys.path[:] = ast.literal_eval(sys.argv[1]); "
+    "from rookery.pages.pdf_rendering import run_drawing_process; run_drawing_process()"
+)
+
+
+def _replace_surrogates(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def run_drawing_process() -> None:
+    """Read a job from standard input, draw it and write the result to standard output.
+
+    Time and memory are limited.
+    """
+    import resource
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, MAX_DRAW_SECONDS)
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (MAX_DRAW_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1])
+    )
+    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=prepare_type(DrawJob))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(draw_pdf_page(job)))
+
+
+def draw_pdf_page(job: DrawJob) -> DrawnPage:
+    """Draw a page or its boxes in this very process, one thread at a time and without limits."""
+    import pypdfium2
+
+    document = pypdfium2.PdfDocument(job.pdf)
+    page = document[job.number - 1]
+    size = page.get_size()
+    scale = min(2.0, 2 * MAX_PICTURE_SIDE / max(size))
+    width, height = (max(1, round(side * scale)) for side in size)
+    upright = open_upright_page(pypdfium2.PdfDocument(job.pdf), job.number - 1)
+    letters = _find_letter_boxes(upright, job)
+    if letters is None:
+        return DrawnPage(width, height)
+    if job.picture:
+        bitmap = page.render(scale=scale, rev_byteorder=True, may_draw_forms=False)
+        return DrawnPage(bitmap.width, bitmap.height, located=True, png=_encode_png(bitmap))
+    places = map(upright.locate_box, letters)
+    boxes = [_to_picture_box(page, (width, height), box) for box in places]
+    return DrawnPage(width, height, tuple(_join_line_boxes(boxes)), True)
+
+
+def _find_letter_boxes(upright: UprightPage, job: DrawJob) -> list[tuple[float, ...]] | None:
+    """Return the boxes of the letters of text[span] on the upright page, in points; None where the
+    page has other letters."""
+    import pypdfium2.raw
+
+    shown = upright.text
+    codes = [pypdfium2.raw.FPDFText_GetUnicode(shown.raw, n) for n in range(shown.count_chars())]
+    there = list(enumerate(codes))
+    places = _align_letters(there, job.text)
+    if places is None:
+        # What lies outside the visible part of the page is not read.
+        edges = upright.page.get_bbox()
+        there = [
+            (n, code)
+            for n, code in there
+            if _is_gap(code) or _boxes_overlap(edges, shown.get_charbox(n))
+        ]
+        places = _align_letters(there, job.text)
+        if places is None:
+            return None
+    low, high = job.span
+    return [_get_letter_box(shown, n) for at, n in places if low <= at < high]
+
+
+def _align_letters(there: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]] | None:
+    """Return which letter of the PDF each letter of the text is; None where they differ.
+
+    The text has the words of the page in the order of reading: the file may have another. Hyphens
+    are found last, since a word that a line's end divides may have lost its own.
+    """
+    words: list[list[tuple[int, int]]] = [[]]
+    for n, code in there:
+        if _is_gap(code):
+            words.append([])
+        words[-1] += [(n, unit) for n, unit in _split_utf16([(n, code)]) if not _is_left_out(unit)]
+    wanted = [(at, unit) for at, unit in _encode_utf16(text) if not _is_left_out(unit)]
+    said = "".join(chr(unit) for _, unit in wanted)
+    free = bytearray(b"\1") * len(said)
+    words = [word for word in words if word]
+    spoken = ["".join(chr(unit) for _, unit in word) for word in words]
+    if sum(map(len, spoken)) != len(said):
+        return None
+    pairs: list[tuple[int, int]] = []
+    at = 0
+    for number, word in enumerate(words):
+        own = spoken[number]
+        if not (said.startswith(own, at) and all(free[at : at + len(own)])):
+            # As many words as follow it there tell which of several places is meant.
+            for more in (_FOLLOWING, 3, 1):
+                at = _find_free(said, "".join(spoken[number : number + more]), free)
+                if at >= 0:
+                    break
+            else:
+                return None
+        for offset, (n, _) in enumerate(word):
+            pairs.append((wanted[at + offset][0], n))
+            free[at + offset] = 0
+        at += len(own)
+    codes, found = dict(there), dict(pairs)
+    for at, letter in enumerate(text):
+        if letter == "-":
+            for n in (found.get(at - 1, -2) + 1, found.get(at + 1, 0) - 1):
+                if chr(codes.get(n, 0)) in "-" + _HYPHEN_CODES:
+                    pairs.append((at, n))
+                    break
+    return sorted(set(pairs))
+
+
+def _find_free(text: str, words: str, free: bytearray) -> int:
+    at = text.find(words)
+    while at >= 0 and not all(free[at : at + len(words)]):
+        at = text.find(words, at + 1)
+    return at
+
+
+def _get_letter_box(shown: Any, n: int) -> tuple[float, ...]:
+    """Return a letter's box: as high as the line, and no wider than the letter, so that the next
+    one is not marked."""
+    tight, loose = shown.get_charbox(n), shown.get_charbox(n, loose=True)
+    return tight[0], min(tight[1], loose[1]), tight[2], max(tight[3], loose[3])
+
+
+def _boxes_overlap(one: Sequence[float], two: Sequence[float]) -> bool:
+    beside = one[0] <= two[2] and two[0] <= one[2]
+    return beside and one[1] <= two[3] and two[1] <= one[3]
+
+
+def _is_gap(code: int) -> bool:
+    return code == 0 or chr(code).isspace() or chr(code) in _HYPHEN_CODES
+
+
+def _is_left_out(unit: int) -> bool:
+    return _is_gap(unit) or chr(unit) == "-"
+
+
+def _split_utf16(letters: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Letters as units of UTF-16, as which PDFium may give them or not."""
+    for n, code in letters:
+        yield from ((n, unit) for _, unit in _encode_utf16(chr(code)))
+
+
+def _encode_utf16(text: str) -> Iterator[tuple[int, int]]:
+    for at, letter in enumerate(text):
+        packed = letter.encode("utf-16-le", "surrogatepass")
+        yield from ((at, unit) for unit in struct.unpack(f"<{len(packed) // 2}H", packed))
+
+
+def _to_picture_box(page: Any, size: tuple[int, int], box: tuple[float, ...]) -> PictureBox:
+    """Return a box in points as one in pixels, however the page is turned or cut."""
+    import pypdfium2.raw
+
+    left, bottom, right, top = box
+    xs, ys = [], []
+    for corner in ((left, bottom), (right, top)):
+        x, y = ctypes.c_int(), ctypes.c_int()
+        fine = (side * _SUBPIXELS for side in size)
+        pypdfium2.raw.FPDF_PageToDevice(page.raw, 0, 0, *fine, 0, *corner, x, y)
+        xs.append(x.value / _SUBPIXELS)
+        ys.append(y.value / _SUBPIXELS)
+    return PictureBox(min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys))
+
+
+_SUBPIXELS = 16
+"""parts of a pixel, since PDFium gives whole numbers"""
+
+
+def _join_line_boxes(boxes: Sequence[PictureBox]) -> Iterator[PictureBox]:
+    """Boxes of letters that follow each other on one line, as one box."""
+    line: PictureBox | None = None
+    for box in boxes:
+        if line is not None and _is_next_on_line(line, box):
+            line = _join_boxes(line, box)
+            continue
+        if line is not None:
+            yield line
+        line = box
+    if line is not None:
+        yield line
+
+
+def _is_next_on_line(line: PictureBox, box: PictureBox) -> bool:
+    low, high = max(line.y, box.y), min(line.y + line.height, box.y + box.height)
+    gap = box.x - (line.x + line.width)
+    tall = max(line.height, box.height)
+    return high - low > 0.5 * min(line.height, box.height) and -0.5 * tall < gap < tall
+
+
+def _join_boxes(one: PictureBox, two: PictureBox) -> PictureBox:
+    x, y = min(one.x, two.x), min(one.y, two.y)
+    right = max(one.x + one.width, two.x + two.width)
+    bottom = max(one.y + one.height, two.y + two.height)
+    return PictureBox(x, y, right - x, bottom - y)
+
+
+def _encode_png(bitmap: Any) -> bytes:
+    """Return the picture as a PNG file (RFC 2083): red, green and blue, without filters."""
+    data, width = bytes(bitmap.buffer), bitmap.width
+    size, step = bitmap.n_channels, bitmap.stride
+    rows = []
+    for top in range(0, step * bitmap.height, step):
+        row = data[top : top + size * width]
+        rows.append(b"\0" + (row if size == 3 else _drop_fourth_channel(row)))
+    head = struct.pack(">IIBBBBB", width, bitmap.height, 8, 2, 0, 0, 0)
+    body = zlib.compress(b"".join(rows), 6)
+    parts = (
+        _make_png_chunk(b"IHDR", head),
+        _make_png_chunk(b"IDAT", body),
+        _make_png_chunk(b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def _drop_fourth_channel(row: bytes) -> bytes:
+    kept = bytearray(len(row) // 4 * 3)
+    for channel in range(3):
+        kept[channel::3] = row[channel::4]
+    return bytes(kept)
+
+
+def _make_png_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,0 +1,335 @@
+"""Read Markdown, and plain text, tables, data, logs and programs as they are written."""
+
+import csv
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import unquote
+
+import msgspec
+
+from rookery.errors import Failed, Outcome
+from rookery.pages.html.html_parser import read_html
+from rookery.pages.html.page_assembly import build_page
+from rookery.records import Block, Failure, Page
+
+_FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
+_SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
+_UNDERLINED = re.compile(
+    r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"
+    r"[ \t]*(?:\n|\Z|$)"
+)
+_GAP = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+|\Z")
+_RST_HEADING = re.compile(
+    r"\s*?(?:(?P<over>([!-/:-@\[-`{-~])\2{2,})[ \t]*\n)?"
+    r"[ \t]*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n"
+    r"(?P<line>(?P<mark>[!-/:-@\[-`{-~])(?P=mark){2,})[ \t]*(?:\n|\Z|$)"
+)
+_RST_MARKUP = re.compile(
+    r"[ \t]*\.\.(?:[ \t]+(?:\|[^|\n]+\|[ \t]+)?(?P<directive>[\w:+.-]+::)[^\n]*"
+    r"(?:\n[ \t]+:[\w-]+:[^\n]*)*|[ \t][^\n]*|$|(?=\n))"
+)
+_RST_LITERAL = re.compile(
+    r"\.\. +(?:code|code-block|sourcecode|parsed-literal|highlight|literalinclude|"
+    r"testcode|testoutput|doctest|prompt|productionlist|graphviz|math)::"
+)
+_GUESSED_BY = 60
+"""lines of a file whose name does not tell what it is"""
+_JSON_LINE = re.compile(r"""\s*(?:[\[{\]}"]|-?\d|true|false|null)""")
+_LOG_LINE = re.compile(
+    r"^\W{0,2}(?:\d{4}[-/.]\d\d[-/.]\d\d[T ]?|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d"
+    r"|^\S+ \S+ \S+ \[\d\d/[A-Z]"
+)
+_CODE_LINE = re.compile(
+    r"[;{}]\s*$|^\s*(?:def|class|if|for|while|import|from|return|#include)\b.*[:;)\w]$|^\w+\s*[:?+]?="
+)
+_PROSE_LINE = re.compile(
+    r"""\s*(?:(?:\#|//|--|;|\*|/\*|%|<!--|REM\b)[^\n]*\w"""
+    r"""|(?!(?:def|class|if|for|while|with|elif|else|except|return|raise|from|import|assert|yield|"""
+    r"""const|let|var|function|public|private|static|package|using|echo|select|insert)\b)"""
+    r"""[\"'(`]*[A-Za-z][\w'’-]*[,.;:)]?(?:\ [\"'(`]*[\w'’`.*/-]+[\"'`)]*[,.;:?!)\"']*){3,}\s*$)"""
+)
+_OUTER = re.compile(r" {0,4}[{\[\"]|\t[{\[\"]")
+_COLUMN = re.compile(r"(?=.*[^\W\d]|(?:19|20)\d\d$)[^\n]{1,60}")
+_MINIFIABLE = (".js", ".mjs", ".cjs", ".css")
+_MINIFIED_LINE = 1000
+"""characters of a line, on average, in a minified program"""
+_TITLED_BY_NAME = frozenset(("csv", "json", "log", "code"))
+_LONGEST_HEADER = 300
+"""characters of a row of names that stands above every passage of its table"""
+_MOST_LINES = 100
+"""of one record of a table; more come from a quotation mark that is never closed"""
+_SHORT_GROUP, _LONGEST_GROUP = 200, 1000
+"""characters of a group of lines that is one block"""
+_LONGEST_LINE, _LONGEST_PIECE = 1000, 400
+"""characters of a line that is one block, and of the pieces of a longer one"""
+_TITLE_LENGTH = 200
+
+
+class ReadLimits(msgspec.Struct, frozen=True):
+    """Limits of reading one page; together they keep it under 1 GB of memory."""
+
+    bytes: int = 20_000_000
+    tags: int = 1_000_000
+    characters: int = 10_000_000
+    """of text, from any format"""
+    markdown: int = 2_000_000
+    """characters"""
+    unpacked_bytes: int = 20_000_000
+    """of the parts of a document that is an archive"""
+    pdf_pages: int = 3_000
+    seconds: float = 60.0
+    """for the pages of a PDF"""
+    ocr_seconds: float = 45.0
+    """for the pages of a picture or of a PDF of pictures"""
+
+
+def build_read_error(url: str, outcome: str, detail: str) -> Failed:
+    """Return the error to raise for a page that cannot be read."""
+    return Failed(Failure(url, outcome, detail))
+
+
+def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Page:
+    """Return text as a Page, as it is but for its line breaks, cut into blocks by its kind.
+
+    `kind` is one of `TEXT_READERS`; a `text` that looks like JSON, a log or a program is read as
+    that. Prose is titled by its first line; a table, data, a log and a program by the name of the
+    file. Raises Failed: minified, empty_after_extraction.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    kind = _guess_kind(text) if kind == "text" else kind
+    if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
+        raise build_read_error(
+            url, Outcome.MINIFIED, "minified: it was written to be run and not to be read"
+        )
+    blocks = tuple(TEXT_READERS[kind](text))
+    if not blocks:
+        raise build_read_error(
+            url, Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space"
+        )
+    first = next((block for block in blocks if block.article), blocks[0])
+    title = text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH].strip()
+    if kind in _TITLED_BY_NAME:
+        title = unquote(url.partition("#")[0]).rstrip("/").rpartition("/")[2] or title
+    return Page(url=url, title=title, text=text, blocks=blocks, fetched=fetched)
+
+
+def _guess_kind(text: str) -> str:
+    """Return the kind of text whose name does not tell: json, log, code or text."""
+    if text.startswith("#!"):
+        return "code"
+    head = text[: _GUESSED_BY * 200].split("\n")[:_GUESSED_BY]
+    lines = [line for line in head if line.strip()]
+    if text.lstrip()[:1] in ("{", "[") and sum(map(bool, map(_JSON_LINE.match, lines))) * 2 > len(
+        lines
+    ):
+        return "json"
+    for kind, line in (("log", _LOG_LINE), ("code", _CODE_LINE)):
+        if len(lines) >= 3 and sum(map(bool, map(line.search, lines))) * 2 > len(lines):
+            return kind
+    return "text"
+
+
+def _is_minified(text: str) -> bool:
+    return len(text) > _MINIFIED_LINE * (text.count("\n") + 1)
+
+
+def _read_paragraphs(text: str) -> Iterator[Block]:
+    """Paragraphs between blank lines; underlined lines are headings."""
+    start = 0
+    levels: dict[str, int] = {}
+    for gap in _GAP.finditer(text):
+        if underlined := _UNDERLINED.match(text, start, gap.start()):
+            # Which mark underlines which level is the file's choice: the first seen is the highest.
+            level = levels.setdefault(underlined["mark"], min(6, len(levels) + 1))
+            yield Block(*underlined.span("heading"), "heading", level)
+            yield Block(*underlined.span("line"), "paragraph", article=False)
+            start = underlined.end()
+        yield from _trim_block(text, start, gap.start(), "paragraph")
+        start = gap.end()
+
+
+def _trim_block(
+    text: str, start: int, end: int, kind: str, article: bool = True, level: int = 0
+) -> Iterator[Block]:
+    """text[start:end] without the white space around it, as a block unless nothing is left."""
+    kept = text[start:end].strip()
+    if kept:
+        begin = text.index(kept[0], start)
+        yield Block(begin, begin + len(kept), kind, level, article)
+
+
+def _read_rst(text: str) -> Iterator[Block]:
+    """reStructuredText as it is written: headings, literal blocks as code, and paragraphs.
+
+    Names of directives with their options, comments and targets are no article.
+    """
+    start = 0
+    levels: dict[str, int] = {}
+    literal = False
+    for gap in _GAP.finditer(text):
+        end = gap.start()
+        indented = text[start - 1 : start] in (" ", "\t")  # a gap ends behind the indentation
+        literal = literal and indented
+        if heading := None if indented else _RST_HEADING.match(text, start, end):
+            style = heading["mark"] + "over" * bool(heading["over"])
+            level = levels.setdefault(style, min(6, len(levels) + 1))
+            if heading["over"]:
+                yield Block(*heading.span("over"), "paragraph", article=False)
+            yield Block(*heading.span("heading"), "heading", level)
+            yield Block(*heading.span("line"), "paragraph", article=False)
+            start = heading.end()
+        elif markup := _RST_MARKUP.match(text, start, end):
+            literal = bool(_RST_LITERAL.search(markup[0]))
+            yield from _trim_block(text, start, markup.end(), "paragraph", article=False)
+            start = markup.end()
+            if not markup["directive"]:
+                start = end  # a comment, target or footnote goes to the next blank line
+        yield from _trim_block(text, start, end, "code" if literal else "paragraph")
+        literal = literal or text[start:end].rstrip().endswith("::")
+        start = gap.end()
+
+
+def _read_records(text: str) -> Iterator[Block]:
+    """Yield the rows of a table in CSV or TSV, each a block; a first row of names is a heading."""
+    rows = list(_record_spans(text))
+    first = text[slice(*rows[0][0])] if rows else ""
+    for number, ((start, end), cells) in enumerate(rows):
+        named = number == 0 < len(rows) - 1 and len(first) <= _LONGEST_HEADER and _names_all(cells)
+        yield from _trim_block(text, start, end, "heading" if named else "cell", level=int(named))
+
+
+def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
+    """Return the span and the fields of each record. A quoted field may hold line breaks."""
+    lines = (
+        text.splitlines(keepends=True) if "\n" not in text else re.findall(r"[^\n]*\n|[^\n]+", text)
+    )
+    head = lines[:20]
+    delimiter = max(",\t;|", key=lambda mark: min((line.count(mark) for line in head), default=0))
+    taken, spans, at = 0, [], 0
+    reader = csv.reader(iter(lines), delimiter=delimiter)
+    try:
+        for cells in reader:
+            if reader.line_num - taken > _MOST_LINES:
+                raise csv.Error("a quotation mark that is never closed")
+            size = sum(map(len, lines[taken : reader.line_num]))
+            spans.append(((at, at + size), cells))
+            at, taken = at + size, reader.line_num
+    except csv.Error:
+        ends = list(itertools.accumulate(map(len, lines), initial=0))
+        return [(span, []) for span in itertools.pairwise(ends)]
+    return spans
+
+
+def _names_all(cells: Sequence[str]) -> bool:
+    """Tell whether a row looks like the names of columns: all there, all different, no values."""
+    names = [cell.strip() for cell in cells]
+    return (
+        len(names) > 1
+        and len(set(names)) == len(names)
+        and names[0][:1].isalpha()
+        and all(_COLUMN.fullmatch(name) for name in names)
+    )
+
+
+def _read_lines(text: str) -> Iterator[Block]:
+    """Yield the lines of a log, each a block."""
+    for line in re.finditer(r"[^\n]+", text):
+        yield from _cut_line(text, *line.span())
+
+
+def _read_code(text: str) -> Iterator[Block]:
+    """Groups of lines of a program: what is written in sentences, such as comments, apart."""
+    kind, start, end = "code", 0, 0
+    for line in re.finditer(r"[^\n]*(?:\n|\Z)", text):
+        now = "paragraph" if _PROSE_LINE.match(line[0]) else "code"
+        blank = not line[0].strip()
+        full = now == "code" and end - start + len(line[0]) > _LONGEST_GROUP
+        if blank or now != kind or full:
+            yield from _cut_line(text, start, end, kind)
+            start = line.start()
+        kind, end = now, line.end()
+    yield from _cut_line(text, start, end, kind)
+
+
+def _read_json(text: str) -> Iterator[Block]:
+    """JSON as it is written: an element of the outermost levels, or a line of JSONL, a block."""
+    start = end = 0
+    for line in re.finditer(r"[^\n]*(?:\n|\Z)", text):
+        outer = _OUTER.match(line[0]) is not None and end - start > _SHORT_GROUP
+        if line[0][:1] in "{[" or outer or end - start + len(line[0]) > _LONGEST_GROUP:
+            yield from _cut_line(text, start, end)
+            start = line.start()
+        end = line.end()
+    yield from _cut_line(text, start, end)
+
+
+def _cut_line(text: str, start: int, end: int, kind: str = "code") -> Iterator[Block]:
+    """text[start:end] as a block, or as several where one line of it is very long."""
+    while end - start > _LONGEST_LINE and "\n" not in text[start : start + _LONGEST_LINE].strip():
+        piece = text[start : start + _LONGEST_PIECE]
+        at = max(
+            (
+                piece.rfind(mark) + len(mark)
+                for mark in ("},", "],", ";", ", ", ",", " ")
+                if mark in piece[_LONGEST_PIECE // 2 :]
+            ),
+            default=_LONGEST_PIECE,
+        )
+        yield from _trim_block(text, start, start + at, kind)
+        start += at
+    yield from _trim_block(text, start, end, kind)
+
+
+TEXT_READERS: dict[str, Callable[[str], Iterator[Block]]] = {
+    "text": _read_paragraphs,
+    "rst": _read_rst,
+    "csv": _read_records,
+    "json": _read_json,
+    "log": _read_lines,
+    "code": _read_code,
+}
+"""By kind of text, what cuts it into blocks; the text itself stays as it is."""
+
+
+def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page:
+    """Return Markdown (CommonMark with tables) as a Page, read through the HTML reader.
+
+    Front matter is kept as hidden text, and its title is the page's. Raises Failed: too_large,
+    empty_after_extraction.
+    """
+    from markdown_it import MarkdownIt
+
+    if len(text) > limits.markdown:
+        raise build_read_error(
+            url, Outcome.TOO_LARGE, f"Markdown of more than {limits.markdown:,} characters"
+        )
+    text = text.replace("\r\n", "\n").lstrip("\ufeff")
+    front = _FRONT.match(text)
+    title = ""
+    if front:
+        found = _FRONT_TITLE.search(front[1])
+        title = found[1] if found else ""
+        text = text[front.end() :]
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    hidden = f"<div hidden>{_escape_html(front[1])}</div>" if front else ""
+    return _read_whole_article(html + hidden, url, fetched, title)
+
+
+def _escape_html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
+    """Return a page all of which is article: documents carry no navigation."""
+    tree = read_html(html)
+    tree.title = title or tree.title
+    page = build_page(tree, url, fetched, whole=True)
+    if not any(page.iter_shown()):
+        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the document holds no text")
+    if page.title:
+        return page
+    first = next(page.iter_shown())
+    title = page.text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH]
+    return Page(url, title, page.text, page.blocks, page.links, page.marks, page.digest, fetched)

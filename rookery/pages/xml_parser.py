@@ -1,0 +1,97 @@
+"""Parse XML that may be hostile: no entities of its own, nothing loaded, bounded in size and depth.
+
+Names are written with the prefixes below whatever prefixes a document uses.
+"""
+
+from typing import Any
+from xml.etree.ElementTree import Element, TreeBuilder
+
+from rookery.errors import Outcome
+from rookery.pages.text_documents import ReadLimits, build_read_error
+
+_MOST_DEPTH = 200
+_OASIS = "urn:oasis:names:tc:opendocument:xmlns"
+_OOXML = "http://schemas.openxmlformats.org"
+_STRICT = "http://purl.oclc.org/ooxml"
+_PREFIXES = {
+    **{f"{_OASIS}:{name}:1.0": name for name in "office text table presentation".split()},
+    f"{_OASIS}:drawing:1.0": "draw",
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://www.w3.org/1999/xlink": "xlink",
+    f"{_OOXML}/presentationml/2006/main": "p",
+    f"{_STRICT}/presentationml/main": "p",
+    f"{_OOXML}/drawingml/2006/main": "a",
+    f"{_STRICT}/drawingml/main": "a",
+    f"{_OOXML}/officeDocument/2006/relationships": "r",
+    f"{_STRICT}/officeDocument/relationships": "r",
+    f"{_OOXML}/spreadsheetml/2006/main": "x",
+    f"{_STRICT}/spreadsheetml/main": "x",
+    "http://www.idpf.org/2007/opf": "opf",
+    "http://www.w3.org/2001/04/xmlenc#": "enc",
+    "http://www.w3.org/2005/Atom": "atom",
+    "http://purl.org/rss/1.0/": "rss",
+    "http://purl.org/rss/1.0/modules/content/": "content",
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
+    "http://www.w3.org/1999/xhtml": "xhtml",
+    "http://www.sitemaps.org/schemas/sitemap/0.9": "sitemap",
+    "http://www.w3.org/XML/1998/namespace": "xml",
+}
+
+
+def parse_xml(data: bytes, url: str, limits: ReadLimits) -> Element:
+    """Return the root element. Names in unknown namespaces begin with `?.`, of none have no prefix.
+
+    Raises Failed: malformed (also for XML that declares entities), too_large.
+    """
+    from xml.parsers import expat
+
+    builder = TreeBuilder()
+    parser = expat.ParserCreate(namespace_separator="\n")
+    parser.buffer_text = True
+    depth = elements = 0
+    known = dict[str, str]()
+
+    def shorten_name(name: str) -> str:
+        space, border, local = name.rpartition("\n")
+        return f"{_PREFIXES.get(space, '?')}.{local}" if border else name
+
+    def get_name(name: str) -> str:
+        short = known.get(name)
+        if short is None:
+            short = known[name] = shorten_name(name)
+        return short
+
+    def open_element(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, elements
+        depth += 1
+        elements += 1
+        if depth > _MOST_DEPTH:
+            raise build_read_error(
+                url, Outcome.MALFORMED, "the document's XML is nested too deeply"
+            )
+        if elements > limits.tags:
+            raise build_read_error(
+                url, Outcome.TOO_LARGE, f"more than {limits.tags:,} elements of XML"
+            )
+        builder.start(get_name(name), {get_name(key): value for key, value in attributes.items()})
+
+    def close_element(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(get_name(name))
+
+    def refuse_entity(*declaration: Any) -> None:
+        raise build_read_error(url, Outcome.MALFORMED, "the document's XML declares entities")
+
+    parser.StartElementHandler = open_element
+    parser.EndElementHandler = close_element
+    parser.CharacterDataHandler = builder.data
+    parser.EntityDeclHandler = refuse_entity
+    try:
+        parser.Parse(data, True)
+    # The last two: an encoding that Python does not know, and one that it cannot give to Expat.
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        raise build_read_error(
+            url, Outcome.MALFORMED, f"the document's XML is damaged ({error})"
+        ) from error
+    return builder.close()

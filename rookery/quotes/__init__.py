@@ -1,0 +1,1 @@
+"""Quotes: found, verified, linked to, written in two syntaxes, and constrained to be verbatim."""

@@ -1,0 +1,638 @@
+"""Constrained decoding: only quotes that stand verbatim in given documents can be sampled.
+
+GopherCite's constrained sampling (appendix J of arXiv 2203.11147), over bytes. At every step it
+gives the token ids that may come next: ids that spell the citation syntax, a document's title, or
+words of the document of that title. Words may be cut into tokens in any way, and a token may run
+across a mark. Probabilities are the caller's.
+
+    grammar = VerbatimGrammar(read_vocabulary(Path("tokenizer.json"), "</s>"))
+    constraint = VerbatimConstraint(grammar, [("Crows", "Crows are clever.")])
+    state = constraint.start_decoding(budget=64)
+    while not state.done:
+        state.accept_token(choose(state.find_allowed_ids()))
+
+A text can be read in several ways while it is written, so the parser is simulated as a
+nondeterministic automaton (Thompson, Pike): each `ParserThread` is one reading, and a byte takes
+every thread to its successors. A thread in words of a document carries the array of all positions
+at which the words end, so that a step is one comparison of arrays and the place of a quote is known
+without a search, even where the words stand a thousand times.
+
+It is fast because most steps compute nothing. Which ids may follow in free text, in a title or at
+the beginning of a quote depends on the budget only near its end; before that, one array is computed
+for each such place and reused. Inside a quote the ids come from rows that `index_document` made
+once. Near the end of the budget each candidate is checked by itself, which is slower and rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rookery.quotes.grammar import IndexedDocument, VerbatimGrammar, index_document
+from rookery.quotes.token_trie import NEVER, IntArray, RaggedArray, SpelledText
+
+
+class QuoteFragmentSpan(NamedTuple):
+    """Span of characters [start, end) in one document of a constraint; documents count from 0."""
+
+    document: int
+    start: int
+    end: int
+
+
+QuoteFragmentSpans = tuple[tuple[QuoteFragmentSpan, ...], ...]
+"""for each quote the spans of its fragments; one span where fragments are not joined"""
+
+
+class DecodingContext:
+    """Data shared by the parser threads of one constraint: grammar, documents, cached ids."""
+
+    def __init__(self, grammar: VerbatimGrammar, documents: Sequence[IndexedDocument]) -> None:
+        self.grammar, self.shape, self.pieces = grammar, grammar.shape, grammar.pieces
+        self.documents = documents
+        names, frame = grammar.frame.names, grammar.frame
+        self.steps: list[list[int]] = frame.step.tolist()
+        self.title_state = names.get("title", -1)
+        self.quoted_state = names["closed" if self.shape.form == "quote" else "quoted"]
+        self.done_state = names["done"]
+        self.marks = {mark.encode()[0] for mark in self.shape.reserved}
+        """first bytes of the marks that may follow words of a document"""
+        self.closing_tokens = grammar.end.costs[0] + 1
+        """tokens from the last word of a quote to the end of the answer, the end token included"""
+        titles = list(self.start_titles(()))
+        title = min((thread.count_tokens_needed() for thread in titles), default=NEVER)
+        self.needs = np.minimum(frame.to_title + title, frame.to_end + 1)
+        """for each frame state, tokens that suffice to reach the end of the answer"""
+        self.exits = np.minimum(frame.to_title, frame.to_end + 1)
+        """for each frame state, tokens that suffice to leave free text"""
+        self.needs[self.done_state] = self.exits[self.done_state] = 0
+        self.max_exit_tokens = int(self.exits[self.exits < NEVER].max())
+        threads: list[LiteralThread | QuoteThread] = [*titles, *self.start_quotes(())]
+        self.max_ending_tokens = self.max_exit_tokens + max(
+            (thread.bound_tokens_needed() for thread in threads), default=0
+        )
+        """tokens that suffice to end the answer from any place that free text can lead to"""
+        self._ids_by_place: dict[tuple[int, int], IntArray] = {}
+        """allowed ids by place, computed while the end of the budget is far"""
+        self.masks: dict[int, IntArray | None] = {}
+        """for each long cached array of ids, keyed by its identity, its bitmask once that was
+        computed"""
+
+    def remember_ids(self, place: tuple[int, int], find: Callable[[], IntArray]) -> IntArray:
+        """Return the cached ids of a place, calling `find` the first time.
+
+        Valid only while the end of the budget is far. A place is (-1, frame state) in free text,
+        (document, bytes of the title written) in a title, or (document, -1) at the beginning of a
+        quote.
+        """
+        if place not in self._ids_by_place:
+            self._ids_by_place[place] = ids = find()
+            if len(ids) > 1000:
+                self.masks.setdefault(id(ids))
+        return self._ids_by_place[place]
+
+    def start_titles(self, quotes: QuoteFragmentSpans) -> Iterator[LiteralThread]:
+        """Yield a thread at the start of each title that can be spelled, before its document."""
+        for text in self.start_quotes(quotes):
+            if text.document.title.costs[0] < NEVER:
+                yield LiteralThread(text.document.title, 0, text)
+
+    def start_quotes(self, quotes: QuoteFragmentSpans) -> Iterator[QuoteThread]:
+        """Yield a thread before the first word of a quote, for each document that can be quoted."""
+        for number, document in enumerate(self.documents):
+            if len(document.starts):
+                yield QuoteThread(self, number, document, quotes)
+
+
+class FreeTextThread(NamedTuple):
+    """Thread in free text or in the marks around it."""
+
+    context: DecodingContext
+    at: int
+    """state of the frame automaton"""
+    quotes: QuoteFragmentSpans
+
+    def step_byte(self, byte: int) -> Iterator[ParserThread]:
+        """Yield the threads after one more byte; none where the byte is not allowed."""
+        at = self.context.steps[self.at][byte]
+        if at == self.context.title_state:
+            yield from self.context.start_titles(self.quotes)
+        elif at:
+            yield self._replace(at=at)
+
+    def end_answer(self) -> Iterator[FreeTextThread]:
+        """Yield the thread after the end token, if the answer may end here."""
+        if self.at in self.context.grammar.frame.may_end:
+            yield self._replace(at=self.context.done_state)
+
+    def count_tokens_needed(self) -> int:
+        """Return a number of tokens that suffices from here to the end token, itself included."""
+        return int(self.context.needs[self.at])
+
+    def find_allowed_ids(self, left: int, free: int) -> IntArray:
+        """Return the ids allowed next, ascending; cached while the end of the budget is far.
+
+        `left` is the number of tokens left, `free` how many of them may go into free text.
+        """
+        if left > self.context.max_ending_tokens and free > self.context.max_exit_tokens:
+            return self.context.remember_ids(
+                (-1, self.at), lambda: self.compute_allowed_ids(left, free)
+            )
+        return self.compute_allowed_ids(left, free)
+
+    def compute_allowed_ids(self, left: int, free: int) -> IntArray:
+        """Compute the ids allowed next, ascending.
+
+        `left` is the number of tokens left, `free` how many of them may go into free text.
+        """
+        context = self.context
+        ids, after, entering = context.grammar.find_free_text_ids(self.at)
+        ids = ids[((context.needs < left) & (context.exits < free))[after]]
+        return context.grammar.merge_ids(ids, self.filter_title_ids(entering, left))
+
+    def filter_title_ids(self, ids: IntArray, left: int) -> IntArray:
+        """Return those of the ids, each of which runs into a title, that some title allows."""
+        tokens = self.context.grammar.vocabulary.tokens
+        found = [n for n in ids.tolist() if can_write_token(self, tokens[n] or b"", left)]
+        return np.array(found, np.int32)
+
+    def list_quotes(self) -> QuoteFragmentSpans:
+        """Return the spans of the quotes written so far."""
+        return self.quotes
+
+
+class LiteralThread(NamedTuple):
+    """Thread in text that can be written in one way only, before a quote: a title or a join
+    mark."""
+
+    words: SpelledText
+    at: int
+    then: QuoteThread
+
+    def step_byte(self, byte: int) -> Iterator[ParserThread]:
+        """Yield the thread after one more byte, if it is the next byte of the literal."""
+        if self.words.text[self.at] == byte:
+            whole = self.at + 1 == len(self.words.text)
+            yield self.then if whole else self._replace(at=self.at + 1)
+
+    def end_answer(self) -> Iterator[FreeTextThread]:
+        """Yield nothing: an answer cannot end inside a literal."""
+        yield from ()
+
+    def count_tokens_needed(self) -> int:
+        """Return a number of tokens that suffices to end the answer from here."""
+        return self.words.costs[self.at] + self.then.count_tokens_needed()
+
+    def bound_tokens_needed(self) -> int:
+        """Return a number of tokens that suffices to end the answer from here or anywhere after."""
+        return max(self.words.costs) + self.then.bound_tokens_needed()
+
+    def find_allowed_ids(self, left: int, free: int) -> IntArray:
+        """Return the ids allowed next, ascending; cached while the end of the budget is far.
+
+        `left` is the number of tokens left; `free` does not count here.
+        """
+        context = self.then.context
+        if left > context.max_ending_tokens and not self.then.floor:
+            return context.remember_ids(
+                (self.then.number, self.at), lambda: self.compute_allowed_ids(left)
+            )
+        return self.compute_allowed_ids(left)
+
+    def compute_allowed_ids(self, left: int) -> IntArray:
+        """Compute the ids allowed next, ascending, for `left` tokens."""
+        pieces, need = self.then.context.pieces, self.then.count_tokens_needed()
+        rest = self.words.text[self.at : self.at + pieces.widest]
+        costs = self.words.costs[self.at :]
+        found = [
+            number
+            for size in range(1, len(rest) + 1)
+            if (number := pieces.tokens.get(rest[:size])) is not None and costs[size] + need < left
+        ]
+        if len(rest) == len(costs) - 1:
+            found += self.then.find_pieces_after(rest, left)
+        return pieces.find_ids(found)
+
+    def list_quotes(self) -> QuoteFragmentSpans:
+        """Return the spans of the quotes written so far."""
+        return self.then.list_quotes()
+
+
+class QuoteThread(NamedTuple):
+    """Thread in words of a document, or just before the first of them."""
+
+    context: DecodingContext
+    number: int
+    """index of the document within the constraint"""
+    document: IndexedDocument
+    quotes: QuoteFragmentSpans
+    """spans of earlier quotes"""
+    fragments: tuple[QuoteFragmentSpan, ...] = ()
+    """spans of earlier fragments of this quote"""
+    spent: int = 0
+    """characters of the earlier fragments"""
+    floor: int = 0
+    """first position at which this fragment may begin"""
+    positions: IntArray = np.empty(0, np.int32)
+    """all positions at which the words so far may end, ascending; empty before the first word"""
+    size: int = 0
+    """bytes of the words so far"""
+    chars: int = 0
+    """characters of the words so far; the last may be incomplete"""
+
+    def step_byte(self, byte: int) -> Iterator[ParserThread]:
+        """Yield the threads after one more byte: on in the words, or into the mark after them."""
+        if self.size:
+            positions = self.positions[self.document.tape.data[self.positions] == byte]
+        else:
+            positions = self.document.find_openings(byte, self.floor)
+        if len(positions):
+            chars = self.chars + (byte & 0xC0 != 0x80)
+            yield self._replace(positions=positions + 1, size=self.size + 1, chars=chars)
+        if byte in self.context.marks:
+            for thread in self.close_fragment():
+                yield from thread.step_byte(byte)
+
+    def end_answer(self) -> Iterator[FreeTextThread]:
+        """Yield the thread after the end token, if the quote may end here without another mark."""
+        for thread in self.close_fragment():
+            yield from thread.end_answer()
+
+    def close_fragment(self) -> Iterator[FreeTextThread | LiteralThread]:
+        """Yield the threads that follow the words, if they may end here.
+
+        One goes on with the mark that closes the quote, one with a join mark and another fragment.
+        """
+        # If one position may be the end, all may, since the bytes before them are the same.
+        if self.size and self.mask_valid_ends(self.positions[:1], self.chars)[0]:
+            fragments = (*self.fragments, self.locate_words())
+            yield FreeTextThread(self.context, self.context.quoted_state, (*self.quotes, fragments))
+            if len(fragments) < self.context.shape.fragments:
+                begun = (self.context, self.number, self.document, self.quotes, fragments)
+                then = QuoteThread(*begun, self.spent + self.chars, int(self.positions[0]))
+                if then.count_tokens_needed() < NEVER:
+                    yield LiteralThread(self.context.grammar.join, 0, then)
+
+    def mask_valid_ends(self, positions: IntArray, chars: IntArray | int) -> npt.NDArray[np.bool_]:
+        """Return a boolean for each position: may the words end there with this many characters?"""
+        shape = self.context.shape
+        enough = (chars >= shape.shortest) & (chars <= shape.longest - self.spent)
+        ends: npt.NDArray[np.bool_] = enough & (self.document.tape.ends[positions] == positions)
+        return ends
+
+    def locate_words(self) -> QuoteFragmentSpan:
+        """Return the span of the first place where the words stand."""
+        chars, end = self.document.tape.chars, self.positions[0]
+        return QuoteFragmentSpan(self.number, int(chars[end - self.size]), int(chars[end]))
+
+    def list_quotes(self) -> QuoteFragmentSpans:
+        """Return the spans of all quotes so far, the unfinished one included."""
+        begun = (*self.fragments, self.locate_words()) if self.size else self.fragments
+        return (*self.quotes, begun) if begun else self.quotes
+
+    def count_tokens_needed(self) -> int:
+        """Return a number of tokens that suffices to end the answer from here.
+
+        The words of the shortest quote are counted byte by byte, since every byte left in an
+        indexed text is a token of its own.
+        """
+        if self.size:
+            ways = self.count_bytes_to_end(self.positions, self.chars)
+        elif self.spent:  # fewer characters are left than a first fragment may have
+            ways = self.count_bytes_to_end(self.list_fragment_starts(), 0)
+        else:
+            ways = self.document.ways[:1]
+        return int(ways.min(initial=NEVER)) + self.context.closing_tokens
+
+    def bound_tokens_needed(self) -> int:
+        """Return a number of tokens that suffices to end the answer from here or anywhere after."""
+        return self.document.far + self.context.closing_tokens
+
+    def count_bytes_to_end(self, positions: IntArray, chars: IntArray | int) -> IntArray:
+        """Return for each position the bytes to the nearest place where the quote can end."""
+        shape = self.context.shape
+        return self.document.tape.count_bytes_to_end(
+            positions, chars, shape.shortest, shape.longest - self.spent
+        )
+
+    def list_fragment_starts(self) -> IntArray:
+        """Return the positions at which this fragment may begin."""
+        return self.document.starts[self.document.starts.searchsorted(self.floor) :]
+
+    def is_end_near(self, left: int) -> bool:
+        """Return True where the budget or the longest quote may forbid words that stand here."""
+        chars = self.spent + self.chars + self.context.pieces.widest + self.document.far
+        return left <= self.bound_tokens_needed() or chars > self.context.shape.longest
+
+    def find_allowed_ids(self, left: int, free: int) -> IntArray:
+        """Return the ids allowed next, ascending; cached only before a quote, far from the end.
+
+        `left` is the number of tokens left, `free` how many of them may go into free text.
+        """
+        if left > self.context.max_ending_tokens and not (self.size or self.floor):
+            return self.context.remember_ids(
+                (self.number, -1), lambda: self.compute_allowed_ids(left, free)
+            )
+        return self.compute_allowed_ids(left, free)
+
+    def compute_allowed_ids(self, left: int, free: int) -> IntArray:
+        """Compute the ids allowed next, ascending: words of the document or the mark after them.
+
+        `left` is the number of tokens left, `free` how many of them may go into free text.
+        """
+        tight = self.is_end_near(left)
+        which, places = self.find_candidate_pieces(tight)
+        found = [thread.find_allowed_ids(left, free) for thread in self.close_fragment()]
+        found.append(
+            self.find_word_ids_near_end(which, places, left) if tight else self.find_word_ids(which)
+        )
+        marked = self.document.marked[which]
+        if marked.any():
+            found.append(self.find_crossing_ids(which[marked], places[marked], left))
+        return self.context.grammar.merge_ids(*found)
+
+    def find_candidate_pieces(self, tight: bool) -> tuple[IntArray, IntArray]:
+        """Return the numbers of the document's pieces that may come next, and a position of each.
+
+        With `tight` (the end is near) every position is returned. While the end is far, one
+        position of each piece is enough, since all allow the same ids. A hundred positions or more
+        are therefore reduced to one of each piece; for fewer, that would cost more than it saves.
+        """
+        document, last = self.document, self.document.last
+        if self.size or tight:
+            positions = self.positions if self.size else self.list_fragment_starts()
+            which = document.longest[positions]
+            if tight or len(positions) < 100:
+                return which, positions
+            last = np.full_like(last, -1)
+            last[which] = positions
+        which = np.flatnonzero(last >= self.floor).astype(np.int32)
+        return which, last[which]
+
+    def find_word_ids(self, which: IntArray) -> IntArray:
+        """Return the ids of the words that stand where these pieces do; the end must be far."""
+        anywhere = not (self.size or self.floor)
+        return self.document.opening if anywhere else self.document.find_ids(which)
+
+    def find_word_ids_near_end(self, which: IntArray, places: IntArray, left: int) -> IntArray:
+        """Return the ids of words after which the quote can still be ended with `left` tokens.
+
+        `which` are pieces of the document, `places` their positions.
+        """
+        pieces, ends, chars = self.expand_prefixes(self.context.pieces.prefixes, which, places)
+        ways = self.count_bytes_to_end(ends, chars)
+        return self.context.pieces.find_ids(pieces[ways + self.context.closing_tokens < left])
+
+    def expand_prefixes(
+        self, prefixes: RaggedArray, which: IntArray, places: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Expand pieces to their prefixes.
+
+        Return the prefixes, the position at which each ends, and the characters that this fragment
+        has there.
+        """
+        longest, chars = self.document.pieces[which], self.document.tape.chars
+        pieces, places = (
+            prefixes.gather_values(longest),
+            places.repeat(prefixes.count_values(longest)),
+        )
+        ends = places + self.context.pieces.sizes[pieces]
+        return pieces, ends, self.chars + chars[ends] - chars[places]
+
+    def find_crossing_ids(self, which: IntArray, places: IntArray, left: int) -> IntArray:
+        """Return the ids of tokens that begin as these pieces do and then run into a mark."""
+        known, end = self.context.pieces, self.context.grammar.end.text
+        pieces, ends, chars = self.expand_prefixes(known.prefixes_crossing, which, places)
+        sure, found = not self.is_end_near(left), []
+        for piece in set(pieces[self.mask_valid_ends(ends, chars)].tolist()):
+            for number in known.crossing[piece]:
+                token = known.strings[number]
+                ending = sure and end.startswith(token[known.sizes[piece] :])
+                if ending or can_write_token(self, token, left):
+                    found.append(number)
+        return known.find_ids(found)
+
+    def find_pieces_after(self, start: bytes, left: int) -> list[int]:
+        """Return the pieces that begin with `start` and go on in words that may be written here."""
+        longer, ids = (
+            self.context.pieces.find_continuations(start),
+            self.find_word_ids(self.find_candidate_pieces(False)[0]),
+        )
+        begins = ids.take(ids.searchsorted(longer.heads), mode="clip") == longer.heads
+        good = begins & longer.whole & (not self.is_end_near(left))
+        for at in np.flatnonzero((begins | longer.marked) & ~good):
+            good[at] = can_write_token(self, longer.rests[at], left)
+        return [longer.first + int(at) for at in np.flatnonzero(good)]
+
+
+ParserThread = FreeTextThread | LiteralThread | QuoteThread
+"""one reading of the text written so far"""
+
+
+def advance_threads(threads: Iterable[ParserThread], data: bytes) -> list[ParserThread]:
+    """Return the threads after these bytes, without equivalent ones; empty if none reads them."""
+    threads = list(threads)
+    for byte in data:
+        threads = list(
+            _drop_equivalent_threads(new for old in threads for new in old.step_byte(byte))
+        )
+    return threads
+
+
+def can_write_token(thread: ParserThread, token: bytes, left: int) -> bool:
+    """Return True if the token may be written and the answer still be ended; `left` counts both."""
+    return any(thread.count_tokens_needed() < left for thread in advance_threads([thread], token))
+
+
+def _drop_equivalent_threads(threads: Iterable[ParserThread]) -> Iterator[ParserThread]:
+    """Yield one free-text thread for each frame state: the one whose quotes stand first."""
+    seen: set[int] = set()
+    for thread in threads:
+        if isinstance(thread, FreeTextThread):
+            if thread.at in seen:
+                continue
+            seen.add(thread.at)
+        yield thread
+
+
+class VerbatimConstraint:
+    """Set of texts that may be written from some documents, in the shape of the grammar.
+
+    A document is (title, text), or an `IndexedDocument` that the caller keeps for other questions.
+    Several may have one title. Documents that nothing can be quoted from are ignored. Raises
+    ValueError if none is left, or if a document was indexed for another grammar.
+    """
+
+    def __init__(
+        self, grammar: VerbatimGrammar, documents: Sequence[IndexedDocument | tuple[str, str]]
+    ) -> None:
+        ready = [
+            item if isinstance(item, IndexedDocument) else index_document(grammar, *item)
+            for item in documents
+        ]
+        for number, document in enumerate(ready):
+            if document.grammar != grammar.digest:
+                raise ValueError(
+                    f"document {number} was indexed for another vocabulary or shape: index it again"
+                )
+        self._context = context = DecodingContext(grammar, ready)
+        self._threads: list[ParserThread] = list(context.start_quotes(()))
+        if grammar.shape.form != "quote":
+            self._threads = [FreeTextThread(context, grammar.frame.names["start"], ())]
+        if not any(thread.count_tokens_needed() < NEVER for thread in self._threads):
+            raise ValueError(
+                f"none of the {len(ready)} documents has {grammar.shape.shortest} characters in a "
+                "row that can be quoted under its title: give others, or lower AnswerShape.shortest"
+            )
+
+    def start_decoding(self, written: str = "", budget: int | None = None) -> DecodingState:
+        """Return the decoding state before the first token.
+
+        `written` is text that stands already, in the prompt or before: `%<The sky is blue>%(`
+        leaves only the evidence to be written. `budget` is the number of tokens left, the end token
+        included. Raises ValueError if `written` cannot be continued, or if the budget is too small
+        for any answer.
+        """
+        threads = advance_threads(self._threads, written.encode("utf-8", "surrogatepass"))
+        need = min((thread.count_tokens_needed() for thread in threads), default=NEVER)
+        if need >= NEVER:
+            raise ValueError(f"{written!r} is not the beginning of what may be written here")
+        if budget is not None and budget < need:
+            raise ValueError(f"{budget} tokens are too few: from here an answer may take {need}")
+        left = NEVER if budget is None else budget
+        return DecodingState(
+            self._context, [DecodingMoment(threads, left, self._context.shape.free)]
+        )
+
+    def make_token_filter(
+        self, written: str = "", budget: int | None = None
+    ) -> Callable[[Sequence[int]], IntArray]:
+        """Return a function from the tokens so far to the ids allowed next, for `Policy.complete`.
+
+        It keeps the states it went through, some kilobytes for each token, so that each further
+        token costs one step. Make a new one for each question. `written` and `budget` are as in
+        `start_decoding`: the text that stands before the tokens, and the number of tokens left.
+        """
+        begun: _FilterMemo = self.start_decoding(written, budget), {}
+
+        def find_allowed_ids(tokens: Sequence[int]) -> IntArray:
+            """Return the ids that may follow these tokens."""
+            state, onward = begun
+            for token in tokens:
+                if token not in onward:
+                    onward[token] = state.fork_with_token(token), {}
+                state, onward = onward[token]
+            return state.find_allowed_ids()
+
+        return find_allowed_ids
+
+
+class DecodingMoment(NamedTuple):
+    """Parser threads between two tokens, and the tokens left."""
+
+    threads: Sequence[ParserThread]
+    left: int
+    """tokens left, the end token included"""
+    free: int
+    """tokens that may still go into free text before the next title or the end"""
+
+
+class DecodingState:
+    """Decoding state of one answer. States of one constraint are independent of each other."""
+
+    def __init__(self, context: DecodingContext, moments: list[DecodingMoment]) -> None:
+        self._context = context
+        self._moments = moments
+        self._allowed: IntArray | None = None
+
+    @property
+    def done(self) -> bool:
+        """True once the end token was written; from then on it is the only token allowed."""
+        (first, *_) = self._moments[-1].threads
+        return isinstance(first, FreeTextThread) and first.at == self._context.done_state
+
+    def find_allowed_ids(self) -> IntArray:
+        """Return the ids allowed next, ascending and never empty.
+
+        The array is shared: do not write to it.
+        """
+        if self._allowed is None:
+            threads, left, free = self._moments[-1]
+            union = self._context.grammar.merge_ids
+            self._allowed = union(*(thread.find_allowed_ids(left, free) for thread in threads))
+        return self._allowed
+
+    def fill_bitmask(self, out: IntArray) -> None:
+        """Write the allowed ids into `out` as bits, id 0 being the lowest bit of `out[0]`.
+
+        `out` is an int32 array with at least one bit for each logit; words beyond are set to 0.
+        Raises ValueError for another type or too few words.
+        """
+        width = self._context.grammar.vocabulary.width
+        if out.dtype != np.int32 or 32 * len(out) < width:
+            raise ValueError(f"a mask of {width} ids takes {-(-width // 32)} words of type int32")
+        ids, context = self.find_allowed_ids(), self._context
+        mask = context.masks.get(id(ids))
+        if mask is None:
+            bits = np.zeros(-(-width // 32) * 32, bool)
+            bits[ids] = True
+            mask = np.packbits(bits, bitorder="little").view("<i4")
+            if id(ids) in context.masks:
+                context.masks[id(ids)] = mask
+        out[: len(mask)], out[len(mask) :] = mask, 0
+
+    def accept_token(self, token: int) -> None:
+        """Append a token. Raises ValueError if it is not allowed."""
+        self._moments += self.fork_with_token(token)._moments
+
+    def fork_with_token(self, token: int) -> DecodingState:
+        """Return the state after a token, without the history for `rollback_tokens`.
+
+        Raises ValueError if the token is not allowed.
+        """
+        vocabulary, ids = self._context.grammar.vocabulary, self.find_allowed_ids()
+        at = ids.searchsorted(token)
+        if at == len(ids) or ids[at] != token:
+            known = 0 <= token < len(vocabulary.tokens)
+            name = repr(vocabulary.tokens[token]) if known else "no token"
+            raise ValueError(
+                f"token {token} ({name}) may not come next: choose one of find_allowed_ids()"
+            )
+        threads, left, free = self._moments[-1]
+        if token == vocabulary.end:
+            threads = [ended for thread in threads for ended in thread.end_answer()][:1]
+        else:
+            threads = advance_threads(threads, vocabulary.tokens[token] or b"")
+            in_free_text = all(isinstance(thread, FreeTextThread) for thread in threads)
+            left, free = left - 1, free - 1 if in_free_text else self._context.shape.free
+        self._allowed = None  # long, and seldom needed again
+        return DecodingState(self._context, [DecodingMoment(threads, left, free)])
+
+    def rollback_tokens(self, tokens: int) -> None:
+        """Remove the last `tokens` tokens. Raises ValueError if there are fewer."""
+        if not 0 <= tokens < len(self._moments):
+            raise ValueError(
+                f"cannot roll back {tokens} tokens: {len(self._moments) - 1} were written"
+            )
+        del self._moments[len(self._moments) - tokens :]
+        self._allowed = None
+
+    def fork_state(self) -> DecodingState:
+        """Return an independent copy that continues from here."""
+        return DecodingState(self._context, self._moments.copy())
+
+    def locate_quotes(self) -> QuoteFragmentSpans:
+        """Return for each quote written so far the spans of its fragments.
+
+        Each span is the first place in its document with these words; of several documents with one
+        title, the first that has them. The last quote may be incomplete.
+        """
+        (first, *_) = self._moments[-1].threads
+        return first.list_quotes()
+
+
+_FilterMemo = tuple[DecodingState, "dict[int, _FilterMemo]"]
+"""a state, and the state after each token that was asked for"""

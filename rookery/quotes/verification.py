@@ -1,0 +1,515 @@
+"""Verification of quotes in saved answers, and of quotations with words left out.
+
+A quote of Rookery's own must be the slice of the stored page that it names, read from the address
+and under the title that it names (`check_quote`, `verify_quotes`). A string that another tool
+quotes must stand in the source that it names (`check_claimed_quote`). Neither needs a model or a
+network. A verbatim quote need not support what cites it.
+
+An ellipsis can turn a sentence into its opposite: "The drug does ... cure" may stand on a page that
+says "does not cure". So a quotation with a gap never counts as verbatim: `find_quote_pieces` says
+where its pieces stand, `find_gaps` what is left out between them, and `find_gap_objection` why that
+may matter. The word lists are English; a gap in any other language is objected to.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from rookery.pages.passages import find_sentences
+from rookery.pages.search_terms import QUESTION_WORDS, reads_as_english
+from rookery.pages.text_folding import FoldedText, find_folded_spans, fold_text, locate_quote
+from rookery.quotes.saved_answers import ClaimedQuote
+from rookery.records import Answer, Page, Quote, Record
+
+LEAST_WORDS = 3
+"""fewest whole words of a quote that says something, and of each piece of one with gaps"""
+LEAST_LETTERS = 6
+"""the same in letters, for scripts that set no spaces between words"""
+MAX_FIRST_PLACES = 1000
+"""most places of a first piece that are tried, which bounds the time for any text"""
+ELISION_CONTEXT = 2000
+"""characters to either side of a gap by which the page's language is judged"""
+MAX_GAPS = 50
+"""most gaps in one quotation, which bounds the time for any text"""
+
+_DOTS = r"(?>(?:[…⋯‥]|\.(?:[ \u00a0]?\.){2,})+)"  # atomic, so that no text is slow
+ELLIPSIS = re.compile(
+    rf"([\[(<{{]\s*+(?:{_DOTS}|\.\.|snip|omitted)\s*+[\])>}}]|{_DOTS})", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W_]+(?:['.,·-][^\W_]+)*")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+_PLAIN = re.compile(r"[A-Za-z\s.,;:'()/-]*")
+"""characters that may be left out besides words: no sign such as ≠, no number, question or
+quotation"""
+_SENTENCE_START = re.compile(r"(?:\A|[.!?:…\n\t])[\s\"'(\[*_-]*\Z")
+
+NUMBER_WORDS = frozenset(
+    """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
+    hundred hundreds thousand thousands million millions billion billions trillion trillions dozen
+    dozens half halves third thirds quarter quarters fifth sixth seventh eighth ninth tenth single
+    double triple twice thrice once first second pair both percent percentage""".split()
+)
+LIMITING_WORDS = frozenset(
+    """not no never none nor neither nobody nothing nowhere without cannot cant dont doesnt didnt
+    isnt arent wasnt werent wont wouldnt couldnt shouldnt hasnt havent hadnt aint hardly scarcely
+    barely rarely seldom little few fewer less least almost nearly partly sometimes occasionally
+    only merely unless until except excepting excluding but however although though yet despite if
+    whether or may might could would should perhaps possibly probably maybe instead rather than
+    against zero absent absence anything anyone anybody anywhere any ever false falsely myth myths
+    hoax rumour rumor rumours rumors legend fiction fictional wrong wrongly incorrect incorrectly
+    impossible impossibly improbable incapable inability ineffective insufficient invalid illegal
+    implausible inconclusive inaccurate inactive irrelevant irrespective contrary opposite reverse
+    former formerly once ex so-called some most many more fewest mostly mainly largely
+    nicht kein keine keinen nie niemals ohne weder pas jamais sans aucun aucune ni sin nunca nada
+    senza mai sem niet geen nooit zonder ikke inte aldrig utan nem bez ei ne non""".split()
+)
+"""words that deny, doubt or limit what stands round them; negations of other languages are among
+them, since they occur on English pages"""
+LIMITING_STEMS = re.compile(
+    r"(?:fail|lack|den(?:y|ie)|refus|reject|refut|disput|doubt|prevent|avoid|stop|ceas|exclu|"
+    r"allege|suppos|purport|claim|pretend|preten[cs]|retract|withdr[ae]w|quit|halt|abandon|"
+    r"contradict|debunk|forbid|forbad|prohibit|bann|lost|los[eti]|miss|miscon|mista|mislead|misled|"
+    r"wrong|unable|unlike|untru|never|hypoth|imagin|believ|thought|said|seem|appear|suggest)"
+    r"|\w+n't\Z|\w+less(?:ly)?\Z|(?:un(?!der|it|i[oqv]|cle|til)|non|dis(?!tan|cuss|tri|play|h|k|c\b)|"
+    r"mis(?!s\b)|anti|counter)\w{3,}"
+)
+"""beginnings and endings of words that deny or report"""
+
+
+def find_quote_pieces(page: Page, text: str) -> tuple[Quote, ...]:
+    """Return the quotes of the page that a quotation consists of; empty if it does not stand there.
+
+    One quote if the whole stands there (an ellipsis may be the page's own) or if the ellipsis is at
+    an edge. Otherwise one for each piece between ellipses, in the order of the page; of several
+    places the one that leaves out least.
+    """
+    folded = fold_text(page.text)
+    if whole := locate_quote(page, text, folded=folded):
+        return (whole,)
+    if len(ELLIPSIS.findall(text)) > MAX_GAPS:
+        return ()
+    pieces = _split_at_ellipses(folded, text)
+    places = {piece: list(find_folded_spans(folded, piece, 0)) for piece in set(pieces)}
+    found = [places[piece] for piece in pieces]
+    if not found or not all(found):
+        return ()
+    chains = filter(None, (_chain_spans(start, found[1:]) for start in found[0][:MAX_FIRST_PLACES]))
+    best = min(chains, key=lambda chain: chain[-1][1] - chain[0][0], default=[])
+    return tuple(page.quote(*folded.to_source_span(*span)) for span in best)
+
+
+def find_gaps(page: Page, quotes: Sequence[Quote]) -> tuple[str, ...]:
+    """Return the page's text between the pieces of a quotation, in order, white space stripped."""
+    gaps = [page.text[before.end : after.start] for before, after in pairwise(quotes)]
+    return tuple(gap.strip() for gap in gaps)
+
+
+def find_gap_objection(page: Page, quotes: Sequence[Quote]) -> str:
+    """Return a sentence on why a quotation's gaps may change its meaning; empty if they cannot.
+
+    No objection is raised where each piece has LEAST_WORDS words and cuts none, each gap lies
+    inside one visible block, the page reads as English there, and what is left out holds plain
+    words only: no negation or other word that limits or reports, no number, no name and no sign. In
+    doubt there is an objection.
+    """
+    for quote in quotes:
+        if len(find_whole_words(page.text, quote.start, quote.end)) < LEAST_WORDS:
+            return f"the piece “{quote.text}” has fewer than {LEAST_WORDS} whole words"
+        if any(_cuts_a_word(page.text, at) for at in (quote.start, quote.end)):
+            return f"the piece “{quote.text}” begins or ends inside a word"
+    for before, after in pairwise(quotes):
+        if objection := _object_to_gap(page, before.end, after.start):
+            return objection
+    return ""
+
+
+def find_whole_words(text: str, start: int, end: int) -> list[str]:
+    """Return the words in text[start:end] of which no part lies outside of it."""
+    low, high = max(0, start - 3), end + 3
+    return [
+        text[low + found.start() : low + found.end()]
+        for found in _WORD.finditer(_normalize_spelling(text[low:high]))
+        if low + found.start() >= start and low + found.end() <= end
+    ]
+
+
+def is_quote_too_short(text: str, start: int, end: int) -> bool:
+    """Return True if text[start:end] says too little to be a quote.
+
+    It has fewer than LEAST_WORDS whole words (fewer than LEAST_LETTERS letters in scripts without
+    spaces), no number and no name.
+    """
+    words = find_whole_words(text, start, end)
+    if len(words) >= LEAST_WORDS or len(_UNSPACED.findall(text[start:end])) >= LEAST_LETTERS:
+        return False
+    if any(_is_number(word) for word in words):
+        return False
+    at = start
+    for word in words:
+        at = text.index(word, at)
+        if _is_name(word) and (not _begins_a_sentence(text, at) or _is_named_elsewhere(text, word)):
+            return False
+        at += len(word)
+    return True
+
+
+def _split_at_ellipses(folded: FoldedText, text: str) -> list[str]:
+    """Return the folded pieces between ellipses; an ellipsis that the page has too divides
+    nothing."""
+    raw: list[str] = []
+    parts = ELLIPSIS.split(text)
+    for mark, part in zip(["", *parts[1::2]], parts[::2], strict=True):
+        if not fold_text(part).text.strip():
+            continue
+        joined = f"{raw[-1]}{mark}{part}" if raw else ""
+        if joined and fold_text(joined).text.strip() in folded.text:
+            raw[-1] = joined
+        else:
+            raw.append(part)
+    return [fold_text(piece).text.strip() for piece in raw]
+
+
+def _chain_spans(
+    start: tuple[int, int], later: Sequence[list[tuple[int, int]]]
+) -> list[tuple[int, int]]:
+    """Return a span of each piece, each the first after the one before; empty if one is missing."""
+    chain = [start]
+    for spans in later:
+        at = bisect_left(spans, (chain[-1][1], 0))
+        if at == len(spans):
+            return []
+        chain.append(spans[at])
+    return chain
+
+
+def _object_to_gap(page: Page, start: int, end: int) -> str:
+    """Return the reason why leaving out page.text[start:end] may change the meaning; empty if
+    none."""
+    at = bisect_left(page.blocks, end, key=lambda block: block.end)
+    block = page.blocks[at] if at < len(page.blocks) else None
+    if block is None or block.start > start or block.hidden:
+        return "what is left out does not lie inside one paragraph"
+    if not reads_as_english(page.text[max(0, start - ELISION_CONTEXT) : end + ELISION_CONTEXT]):
+        return "the page does not read as English, and no other negations are known"
+    left_out = _normalize_spelling(page.text[start:end])
+    if not _PLAIN.fullmatch(left_out):
+        return _describe_sign(left_out)
+    for found in _WORD.finditer(left_out):
+        word = found[0].casefold()
+        for part in {word, *re.split(r"[-'.,]", word)}:
+            if part in NUMBER_WORDS:
+                return f"what is left out holds the number “{found[0]}”"
+            if part in LIMITING_WORDS or LIMITING_STEMS.match(part):
+                return f"“{found[0]}”, which is left out, may change the meaning"
+        capital = any(map(str.isupper, found[0]))
+        if capital and not _opens_a_sentence(page.text, start + found.start(), found[0]):
+            return f"“{found[0]}”, which is left out, may be a name"
+    return ""
+
+
+def _describe_sign(left_out: str) -> str:
+    if any(character.isnumeric() for character in left_out):
+        return "what is left out holds a number"
+    sign = next(character for character in left_out if not _PLAIN.fullmatch(character))
+    return f"what is left out holds “{sign}”, which may change the meaning"
+
+
+_OPENING_WORDS = frozenset(
+    """a an the and of in on at to by for from with as into this that these those there their then
+    they it its is are was were when where while he she we you his her our my such after before
+    since during because""".split()
+)
+"""begin sentences with a capital and are no names; "will" and "may" are not among them"""
+
+
+def _opens_a_sentence(text: str, at: int, word: str) -> bool:
+    """Return True if a common word has its capital only as the first word of a sentence."""
+    common = word == word.capitalize() and word.casefold() in _OPENING_WORDS
+    return word == "I" or (common and _begins_a_sentence(text, at))
+
+
+def _begins_a_sentence(text: str, at: int) -> bool:
+    return _SENTENCE_START.search(text[max(0, at - 20) : at]) is not None
+
+
+def _cuts_a_word(text: str, at: int) -> bool:
+    return (
+        0 < at < len(text)
+        and _WORD.fullmatch(_normalize_spelling(text[at - 1 : at + 1])) is not None
+    )
+
+
+def _is_number(word: str) -> bool:
+    plain = word.casefold().split("-")
+    return any(map(str.isnumeric, word)) or not NUMBER_WORDS.isdisjoint(plain)
+
+
+def _is_name(word: str) -> bool:
+    return any(map(str.isupper, word)) and word.casefold() not in QUESTION_WORDS
+
+
+def _is_named_elsewhere(text: str, word: str) -> bool:
+    """Return True if the word has its capital inside a sentence too."""
+    return re.search(rf"(?<=[a-z,] ){re.escape(word)}\b", text) is not None
+
+
+def _normalize_spelling(text: str) -> str:
+    """Return the text with combining marks as letters and one apostrophe and dash, of the same
+    length."""
+    if text.isascii():
+        return text
+    text = text.translate(_ONE_SPELLING)
+    return "".join("m" if unicodedata.category(c)[0] == "M" else c for c in text)
+
+
+_ONE_SPELLING = str.maketrans(
+    dict.fromkeys("‘’‛ʼ＇", "'") | dict.fromkeys("‐‑‒–—−", "-") | dict.fromkeys("\u00ad\u200b", "-")
+)
+
+
+QuoteOutcome = Literal[
+    "verified",
+    "page_missing",
+    "digest_differs",
+    "wrong_source",
+    "text_differs",
+    "out_of_range",
+    "too_short",
+]
+ClaimedOutcome = Literal[
+    "verified",
+    "elided",
+    "not_found",
+    "page_missing",
+    "too_short",
+    "broken_citation",
+    "not_quoted",
+]
+
+MAX_SHOWN_CHARACTERS = 60
+"""most characters of a text that a message shows"""
+TOO_SHORT = "it has fewer than three words, and no number or name"
+
+
+class Verdict(Record, frozen=True):
+    """Result of checking one quote."""
+
+    quote: Quote
+    outcome: QuoteOutcome
+    detail: str = ""
+    """one sentence for the reader; empty where the quote is verified without reservation"""
+
+    def __bool__(self) -> bool:
+        """Return True if the quote is verified."""
+        return self.verified
+
+    @property
+    def verified(self) -> bool:
+        """True if the quote is the slice of the page that it names, and is not too short."""
+        return self.outcome == "verified"
+
+    @property
+    def verbatim(self) -> bool:
+        """True if the quote is the slice of the page that it names, even if too short."""
+        return self.outcome in ("verified", "too_short")
+
+
+class ClaimedVerdict(Record, frozen=True):
+    """Result of checking one string that another tool quoted."""
+
+    claimed: ClaimedQuote
+    outcome: ClaimedOutcome
+    """elided: it stands in the source with words left out; not_quoted: a sentence in the tool's own
+    words"""
+    detail: str = ""
+    quotes: tuple[Quote, ...] = ()
+    """pieces of the page that the string consists of"""
+    left_out: tuple[str, ...] = ()
+    """the page's text between these pieces"""
+    accepted: bool = False
+    """True for an elided quotation whose gaps hold nothing that could change its meaning"""
+
+    @property
+    def verified(self) -> bool:
+        """True if the string stands in its source without gaps."""
+        return self.outcome == "verified"
+
+
+class TextVerdict(Record, frozen=True):
+    """Result of checking a part of an answer's own text against its quotes."""
+
+    text: str
+    outcome: Literal["claim_differs", "not_judged"]
+    """claim_differs: a method that only quotes cannot have written this; not_judged: a model may
+    have"""
+    detail: str = ""
+
+
+def verify_quotes(
+    answer: Answer,
+    pages: Callable[[Quote], Page | None],
+    latest: Callable[[str], Page | None] = lambda url: None,
+) -> list[Verdict]:
+    """Return a verdict on each quote of the answer, in order.
+
+    `pages(quote)` returns the stored version that comes nearest to what the quote names, as
+    `PageArchive.find_quoted` does, or another version at its address, or None; `latest(url)`
+    returns the newest version.
+    """
+    return [check_quote(quote, pages(quote), latest(quote.url)) for quote in answer.quotes]
+
+
+def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> Verdict:
+    """Return a verdict on `quote` as the slice of `page` that it names.
+
+    `page` is the stored version, None if there is none. `latest` is the newest version of the page:
+    if it differs, the detail of a verified quote says so.
+    """
+    if page is None:
+        return Verdict(quote, "page_missing", f"no copy of {quote.url} is stored")
+    if page.digest != quote.digest:
+        return Verdict(quote, "digest_differs", _describe_other_version(quote, page))
+    if page.url != quote.url:
+        detail = f"this text was read from {page.url} and never from {quote.url}"
+        return Verdict(quote, "wrong_source", detail)
+    if page.title != quote.title:
+        detail = (
+            f"the title of {page.url} is “{_shorten_text(page.title)}”, not "
+            f"“{_shorten_text(quote.title)}”"
+        )
+        return Verdict(quote, "wrong_source", detail)
+    if not 0 <= quote.start < quote.end <= len(page.text):
+        size = len(page.text)
+        detail = f"[{quote.start}:{quote.end}] is outside the page, which has {size} characters"
+        return Verdict(quote, "out_of_range", detail)
+    if page.text[quote.start : quote.end] != quote.text:
+        return Verdict(quote, "text_differs", _describe_other_text(quote, page))
+    if is_quote_too_short(page.text, quote.start, quote.end):
+        return Verdict(quote, "too_short", TOO_SHORT)
+    return Verdict(quote, "verified", _describe_change(quote.text, page, latest))
+
+
+def find_unjudged_sentences(answer: Answer) -> list[TextVerdict]:
+    """Return a verdict "not_judged" for each sentence of the answer that copies no quote.
+
+    Only quotes are checked, so it stays open whether they support these sentences. A claim that
+    repeats one of its own quotes, white space evened out, needs no judgement.
+    """
+    rest, done = "", 0
+    for claim in answer.claims:
+        copied = {" ".join(answer.quotes[number].text.split()) for number in claim.quotes}
+        if " ".join(answer.text[claim.start : claim.end].split()) in copied:
+            rest += answer.text[done : max(done, claim.start)] + "\n"
+            done = max(done, claim.end)
+    page = Page("", "", rest + answer.text[done:])
+    spans = find_sentences(page, 0, len(page.text)) if page.text.strip() else []
+    said = [page.text[start:end] for start, end in spans]
+    detail = "only the quotes of what a model may have written are checked"
+    return [TextVerdict(each, "not_judged", detail) for each in said if any(map(str.isalnum, each))]
+
+
+def check_claimed_quote(
+    claimed: ClaimedQuote, versions: Iterable[Page], allow_elided: bool = False
+) -> ClaimedVerdict:
+    """Return a verdict on a quoted string by the stored versions of its source, newest first.
+
+    The first version that holds the whole string decides, else the first that holds it with gaps.
+    Such an elided quotation is never verified; `allow_elided` accepts those to which
+    `find_gap_objection` has no objection.
+    """
+    if claimed.problem:
+        return ClaimedVerdict(claimed, "broken_citation", claimed.problem)
+    if not claimed.quoted:
+        detail = "a citation without quoted words: nothing to check"
+        return ClaimedVerdict(claimed, "not_quoted", detail)
+    if not claimed.url and not claimed.title:
+        return ClaimedVerdict(claimed, "page_missing", "no source is named beside it")
+    latest: dict[str, Page] = {}
+    elided: ClaimedVerdict | None = None
+    for page in versions:
+        latest.setdefault(page.url, page)
+        quotes = find_quote_pieces(page, claimed.text)
+        if len(quotes) == 1:
+            return _judge_whole(claimed, quotes[0], page, latest[page.url])
+        if quotes and elided is None:
+            elided = _judge_elided(claimed, quotes, page, allow_elided)
+    if not latest:
+        return ClaimedVerdict(claimed, "page_missing", "its source is not stored")
+    missing = ClaimedVerdict(claimed, "not_found", "these words do not stand in the source")
+    return elided or missing
+
+
+def _judge_whole(claimed: ClaimedQuote, quote: Quote, page: Page, latest: Page) -> ClaimedVerdict:
+    if is_quote_too_short(page.text, quote.start, quote.end):
+        return ClaimedVerdict(claimed, "too_short", TOO_SHORT, (quote,))
+    detail = _describe_change(quote.text, page, latest)
+    return ClaimedVerdict(claimed, "verified", detail, (quote,))
+
+
+def _judge_elided(
+    claimed: ClaimedQuote, quotes: tuple[Quote, ...], page: Page, allow_elided: bool
+) -> ClaimedVerdict:
+    gaps = find_gaps(page, quotes)
+    objection = find_gap_objection(page, quotes) if allow_elided else ""
+    detail = "left out: " + ", ".join(f"“{_cut_middle(gap)}”" for gap in gaps)
+    if allow_elided:
+        detail += f"; not accepted: {objection}" if objection else "; accepted by --allow-elided"
+    accepted = allow_elided and not objection
+    return ClaimedVerdict(claimed, "elided", detail, quotes, gaps, accepted)
+
+
+def _describe_change(text: str, page: Page, latest: Page | None) -> str:
+    """Return a remark if the newest version of the page is another one than the quote's."""
+    if latest is None or latest.digest == page.digest:
+        return ""
+    version = f"the version of {page.fetched[:10]}" if page.fetched else "an earlier version"
+    still = "still" if locate_quote(latest, text) else "no longer"
+    return f"verified against {version}; the page now differs and {still} has these words"
+
+
+def _describe_other_version(quote: Quote, page: Page) -> str:
+    changed = f"the stored copy of {page.url} is another version"
+    if page.fetched:
+        changed += f" (fetched {page.fetched})"
+    return f"{changed}; {_describe_place(quote, page)}"
+
+
+def _describe_other_text(quote: Quote, page: Page) -> str:
+    there = _shorten_text(page.text[quote.start : quote.end])
+    return f"the page has “{there}” at [{quote.start}:{quote.end}]; {_describe_place(quote, page)}"
+
+
+def _describe_place(quote: Quote, page: Page) -> str:
+    found = locate_quote(page, quote.text, after=quote.start)
+    if found is None:
+        return f"“{_shorten_text(quote.text)}” does not stand in it"
+    how = "" if found.text == quote.text else ", but for case, white space or typography,"
+    return f"the quoted text stands in it{how} at [{found.start}:{found.end}]"
+
+
+def _shorten_text(text: str) -> str:
+    line = " ".join(text.split())
+    return (
+        line
+        if len(line) <= MAX_SHOWN_CHARACTERS
+        else line[: MAX_SHOWN_CHARACTERS - 1].rstrip() + "…"
+    )
+
+
+def _cut_middle(text: str) -> str:
+    """Return the text on one line; of a long text, its ends and the number of characters
+    between."""
+    line = " ".join(text.split())
+    if len(line) <= 10 * MAX_SHOWN_CHARACTERS:
+        return line
+    return (
+        f"{line[: 5 * MAX_SHOWN_CHARACTERS]} ({len(line) - 10 * MAX_SHOWN_CHARACTERS:,} "
+        f"characters) {line[-5 * MAX_SHOWN_CHARACTERS :]}"
+    )

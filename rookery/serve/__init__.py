@@ -1,1 +1,0 @@
-"""The command line, web pages, HTTP API and MCP server."""

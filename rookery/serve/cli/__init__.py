@@ -1,1 +1,0 @@
-"""The command line, and the text browser in a terminal."""

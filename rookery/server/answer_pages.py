@@ -1,0 +1,965 @@
+"""Pages of answers: questions asked, answers with their quotes, readers' ratings, traces and
+downloads.
+
+`/answers/ID.html`, `.md`, `.json`, `.bib` and `.csl.json` are downloads. `/answers/ID/trace` lists
+the steps of an answer, `/answers/ID/trace/N` shows one with the prompt that the model was given and
+what it said; where no model was asked there are no steps, and the events alone are listed.
+
+Progress events are shown in words, the text in pieces and quotes as cards; of a file only the name
+is shown, never its folder. Readers' ratings are stored as judgements of the desk, so that models
+can learn from them: thumbs up or down is a judgement of an item with the form "thumbs"; a wrong
+citation is a flag of the same item.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+from sqlalchemy import select
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from rookery.answers.both_sides import SIDES_METHOD as SIDES
+from rookery.answers.methods import METHODS, MODEL_METHODS
+from rookery.desk import accounts, form_parsing, guides, labelling_queue
+from rookery.desk.accounts import has_role
+from rookery.desk.demonstration_pages import STOP_DESCRIPTIONS
+from rookery.desk.forms import FORMS
+from rookery.desk.labelling_records import Judgement, JudgementKind, LabellingItem
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_session_token,
+    get_signed_in_person,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.desk.page_rendering import NavigationLink, render_page
+from rookery.desk.store import Store
+from rookery.desk.tables import judgements
+from rookery.errors import Failed, Outcome
+from rookery.evidence.score_wording import explain_score, word_score
+from rookery.library.libraries import is_url
+from rookery.quotes.quote_links import describe_location, make_deep_link
+from rookery.quotes.verification import Verdict
+from rookery.records import Answer, Claim, Episode, Failure, Page, Quote, Record, digest_of
+from rookery.server.api import answer_queue
+from rookery.server.api.answer_queue import StoredAnswer
+from rookery.server.api.answer_sessions import (
+    DOCUMENTS_PLACE,
+    EXTRACT_METHOD,
+    FINAL_EVENTS,
+    AnswerEvent,
+    QuestionRequest,
+    ServerCapabilities,
+)
+from rookery.server.api.answer_workers import AnswerService, get_answer_service
+from rookery.server.api.endpoints import EVENT_STREAM_TYPE, encode_event
+from rookery.server.document_uploads import make_safe_file_name
+from rookery.server.document_versions import load_document_records
+from rookery.server.stored_pages import make_quote_address, replace_unseen_characters
+from rookery.shell.answer_export import EXPORT_TYPES, ExportedAnswer, ExportLanguage
+from rookery.shell.answer_export import render_export as made
+from rookery.shell.languages import (
+    format_number,
+    get_language,
+    mark_text,
+    translate_borrowed_text,
+    translate_plural,
+)
+from rookery.shell.languages import translate_text as _
+from rookery.shell.rendering import format_host
+from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
+
+
+def build_export_routes() -> list[Route]:
+    """Return one download route for each file format of an answer."""
+    let_in = require_role("reader")
+    return [
+        Route(f"/answers/{{answer}}.{kind}", let_in(export_answer), name=kind)
+        for kind in sorted(
+            EXPORT_TYPES, key=len, reverse=True
+        )  # the route of .csl.json must come before .json
+    ]
+
+
+def export_answer(request: Request) -> Response:
+    """Handle GET /answers/ID.FORMAT: return the answer as a file; 409 if unfinished or failed."""
+    found = find_requested_answer(request)
+    kind = request.scope["path"].partition(".")[2]
+    told = prepare_export(request, found)
+    if told is None:
+        why = _("This answer is not ready: look at it again in a while.")
+        if found.over:
+            why = _("This answer failed or was cancelled, so it cannot be downloaded: ask again.")
+        return render_problem_page(request, 409, why)
+    headers = make_download_headers(f"{found.question}.{kind}", f"answer-{found.id}.{kind}")
+    body = made(told, kind).encode("utf-8", "replace")
+    return Response(body, headers=headers, media_type=f"{EXPORT_TYPES[kind]}; charset=utf-8")
+
+
+def make_download_headers(name: str, plain: str) -> dict[str, str]:
+    """Return the headers of a download under this name; `plain` is its name in ASCII, for clients
+    that know no other (RFC 6266, section 5)."""
+    safe = quote(make_safe_file_name(name.replace("/", "_")))
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{safe}; filename=\"{plain}\""}
+
+
+def prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | None:
+    """Return the answer with its pages; None while it is unfinished or if it failed."""
+    if found.answered is None:
+        return None
+    episode, verdicts = found.answered.episode, found.answered.verdicts
+    quotes = episode.answer.quotes if episode.answer else ()
+    pages = [get_answer_service(request).find_page(quote) for quote in quotes]
+    day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
+    asked = found.question if found.question != found.searched else ""
+    return ExportedAnswer(episode, verdicts, pages, day, asked, get_export_language())
+
+
+def get_export_language() -> ExportLanguage:
+    """Return the language of the request, for the words of an export."""
+    return ExportLanguage(get_language(), translate_borrowed_text)
+
+
+RECENT_COUNT = 6
+HISTORY_LIMIT = 200
+KEEPALIVE_SECONDS = 15.0
+"""Seconds without an event after which a stream sends a keep-alive comment."""
+DECLINE_CHOICES = {
+    "": mark_text("As this server is set"),
+    "0": mark_text("Answer whatever was found"),
+    "0.35": mark_text("Decline what is doubtful"),
+    "0.6": mark_text("Decline what is not likely right"),
+    "0.85": mark_text("Answer only when nearly sure"),
+}
+"""Choices of the decline threshold, as probabilities that the answer is right."""
+FORM_OUTCOMES = (
+    "bad_question unknown_method unknown_model unknown_place bad_decline bad_samples busy".split()
+)
+"""Outcomes that the person can correct in the form."""
+
+
+def build_answer_page_routes() -> list[Route]:
+    """Return the routes of the question, answer and history pages."""
+    at = "/answers/{answer}"
+    return [
+        Route("/", show_ask_page),
+        Route("/ask", submit_question, methods=["POST"]),
+        Route("/asked", show_history),
+        Route(at, show_answer_page),
+        Route(f"{at}/events", stream_answer_page),
+        Route(f"{at}/cancel", cancel_own_answer, methods=["POST"]),
+        Route(f"{at}/rate", rate_answer, methods=["POST"]),
+        Route(f"{at}/wrong", report_wrong_citation, methods=["POST"]),
+        Route(f"{at}/share", post_sharing, methods=["POST"]),
+        Route(f"{at}/delete", post_deletion, methods=["POST"]),
+        Route("/shared/{link}", show_linked_answer, name="linked"),
+    ]
+
+
+def list_answer_page_links() -> list[NavigationLink]:
+    """Return the links for the page header."""
+    return [NavigationLink("/", "Ask", "reader"), NavigationLink("/asked", "Asked", "reader")]
+
+
+@require_role("reader")
+def show_ask_page(request: Request) -> Response:
+    """Show the question form, filled in from the URL if a question is repeated."""
+    wanted = QuestionRequest(request.query_params.get("question", "")[:2000])
+    return render_ask_page(request, wanted)
+
+
+@require_role("reader")
+def submit_question(request: Request) -> Response:
+    """Enqueue the submitted question and redirect to its answer page.
+
+    If it is refused for what the person can correct, show the form again with the reason.
+    """
+    wanted = find_context(request, parse_question_form(request))
+    try:
+        answer = get_answer_service(request).enqueue_question(
+            wanted, get_signed_in_person(request).name
+        )
+    except Failed as failed:
+        if failed.failure.outcome not in FORM_OUTCOMES:
+            raise
+        return render_ask_page(request, wanted, failed.failure.detail, 400)
+    return redirect_after_post(f"/answers/{answer}")
+
+
+@require_role("reader")
+def show_history(request: Request) -> Response:
+    """Show the person's questions, newest first, filtered by words."""
+    words = request.query_params.get("words", "")[:200]
+    found = answer_queue.list_person_answers(
+        get_app_context(request).store, get_signed_in_person(request).name, words, HISTORY_LIMIT
+    )
+    return render_page(request, "asked.html", found=found, words=words, most=HISTORY_LIMIT)
+
+
+@require_role("reader")
+def show_answer_page(request: Request) -> Response:
+    """Show an answer: its progress, its result, or the reason why there is none."""
+    answering = get_answer_service(request)
+    found = find_requested_answer(request)
+    told = answering.read_events(found.id)
+    mine = found.person == get_signed_in_person(request).name
+    person = get_signed_in_person(request).name
+    conversation = answer_queue.list_conversation(
+        answering.store, found.wanted.conversation or found.id
+    )
+    common: dict[str, Any] = {
+        "found": found,
+        "conversation": [one for one in conversation if one.person == person or one.team],
+        "options": list_option_fields(found),
+        "steps": summarize_events(told),
+        "mine": mine,
+        "again": _list_repeat_fields(found),
+        "link": str(request.url_for("linked", link=found.link)) if found.link and mine else "",
+    }
+    if not found.over:
+        newest = told[-1].number if told else -1
+        return render_page(
+            request, "answering.html", draft=get_draft_text(told), newest=newest, **common
+        )
+    if found.answered is None:
+        return render_page(request, "no_answer.html", why=explain_stop(told), **common)
+    shown = make_answer_view(found.answered.episode, found.answered.verdicts, answering.find_page)
+    said = None
+    if found.answered.episode.answer:
+        said = load_reader_rating(
+            get_app_context(request).store, found, get_signed_in_person(request).name
+        )
+    method = _get_title(found.wanted.method)
+    return render_page(request, "answer.html", shown=shown, rated=said, method=method, **common)
+
+
+@require_role("reader")
+def cancel_own_answer(request: Request) -> Response:
+    """Cancel an unfinished answer of the person's own."""
+    found = find_requested_answer(request)
+    if found.person != get_signed_in_person(request).name:
+        return render_problem_page(request, 403, "Only who asked can cancel this.")
+    answering = get_answer_service(request)
+    answering.cancel_answer(found.id, bool(get_draft_text(answering.read_events(found.id))))
+    return redirect_after_post(f"/answers/{found.id}")
+
+
+@require_role("reader")
+def rate_answer(request: Request) -> Response:
+    """Store a reader's rating of an answer (up or down) and comment, replacing earlier ones."""
+    found, said, name = (
+        find_requested_answer(request),
+        get_form_fields(request),
+        get_signed_in_person(request).name,
+    )
+    save_answer_rating(
+        get_app_context(request).store,
+        found,
+        name,
+        get_last_value(said, "thumbs"),
+        get_last_value(said, "comment"),
+    )
+    return redirect_after_post(f"/answers/{found.id}?said=noted")
+
+
+@require_role("reader")
+def report_wrong_citation(request: Request) -> Response:
+    """Store a reader's report that a citation is wrong."""
+    found, said, name = (
+        find_requested_answer(request),
+        get_form_fields(request),
+        get_signed_in_person(request).name,
+    )
+    number = get_last_value(said, "quote")
+    counted = int(number) if number.isdecimal() and len(number) < 4 else 0
+    flag_citation(
+        get_app_context(request).store, found, name, counted, get_last_value(said, "words")
+    )
+    return redirect_after_post(f"/answers/{found.id}?said=noted")
+
+
+async def stream_answer_page(request: Request) -> Response:
+    """Stream an answer's events as server-sent events, from `Last-Event-ID` + 1 on.
+
+    Without that header, from `?after=` + 1 on. Responds 401 to people who are not signed in as
+    readers.
+    """
+    answering = get_answer_service(request)
+    try:
+        person = await run_in_threadpool(
+            accounts.find_session_person, get_app_context(request).store, get_session_token(request)
+        )
+        if person is None or not has_role(person, "reader"):
+            return PlainTextResponse("You are not in.", 401)
+        found = await run_in_threadpool(answering.find_answer, request.path_params["answer"])
+        _require_access(found, person.name)
+    except Failed as failed:
+        status = 404 if failed.failure.outcome == Outcome.NO_ANSWER else 503
+        return PlainTextResponse("There is nothing to be heard.", status)
+    newest = request.headers.get("last-event-id") or request.query_params.get("after", "")
+    after = int(newest) if newest.isdecimal() and len(newest) < 9 else -1
+    stream = _stream_events(request, answering, found.id, after)
+    return StreamingResponse(stream, media_type=EVENT_STREAM_TYPE)
+
+
+async def _stream_events(
+    request: Request, answering: AnswerService, answer: str, after: int
+) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    while not await request.is_disconnected():
+        try:
+            found = await answering.wait_for_events(answer, after, KEEPALIVE_SECONDS)
+        except Failed:  # the store is busy; the browser reconnects
+            return
+        if not found:
+            yield b": still here\n\n"
+        for event in found:
+            after, said = event.number, describe_event(event)
+            if event.kind == "writing":
+                said = msgspec.structs.replace(said, text=get_draft_text([event]))
+            yield encode_event(said, number=after)
+            if event.kind in FINAL_EVENTS:
+                return
+
+
+def render_ask_page(
+    request: Request,
+    wanted: QuestionRequest,
+    wrong: str = "",
+    status: int = 200,
+    several: bool = False,
+) -> Response:
+    """Render the question form with what is `wanted`, and what is `wrong` with it.
+
+    With `several`, it takes several questions for a notebook.
+    """
+    request.app.state.documents.notice_changes()
+    offered = get_answer_service(request).capabilities
+    recent = answer_queue.list_person_answers(
+        get_app_context(request).store, get_signed_in_person(request).name, most=RECENT_COUNT + 1
+    )
+    decline = wanted.decline
+    return render_page(
+        request,
+        "ask.html",
+        status,
+        wanted=wanted,
+        wrong=wrong,
+        several=several,
+        methods=[(name, METHODS[name].title, METHODS[name].summary) for name in offered.methods],
+        models=list(offered.models),
+        by_models=MODEL_METHODS,
+        places=_list_place_choices(offered),
+        looked=_list_checked_places(offered, wanted),
+        documents=_list_document_choices(offered),
+        strict=DECLINE_CHOICES,
+        chosen="" if decline is None else f"{decline:g}",
+        recent=recent[:RECENT_COUNT],
+        more=len(recent) > RECENT_COUNT,
+    )
+
+
+def parse_question_form(request: Request) -> QuestionRequest:
+    """Parse the question form; values that are not offered are refused later."""
+    said = get_form_fields(request)
+    try:
+        decline = (
+            float(get_last_value(said, "decline")) if get_last_value(said, "decline") else None
+        )
+    except ValueError:
+        decline = -1.0
+    return QuestionRequest(
+        question=get_last_value(said, "question"),
+        method=get_last_value(said, "method") or EXTRACT_METHOD,
+        model=get_last_value(said, "model"),
+        places=_narrow_places(said.get("place")),
+        decline=decline,
+        offline="offline" in said,
+    )
+
+
+def find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
+    """Return the request as part of the conversation that the form names.
+
+    It begins a new one where the answer that it follows is deleted, or another person's.
+    """
+    said = get_form_fields(request)
+    before = get_last_value(said, "follows")
+    if not before:
+        return wanted
+    try:
+        found = get_answer_service(request).find_answer(before)
+    except Failed as failed:
+        if failed.failure.outcome != Outcome.NO_ANSWER:
+            raise
+        return wanted
+    if found.person != get_signed_in_person(request).name:
+        return wanted
+    follow_up = answer_queue.follow_answer(wanted, found)
+    return msgspec.structs.replace(follow_up, follows="") if "exact" in said else follow_up
+
+
+def _list_place_choices(offered: ServerCapabilities) -> list[str]:
+    """Return the places to choose from; none if there is only one."""
+    return list(offered.places) if len(offered.places) > 1 else []
+
+
+def _list_checked_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
+    """Return the names of what is searched; of a place with single files of it, both."""
+    if wanted.places is None:
+        return offered.default_places
+    narrowed = any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in wanted.places)
+    return (*wanted.places, *[DOCUMENTS_PLACE] * narrowed)
+
+
+def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]:
+    """Return the name, as a place, and the title of each document; none if there is only one."""
+    if offered.file_place != DOCUMENTS_PLACE or DOCUMENTS_PLACE not in offered.places:
+        return []
+    try:
+        records = load_document_records()
+    except Failed:  # damaged, which the page of documents says
+        return []
+    found = [
+        (f"{DOCUMENTS_PLACE}/{name}", shown.text.title if shown.text else "")
+        for name, record in records.items()
+        if (shown := record.shown)
+    ]
+    return found if len(found) > 1 else []
+
+
+def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the chosen places; where single documents are among them, only these of all."""
+    if names and any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in names):
+        return tuple(name for name in names if name != DOCUMENTS_PLACE)
+    return names
+
+
+def _get_title(method: str) -> str:
+    """Return a method's label; its name where a stored answer was made by one that is gone."""
+    return METHODS[method].title if method in METHODS else method
+
+
+def find_requested_answer(request: Request) -> StoredAnswer:
+    """Return the answer of the address. Raises Failed (no_answer), also for a private one."""
+    found = get_answer_service(request).find_answer(request.path_params["answer"])
+    _require_access(found, get_signed_in_person(request).name)
+    return found
+
+
+def _require_access(found: StoredAnswer, person: str) -> None:
+    """Raise Failed (no_answer) unless the person asked, or the answer is shared with the team."""
+    if found.person != person and not found.team:
+        detail = mark_text("there is no such answer, or it is private: ask who asked to share it")
+        raise Failed(Failure(found.id, Outcome.NO_ANSWER, detail))
+
+
+@require_role("reader")
+def post_sharing(request: Request) -> Response:
+    """Set with whom an answer of the person's own is shared."""
+    found, said = find_requested_answer(request), get_form_fields(request)
+    if found.person != get_signed_in_person(request).name:
+        return render_problem_page(request, 403, "Only who asked can share this.")
+    store = get_app_context(request).store
+    answer_queue.share_answer(store, found.id, "team" in said, "link" in said)
+    ended = "withdrawn" if found.link else "shared"
+    return redirect_after_post(f"/answers/{found.id}?said={'linked' if 'link' in said else ended}")
+
+
+@require_role("reader")
+def post_deletion(request: Request) -> Response:
+    """Delete an answer of the person's own for good, with its ratings."""
+    found = find_requested_answer(request)
+    if found.person != get_signed_in_person(request).name:
+        return render_problem_page(request, 403, "Only who asked can delete this.")
+    item = ""
+    if found.answered is not None and found.answered.episode.answer is not None:
+        item = _make_item_id(_make_item(found))
+    answer_queue.delete_answer(get_app_context(request).store, found.id, item)
+    return redirect_after_post("/asked?said=deleted")
+
+
+@require_role(None)
+def show_linked_answer(request: Request) -> Response:
+    """Show an answer to whoever has its link, without anything that needs an account."""
+    request.state.person = None
+    found = answer_queue.find_linked_answer(
+        get_app_context(request).store, request.path_params["link"]
+    )
+    if found.answered is None or found.answered.episode.answer is None:
+        return render_problem_page(request, 409, "There is no answer here yet: look again later.")
+    outcome, find_page = found.answered, get_answer_service(request).find_page
+    shown = make_answer_view(outcome.episode, outcome.verdicts, find_page)
+    return render_page(request, "shared.html", found=found, shown=shown)
+
+
+def _list_repeat_fields(found: StoredAnswer) -> list[tuple[str, str]]:
+    """Return the form fields that ask the same question again."""
+    wanted, fields = found.wanted, [("question", found.wanted.question)]
+    if wanted.conversation:
+        context = wanted.follows or wanted.conversation
+        fields += [("follows", context), *([] if wanted.follows else [("exact", "yes")])]
+    return fields + list_option_fields(found)
+
+
+def list_option_fields(found: StoredAnswer) -> list[tuple[str, str]]:
+    """Return the form fields that ask another question in the same way."""
+    wanted = found.wanted
+    fields = [("method", wanted.method), ("model", wanted.model)]
+    fields += [("place", place) for place in wanted.places or ()]
+    fields += [] if wanted.decline is None else [("decline", f"{wanted.decline:g}")]
+    return fields + ([("offline", "yes")] if wanted.offline else [])
+
+
+def explain_stop(told: Sequence[AnswerEvent]) -> tuple[str, str]:
+    """Return the outcome and the sentence of the event that ended an answer."""
+    last = told[-1].data if told else {}
+    return str(last.get("outcome", "")), str(last.get("detail", ""))
+
+
+MAX_LINE_CHARACTERS = 160
+"""Maximum characters of a completion on its line."""
+MAX_LISTED_FAILURES = 50
+"""Maximum failures listed; the others are only counted."""
+
+
+class AnswerStep(NamedTuple):
+    """One step: prompt, completion, and the completion's number of tokens."""
+
+    number: int
+    """Number of the step, from 1."""
+    prompt: str
+    said: str
+    tokens: int
+
+
+def build_answer_trace_routes() -> list[Route]:
+    """Return the routes of the trace and its steps."""
+    let_in = require_role("reader")
+    at = "/answers/{answer}/trace"
+    return [Route(at, let_in(show_answer_trace)), Route(f"{at}/{{step}}", let_in(show_answer_step))]
+
+
+def show_answer_trace(request: Request) -> Response:
+    """Show all steps, events and failures of an answer."""
+    found = find_requested_answer(request)
+    episode = found.answered.episode if found.answered else None
+    failures = episode.failures if episode else ()
+    told = dict.fromkeys(map(_word_failure, failures))
+    said = [sanitize_text(each) for each in told]
+    return render_page(
+        request,
+        "retrace.html",
+        found=found,
+        question=replace_unseen_characters(found.question),
+        episode=episode,
+        stop=STOP_DESCRIPTIONS.get(episode.stop, episode.stop) if episode else "",
+        events=summarize_events(get_answer_service(request).read_events(found.id)),
+        steps=[one._replace(said=_shorten_line(one.said)) for one in _list_steps(episode)],
+        failures=said[:MAX_LISTED_FAILURES],
+        more=len(said[MAX_LISTED_FAILURES:]),
+    )
+
+
+def show_answer_step(request: Request) -> Response:
+    """Show one step of an answer, numbered from 1."""
+    found = find_requested_answer(request)
+    steps = _list_steps(found.answered.episode if found.answered else None)
+    asked = request.path_params["step"]
+    number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0
+    if not 1 <= number <= len(steps):
+        return render_problem_page(request, 404, "There is no such step.")
+    return render_page(
+        request,
+        "retrace_step.html",
+        found=found,
+        question=replace_unseen_characters(found.question),
+        taken=steps[number - 1],
+        count=len(steps),
+    )
+
+
+def _list_steps(episode: Episode | None) -> list[AnswerStep]:
+    return [
+        AnswerStep(
+            n,
+            replace_unseen_characters(one.prompt),
+            replace_unseen_characters(one.said.text),
+            len(one.said.tokens),
+        )
+        for n, one in enumerate(episode.steps if episode else (), 1)
+    ]
+
+
+def _shorten_line(text: str) -> str:
+    line = " ".join(text.split())
+    return (
+        line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1].rstrip() + "…"
+    )
+
+
+class ProgressLine(Record, frozen=True):
+    """An event in words; a later line with the same key replaces it on the page."""
+
+    number: int
+    """Number of the event."""
+    kind: str
+    """Kind of the event, which is its CSS class, too."""
+    key: str
+    """Equal for events about the same query or page."""
+    text: str
+    more: str = ""
+    """Details in a quieter style."""
+
+
+def describe_event(event: AnswerEvent) -> ProgressLine:
+    """Return an event as a line of the progress list."""
+    data = event.data
+    text, more = _describe_event_data(event.kind, data)
+    about = data.get("query") or data.get("url") or data.get("what") or str(event.number)
+    key = "end" if event.kind in FINAL_EVENTS else digest_of(str(about))[:12]
+    return ProgressLine(event.number, event.kind, key, sanitize_text(text), sanitize_text(more))
+
+
+def summarize_events(events: Sequence[AnswerEvent]) -> list[ProgressLine]:
+    """Return the progress list: events since the last attempt began, the newest line of each key.
+    Excludes the text being written and the end."""
+    seen: dict[str, ProgressLine] = {}
+    for event in events:
+        if event.kind == "begun":
+            seen.clear()
+        if event.kind not in ("asked", "begun", "writing", *FINAL_EVENTS):
+            said = describe_event(event)
+            seen[said.key] = said
+    return list(seen.values())
+
+
+def get_draft_text(events: Sequence[AnswerEvent]) -> str:
+    """Return the draft of the answer that a model is writing; empty if there is none."""
+    texts = [event.data["text"] for event in events if event.kind == "writing"]
+    return sanitize_text(texts[-1]) if texts else ""
+
+
+def format_source_name(url: str) -> str:
+    """Return a short name: the host of a URL, the name of a file, or a model without its server's
+    address."""
+    if " at http" in url:
+        return url.partition(" at http")[0]
+    parts = urlsplit(url)
+    return format_host(url) or unquote(parts.path).rpartition("/")[2] or url
+
+
+def _word_failure(failure: Failure) -> str:
+    said = translate_borrowed_text(failure.detail or failure.outcome.replace("_", " "))
+    return f"{format_source_name(failure.what)}: {said}"
+
+
+def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
+    if kind == "rewritten":
+        said = _("Understood as “%(question)s”", question=data["question"])
+        return said, _("with the question before")
+    if kind == "searching":
+        return _("Searching “%(query)s”", query=data["query"]), ""
+    if kind == "found":
+        count = len(data["hits"])
+        many = translate_plural("%(num)s page found", "%(num)s pages found", count, num=count)
+        return _("Searched “%(query)s”", query=data["query"]), many
+    if kind == "opening":
+        return _("Opening %(source)s", source=format_source_name(data["url"])), ""
+    if kind == "opened":
+        title = data["title"] or _("a page without a title")
+        return _("Read “%(title)s”", title=title), _describe_size(data)
+    if kind == "failed":
+        said = _("Not read: %(source)s", source=format_source_name(data["what"]))
+        return said, translate_borrowed_text(data.get("detail") or data["outcome"])
+    if kind == "saying":
+        return data["command"], _("in the text browser")
+    if kind == "quote":
+        return f"“{_shorten_line(data['quote']['text'])}”", data["quote"]["title"]
+    if kind == "stopped":
+        return _("Stopped"), data.get("detail", "")
+    return {"asked": _("Waiting for its turn"), "begun": _("Begun")}.get(kind, ""), ""
+
+
+def _describe_size(data: dict[str, Any]) -> str:
+    source, count = format_source_name(data["url"]), format_number(data["chars"])
+    return _("%(source)s, %(count)s characters", source=source, count=count)
+
+
+AGAINST_HEADING = "\nAgainst:\n"
+"""Heading that separates the two sides in the answer's text."""
+MAX_FAILURES = 8
+"""Maximum failures shown in full; the others are only counted."""
+
+
+class AnswerPiece(NamedTuple):
+    """A part of an answer's text, and the numbers (from 1) of the quotes it rests on."""
+
+    text: str
+    cited: tuple[int, ...]
+
+
+class QuoteCard(NamedTuple):
+    """A quote as the page shows it, with its source and the result of its verification."""
+
+    number: int
+    quote: Quote
+    source: str
+    """Host of the page, or name of the file."""
+    place: str
+    """Position in the page: a page number, a heading, or "about 40 % down"; empty if the page is
+    not at hand."""
+    shown: str
+    """Path of the stored page with this quote marked."""
+    live: str
+    """URL of the live page at the quote; empty if it came from a file."""
+    verified: bool
+    detail: str
+    """Message of the verification; empty if it found nothing wrong."""
+
+
+class AnswerSide(NamedTuple):
+    """The evidence for a claim, or the evidence against it."""
+
+    name: str
+    pieces: list[AnswerPiece]
+    nothing: str
+    """Sentence for a side without quotes; empty otherwise."""
+
+
+class AnswerView(NamedTuple):
+    """Everything that the page of an answer shows, also if there is none."""
+
+    episode: Episode
+    pieces: list[AnswerPiece]
+    cards: list[QuoteCard]
+    claim: str
+    """The claim, if the answer has two sides."""
+    sides: list[AnswerSide]
+    """The evidence for and against the claim; empty for other answers."""
+    footer: str
+    """Sentence that says who judged the two sides."""
+    why: str
+    """Reason why there is no answer; empty if there is one."""
+    counts: list[str]
+    """Sentences that count failures by kind."""
+    failures: list[str]
+    """Failures in words, without repetitions."""
+    score: str
+    """Score of the answer in words; empty if it has none."""
+    score_meaning: str
+    """Sentence on the meaning of the score; empty if none is known."""
+
+
+def make_answer_view(
+    episode: Episode, verdicts: Sequence[Verdict], page_of: Callable[[Quote], Page | None]
+) -> AnswerView:
+    """Return what the page of an answer shows. `verdicts` are the verified quotes in order;
+    `page_of` returns a quote's stored page, or None."""
+    answer = episode.answer
+    pieces = _split_answer_pieces(answer.text, answer.claims) if answer else []
+    cards = [
+        make_quote_card(n, verdict, page_of(verdict.quote)) for n, verdict in enumerate(verdicts, 1)
+    ]
+    claim, sides, footer = "", list[AnswerSide](), ""
+    if answer and episode.by == SIDES and not answer.declined and AGAINST_HEADING in answer.text:
+        claim, sides, footer = _split_sides(answer)
+    said = dict.fromkeys(map(_word_failure, episode.failures))
+    return AnswerView(
+        episode,
+        pieces,
+        cards,
+        claim,
+        sides,
+        footer,
+        "" if answer else NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}"),
+        format_failure_counts(
+            episode.failures, lambda words: translate_borrowed_text(words.replace("_", " "))
+        ),
+        [sanitize_text(each) for each in list(said)[:MAX_FAILURES]],
+        word_score(episode),
+        explain_score(episode),
+    )
+
+
+def make_quote_card(number: int, verdict: Verdict, page: Page | None) -> QuoteCard:
+    """Return a quote as a card; `page` gives its place, if it is the version that was quoted."""
+    quote = verdict.quote
+    return QuoteCard(
+        number,
+        quote,
+        format_source_name(quote.url),
+        describe_location(page, quote.start) if page and page.digest == quote.digest else "",
+        make_quote_address(quote),
+        make_deep_link(quote, page) if is_url(quote.url) else "",
+        verdict.verified,
+        verdict.detail,
+    )
+
+
+def _split_answer_pieces(text: str, claims: Sequence[Claim], start: int = 0) -> list[AnswerPiece]:
+    pieces, last = list[AnswerPiece](), start
+    for claim in claims:
+        numbers = tuple(number + 1 for number in claim.quotes)
+        pieces.append(AnswerPiece(text[last : claim.end], numbers))
+        last = max(last, claim.end)
+    return [*pieces, AnswerPiece(text[last:], ())] if text[last:].strip() else pieces
+
+
+def _split_sides(answer: Answer) -> tuple[str, list[AnswerSide], str]:
+    """Return the claim, what is for and against it, and the sentence on who judged."""
+    head, _, rest = answer.text.partition("\n")
+    middle = answer.text.index(AGAINST_HEADING)
+    against, _, footer = rest.partition(AGAINST_HEADING)[2].rpartition("\n\n")
+    parts = {"For": (rest.partition("For:\n")[2].partition(AGAINST_HEADING)[0], range(middle))}
+    parts["Against"] = against, range(middle, len(answer.text))
+    sides = []
+    for name, (text, where) in parts.items():
+        claims = [claim for claim in answer.claims if claim.start in where]
+        said = [
+            AnswerPiece(answer.text[each.start : each.end], tuple(n + 1 for n in each.quotes))
+            for each in claims
+        ]
+        sides.append(AnswerSide(name, said, "" if said else text.strip()))
+    return head.removeprefix("Claim: "), sides, footer
+
+
+RATINGS_BATCH = "reading"
+"""Source of the items, and name of their batch."""
+THUMBS_FORM = FORMS["thumbs"]
+WRONG_CITATION = "citation {} is wrong"
+"""Reason of a flag; it says which citation is meant."""
+MAX_COMMENT_CHARACTERS = 2000
+"""Maximum characters of a comment."""
+
+
+class ReaderRating(NamedTuple):
+    """One person's rating of an answer."""
+
+    thumbs: str
+    """"up", "down" or empty."""
+    comment: str
+    wrong: frozenset[int]
+    """Numbers of the citations (from 1) that the person reported as wrong."""
+
+
+def save_answer_rating(
+    store: Store, asked: StoredAnswer, person: str, thumbs: str, comment: str
+) -> None:
+    """Store a person's rating of an answer with a comment; it replaces their earlier one.
+
+    Raises Failed (not_rated) if `thumbs` is neither "up" nor "down", or there is no answer to rate.
+    """
+    item = _make_item(asked)
+    raw = {"thumbs.0": [thumbs], "comment": [comment.strip()[:MAX_COMMENT_CHARACTERS]]}
+    read = form_parsing.parse_form(THUMBS_FORM, item, (0,), raw, whole=False)
+    if read.problems:
+        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "say whether the answer is good or bad"))
+    key = _store_item(store, item)
+    before = [
+        each for each in _list_judgements(store, key, person) if each.kind in ("done", "extra")
+    ]
+    made = _make_judgement(store, asked, key, person, "done", read.filled)
+    if not before:
+        labelling_queue.restore_judgements(store, [made])
+    elif before[0].filled != read.filled:
+        labelling_queue.correct_judgement(store, _make_correction(made, before[0].id))
+
+
+def flag_citation(store: Store, asked: StoredAnswer, person: str, number: int, words: str) -> None:
+    """Store that a person reports citation `number` (from 1) as wrong. Raises Failed
+    (not_rated)."""
+    answer = _get_answer(asked)
+    if not 1 <= number <= len(answer.quotes):
+        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "name a citation that the answer has"))
+    reason = ": ".join(
+        filter(None, [WRONG_CITATION.format(number), words.strip()[:MAX_COMMENT_CHARACTERS]])
+    )
+    key = _store_item(store, _make_item(asked))
+    made = _make_judgement(store, asked, key, person, "flagged", {"reason": reason}, str(number))
+    labelling_queue.restore_judgements(store, [made])
+
+
+def load_reader_rating(store: Store, asked: StoredAnswer, person: str) -> ReaderRating:
+    """Return a person's present rating of an answer."""
+    found = _list_judgements(store, _make_item_id(_make_item(asked)), person)
+    verdicts = [each.filled for each in found if each.kind in ("done", "extra")]
+    thumbs, comment = "", ""
+    if verdicts:
+        (thumbs,), comment = verdicts[0]["thumbs"], verdicts[0].get("comment", "")
+    reasons = [str(each.filled.get("reason", "")) for each in found if each.kind == "flagged"]
+    numbers = range(1, len(_get_answer(asked).quotes) + 1)
+    wrong = {
+        n for n in numbers if any(r.partition(":")[0] == WRONG_CITATION.format(n) for r in reasons)
+    }
+    return ReaderRating(thumbs, comment, frozenset(wrong))
+
+
+def _make_item(asked: StoredAnswer) -> LabellingItem:
+    assert asked.answered is not None
+    episode = asked.answered.episode
+    writer = " ".join(filter(None, [episode.by, asked.wanted.model]))
+    return LabellingItem(
+        THUMBS_FORM.name, episode.question, (_get_answer(asked),), (writer,), source=RATINGS_BATCH
+    )
+
+
+def _get_answer(asked: StoredAnswer) -> Answer:
+    """Return the answer. Raises Failed (not_rated) if there is none."""
+    if asked.answered is None or asked.answered.episode.answer is None:
+        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "there is no answer that could be rated"))
+    return asked.answered.episode.answer
+
+
+def _store_item(store: Store, item: LabellingItem) -> str:
+    """Store the item if it is new, and return its id."""
+    labelling_queue.add_items(store, [item], RATINGS_BATCH, wanted=1)
+    return _make_item_id(item)
+
+
+def _make_item_id(item: LabellingItem) -> str:
+    return digest_of(f"{RATINGS_BATCH}\n{item.to_json()}")
+
+
+def _list_judgements(store: Store, item: str, person: str) -> list[Judgement]:
+    """Return a person's judgements of an item, newest first."""
+    its = (judgements.c.item == item) & (judgements.c.person == person)
+    query = select(judgements.c.body).where(its).order_by(judgements.c.number.desc())
+    with store.begin_read() as connection:
+        return [Judgement.from_json(body) for body in connection.scalars(query)]
+
+
+def _make_judgement(
+    store: Store,
+    asked: StoredAnswer,
+    item: str,
+    person: str,
+    kind: JudgementKind,
+    filled: dict[str, object],
+    about: str = "",
+) -> Judgement:
+    return Judgement(
+        id=digest_of(f"{RATINGS_BATCH} {item} {person} {kind} {about}"),
+        item=item,
+        by=person,
+        kind=kind,
+        filled=filled,
+        form_version=THUMBS_FORM.digest,
+        guide_version=guides.load_guide(store, THUMBS_FORM.name).version,
+        order=(0,),
+        whole=False,
+        began=asked.ended or asked.made,
+        ended=store.clock(),
+    )
+
+
+def _make_correction(made: Judgement, before: str) -> Judgement:
+    return msgspec.structs.replace(made, supersedes=before)

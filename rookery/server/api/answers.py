@@ -1,0 +1,402 @@
+"""/v1/answers: this server's own protocol, with stored answers, claims and quotes.
+
+Every question asked here is stored together with its progress events.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
+from rookery.server.api.answer_queue import StoredAnswer, follow_answer
+from rookery.server.api.answer_sessions import (
+    EXTRACT_METHOD,
+    FINAL_EVENTS,
+    AnswerEvent,
+    QuestionRequest,
+)
+from rookery.server.api.answer_workers import AnswerService, get_answer_service
+from rookery.server.api.endpoints import (
+    INTERNAL_ERROR_MESSAGE,
+    OUTCOME_ERRORS,
+    ApiError,
+    ApiOperation,
+    ApiRequest,
+    ErrorBody,
+    EventFrames,
+    build_event_response,
+    build_json_response,
+    build_timeout_error,
+    convert_exception,
+    ensure_reader,
+    refund_budget,
+    spend_budget,
+)
+from rookery.server.api.questions import (
+    BAD_REQUEST_OUTCOMES,
+    EXAMPLE_METADATA,
+    EXAMPLE_QUESTION,
+    EXAMPLE_SOURCE,
+    QUESTION_LIMITS,
+    AnswerMetadata,
+    Probability,
+    PublicUrls,
+    SampleCount,
+    build_answer_metadata,
+    convert_question_failure,
+    convert_question_failures,
+    explain_decline,
+    raise_on_model_failure,
+    run_until_disconnect,
+)
+
+RECORD_LINKS = {"getAnswer": "answer_id", "getAnswerEvents": "answer_id"}
+"""Operations that take the id of an answer record, and the name of that parameter."""
+_LOG = logging.getLogger("rookery.api")
+KEEPALIVE_SECONDS = 15.0
+"""Seconds without an event after which an empty one keeps a stream open."""
+
+
+class AnswerRequest(Struct):
+    """A question and the options with which to answer it."""
+
+    question: Annotated[str, QUESTION_LIMITS]
+    """The question."""
+    method: str = EXTRACT_METHOD
+    """Method that answers."""
+    model: str = ""
+    """Name of a model that the server offers; empty: the first one."""
+    places: list[str] | None = None
+    """Names of places to search; null: the default places of the server."""
+    domains: Annotated[list[str], Meta(max_length=100)] = []
+    """Hosts to search, or, with a leading -, hosts to leave out."""
+    decline: Probability | None = None
+    """Probability of being right below which the answer is declined."""
+    samples: SampleCount | None = None
+    """Number of answers that a model samples to choose among."""
+    offline: bool = False
+    """Use stored pages only."""
+    follows: str = ""
+    """Id of an answer of this key that the question follows up: "And ravens?" is then searched with
+    what it leans on."""
+    stream: bool = False
+    """Respond with progress events as they happen."""
+    wait: bool = True
+    """Respond when the answer is complete; false: respond at once, to be polled."""
+
+
+class AnswerClaim(Struct):
+    """The claim text[start:end] and the sources that it rests on, counted from 1."""
+
+    start: int
+    """Offset of the claim in the text, in code points."""
+    end: int
+    """Offset of its end; exclusive."""
+    sources: list[int]
+    """Numbers of the sources."""
+
+
+class AnswerRecord(Struct):
+    """A question and its answer, finished or not."""
+
+    id: str
+    """Id of the answer."""
+    question: str
+    """The question as it was asked."""
+    searched: str
+    """The question as it was searched: a follow-up with what it leans on."""
+    state: str
+    """One of asked, going, done and failed."""
+    made: float
+    """Seconds since 1970."""
+    ended: float | None
+    """Seconds since 1970; null while it is unfinished."""
+    text: str | None
+    """The answer, or the reason why there is none; null while it is unfinished."""
+    claims: list[AnswerClaim]
+    """Claims of the answer."""
+    rookery: AnswerMetadata | None
+    object: str = "answer"
+    """Always "answer"."""
+
+
+class ApiAnswerEvent(Struct):
+    """A progress event of an answer."""
+
+    number: int
+    """Position among the answer's events, from 0 without gaps."""
+    kind: str
+    data: dict[str, Any]
+
+
+EXAMPLES = (
+    AnswerRequest(
+        question=EXAMPLE_QUESTION,
+        places=["notes"],
+        domains=["birds.example", "-old.birds.example"],
+        decline=0.5,
+        samples=4,
+        follows="b1946ac92492d2347c6235b4d2611184",
+    ),
+    AnswerRecord(
+        id="591785b794601e212b260e25925636fd",
+        question=EXAMPLE_QUESTION,
+        searched=EXAMPLE_QUESTION,
+        state="done",
+        made=1_780_000_000.0,
+        ended=1_780_000_001.5,
+        text=EXAMPLE_SOURCE.quote,
+        claims=[AnswerClaim(0, 42, [1])],
+        rookery=EXAMPLE_METADATA,
+    ),
+)
+
+
+def list_answer_operations() -> list[ApiOperation]:
+    """List the operations at /v1/answers."""
+    post = (
+        "POST",
+        "/v1/answers",
+        "createAnswer",
+        "Ask a question and store its answer",
+        create_answer,
+    )
+    one = "/v1/answers/{answer_id}"
+    return [
+        ApiOperation(
+            *post,
+            AnswerRecord,
+            AnswerRequest,
+            streams=True,
+            may_be_pending=True,
+            links=RECORD_LINKS,
+            examples=EXAMPLES,
+        ),
+        ApiOperation(
+            "GET", one, "getAnswer", "Get an answer of this key", get_answer, AnswerRecord
+        ),
+        ApiOperation(
+            "GET",
+            f"{one}/events",
+            "getAnswerEvents",
+            "Stream the events of an answer",
+            stream_stored_events,
+            None,
+            streams=True,
+        ),
+    ]
+
+
+async def create_answer(call: ApiRequest) -> Response:
+    """Handle POST /v1/answers: respond with the record, complete or pending, or with events.
+
+    Spends one answer of the key's budget, which is given back if the question is refused, and at
+    the end unless `is_answer_charged`. A client that disconnects cancels the answer unless it asked
+    not to wait.
+    """
+    asked: AnswerRequest = call.body
+    answering = get_answer_service(call.request)
+    wanted = QuestionRequest(
+        asked.question,
+        asked.method,
+        asked.model,
+        None if asked.places is None else tuple(asked.places),
+        asked.decline,
+        asked.offline,
+        asked.samples,
+        tuple(asked.domains),
+    )
+
+    def enqueue_question() -> str:
+        nonlocal wanted
+        if asked.follows:
+            before = _find_own_answer(call, asked.follows, "follows")
+            wanted = follow_answer(wanted, before)
+        spend_budget(call.store, call.key)
+        try:
+            ensure_reader(call.store, call.key.person)
+            token = "" if call.key.budget is None else call.key.token
+            return answering.enqueue_question(wanted, call.key.person, token)
+        except BaseException as trouble:
+            refund_budget(call.store, call.key)
+            if isinstance(trouble, Failed):
+                raise convert_question_failure(trouble) from trouble
+            raise
+
+    answer = await call.run_in_thread(enqueue_question)
+    if asked.stream:
+        return build_event_response(
+            _encode_events(call, _follow_events(call, answer, -1, cancels=True, sends=True))
+        )
+    if not asked.wait:
+        return build_json_response(await _load_record(call, answer), 202)
+    await run_until_disconnect(call.request, _wait_until_done(call, answer))
+    found = await call.run_in_thread(lambda: _find_own_answer(call, answer))
+    if found.answered is None:
+        raise await call.run_in_thread(lambda: _build_missing_error(call, answer))
+    with convert_question_failures():
+        raise_on_model_failure(found.answered.episode)
+    return build_json_response(_build_record(call, found))
+
+
+async def get_answer(call: ApiRequest) -> Response:
+    """Handle GET /v1/answers/ID: respond with the record as it is now.
+
+    Raises ApiError (404) for an answer that this key did not ask for.
+    """
+    return build_json_response(await _load_record(call, str(call.request.path_params["answer_id"])))
+
+
+async def stream_stored_events(call: ApiRequest) -> Response:
+    """Handle GET /v1/answers/ID/events: stream past and coming events after Last-Event-ID.
+
+    Raises ApiError (404) for an answer that this key did not ask for.
+    """
+    answer = str(call.request.path_params["answer_id"])
+    await call.run_in_thread(lambda: _find_own_answer(call, answer))
+    after = call.request.headers.get("last-event-id", "")
+    number = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else -1
+    return build_event_response(
+        _encode_events(call, _follow_events(call, answer, number, cancels=False))
+    )
+
+
+async def _load_record(call: ApiRequest, answer: str) -> AnswerRecord:
+    def load_record() -> AnswerRecord:
+        found = _find_own_answer(call, answer)
+        record = _build_record(call, found)
+        if found.over and found.answered is None:
+            record.text = _build_missing_error(call, answer).detail.message
+        return record
+
+    return await call.run_in_thread(load_record)
+
+
+def _build_missing_error(call: ApiRequest, answer: str) -> ApiError:
+    """Return the API error of a question that ended without an answer, by its last event."""
+    last = get_answer_service(call.request).read_events(answer)[-1].data
+    failure = Failure("the question", last["outcome"], last["detail"])
+    if failure.outcome in (*BAD_REQUEST_OUTCOMES, *OUTCOME_ERRORS):
+        return convert_question_failure(Failed(failure))
+    return ApiError(500, INTERNAL_ERROR_MESSAGE, "no_answer")
+
+
+def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") -> StoredAnswer:
+    """Return an answer that this key asked for. Raises ApiError (404)."""
+    try:
+        found = get_answer_service(call.request).find_answer(answer)
+        if found.person == call.key.person:
+            return found
+    except Failed as failed:
+        if failed.failure.outcome != Outcome.NO_ANSWER:
+            raise
+    raise ApiError(404, "This key asked for no such answer.", "answer_not_found", param)
+
+
+def _build_record(call: ApiRequest, found: StoredAnswer) -> AnswerRecord:
+    record = AnswerRecord(
+        found.id,
+        found.question,
+        found.searched,
+        found.state,
+        found.made,
+        found.ended,
+        None,
+        [],
+        None,
+    )
+    if found.answered is not None:
+        answer = found.answered.episode.answer
+        claims = answer.claims if answer and not answer.declined else ()
+        record.claims = [
+            AnswerClaim(claim.start, claim.end, [n + 1 for n in claim.quotes]) for claim in claims
+        ]
+        said = explain_decline(found.answered.episode)
+        record.text = said or (answer.text if answer else "")
+        record.rookery = build_answer_metadata(call, found.answered)
+    return record
+
+
+async def _wait_until_done(call: ApiRequest, answer: str) -> None:
+    async with aclosing(_follow_events(call, answer, -1, cancels=True)) as happening:
+        async for _ in happening:
+            pass
+
+
+async def _follow_events(
+    call: ApiRequest, answer: str, after: int, cancels: bool, sends: bool = False
+) -> AsyncGenerator[AnswerEvent | None, None]:
+    """Yield the events after number `after` until the last; None after each quiet ALIVE seconds.
+
+    If `cancels`, closing the generator early cancels the answer, which stays charged if `sends`,
+    the client is sent the events, and one of them had text. Raises ApiError on a timeout, after
+    which a cancelled answer is not charged.
+    """
+    answering, over, text_sent = get_answer_service(call.request), False, False
+    deadline = time.monotonic() + call.limits.answering
+    try:
+        while not over:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                text_sent = False  # it is the server that gives up
+                raise build_timeout_error()
+            found = await answering.wait_for_events(answer, after, min(KEEPALIVE_SECONDS, left))
+            if not found:
+                yield None
+            for event in found:
+                yield event
+                over, after = event.kind in FINAL_EVENTS, event.number
+                text_sent = text_sent or (sends and event.kind == "writing")
+    finally:
+        if cancels and not over:
+            # Not awaited: this task is being cancelled, because the client left.
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(None, _cancel_answer, answering, answer, text_sent)
+
+
+def _cancel_answer(answering: AnswerService, answer: str, text_sent: bool) -> None:
+    try:
+        answering.cancel_answer(answer, text_sent)
+    except Failed as failed:  # the client has left: only the log can tell
+        _LOG.warning("%s: %s", answer, failed)
+
+
+async def _encode_events(
+    call: ApiRequest, happening: AsyncGenerator[AnswerEvent | None, None]
+) -> EventFrames:
+    addresses = PublicUrls(call)
+    async with aclosing(happening):
+        try:
+            async for event in happening:
+                if event is None:
+                    yield "", ""
+                else:
+                    shown = _hide_paths(event, addresses)
+                    yield event.kind, ApiAnswerEvent(event.number, event.kind, shown)
+        except Exception as error:
+            yield "error", ErrorBody(convert_exception(error, "/v1/answers").detail)
+
+
+def _hide_paths(event: AnswerEvent, addresses: PublicUrls) -> dict[str, Any]:
+    """Return an event's data without local paths."""
+    data = event.data
+    if event.kind == "found":
+        hits = [{**hit, "url": addresses.strip_local_path(hit["url"])} for hit in data["hits"]]
+        return {**data, "hits": hits}
+    if event.kind in ("opening", "opened"):
+        return {**data, "url": addresses.strip_local_path(data["url"])}
+    if event.kind == "failed":
+        return {"what": addresses.strip_local_path(data["what"]), "outcome": data["outcome"]}
+    if event.kind == "stopped":
+        return {"outcome": data["outcome"]}
+    if event.kind == "quote":
+        quote = {**data["quote"], "url": addresses.strip_local_path(data["quote"]["url"])}
+        return {"number": data["number"], "quote": quote, "outcome": data["outcome"]}
+    return data

@@ -1,0 +1,658 @@
+"""The parts that the protocols of the API share: read a question, answer it, mark its citations.
+
+Offsets count code points and ends are exclusive: text[start:end] is exactly a citation mark.
+"""
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager
+from functools import partial
+from itertools import chain
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+
+from rookery.answers.both_sides import SIDES_METHOD as SIDES
+from rookery.answers.methods import MODEL_METHODS
+from rookery.desk.store import Store
+from rookery.errors import Failed, Outcome
+from rookery.library.libraries import is_url
+from rookery.quotes.verification import Verdict
+from rookery.records import Answer, Episode, Quote
+from rookery.server.api.answer_sessions import (
+    EXTRACT_METHOD,
+    MAX_SAMPLES,
+    AnswerCancelledError,
+    AnswerOutcome,
+    EventKind,
+    QuestionRequest,
+    ServerCapabilities,
+)
+from rookery.server.api.answer_workers import AnswerService, get_answer_service
+from rookery.server.api.endpoints import (
+    INTERNAL_ERROR_MESSAGE,
+    OUTCOME_ERRORS,
+    ApiError,
+    ApiKey,
+    ApiRequest,
+    build_timeout_error,
+    build_unknown_model_error,
+    convert_exception,
+    is_answer_charged,
+    refund_budget,
+    require_budget,
+    spend_budget,
+)
+from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts
+
+QuoteUrl = Callable[[Quote], str]
+"""Returns the URL at which a client finds the page of a quote."""
+_URL_MARKS = str.maketrans({mark: f"%{ord(mark):02X}" for mark in '()<>[]\\ "`|\t\r\n'})
+_TITLE_MARKS = re.compile(r"([\\`*_\[\]<>~|!#])")
+
+
+class CitedSource(msgspec.Struct, frozen=True):
+    """A quote that an answer rests on, with everything needed to check it."""
+
+    number: int
+    """Number of the source in the marks, from 1."""
+    url: str
+    """Address of the page; for a file, of its stored copy here with the quote marked."""
+    title: str
+    """Title of the page."""
+    quote: str
+    """Verbatim characters [start:end] of the page's text."""
+    digest: str
+    """SHA-256 of that text, as 32 hexadecimal digits."""
+    start: int
+    """Offset of the quote in the page's text, in code points."""
+    end: int
+    """Offset of its end; exclusive."""
+    verified: bool
+    """True if the stored copy of the page contains the quote at this position."""
+
+
+class CitationMark(msgspec.Struct, frozen=True):
+    """A citation mark text[start:end] and its source."""
+
+    start: int
+    end: int
+    source: CitedSource
+
+
+class CitedText(msgspec.Struct, frozen=True):
+    """The text of an answer with citation marks."""
+
+    text: str
+    marks: tuple[CitationMark, ...]
+    sources: tuple[CitedSource, ...]
+
+
+class CitationStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Style of the citations in the text."""
+
+    links: bool = False
+    """Write [[1]](url) instead of [1], for clients that show no annotations."""
+    footer: bool = False
+    """End the text with a list of the sources."""
+
+
+def list_cited_sources(verdicts: Sequence[Verdict], shown: QuoteUrl) -> tuple[CitedSource, ...]:
+    """Return a source for each verdict, numbered from 1; `shown` gives the URL of its quote.
+
+    A quote that failed its check is included, with `verified` False.
+    """
+    return tuple(
+        _build_source(number, verdict.quote, verdict.verified, shown)
+        for number, verdict in enumerate(verdicts, 1)
+    )
+
+
+def insert_citation_marks(
+    answer: Answer, sources: Sequence[CitedSource], look: CitationStyle = CitationStyle()
+) -> CitedText:
+    """Return the answer's text with a mark after each claim for each quote that supports it.
+
+    Claims that end at the same place have each quote marked once. With `look.footer` a list of all
+    sources ends the text.
+    """
+    parts, marks, done, at = list[str](), list[CitationMark](), 0, 0
+    for end, numbers in _group_claim_ends(answer):
+        parts.append(answer.text[done:end])
+        at += end - done
+        done = end
+        for source in (sources[number] for number in numbers):
+            mark = _render_mark(source, look)
+            marks.append(CitationMark(at, at + len(mark), source))
+            parts.append(mark)
+            at += len(mark)
+    parts.append(answer.text[done:])
+    if look.footer and sources:
+        parts.append(_render_footer(sources))
+    return CitedText("".join(parts), tuple(marks), tuple(sources))
+
+
+def _render_mark(source: CitedSource, look: CitationStyle) -> str:
+    number = f"[{source.number}]"
+    return f"[{number}]({escape_markdown_url(source.url)})" if look.links else number
+
+
+def escape_markdown_url(url: str) -> str:
+    """Percent-encode the characters of a URL that would end a Markdown link."""
+    return url.translate(_URL_MARKS)
+
+
+def _group_claim_ends(answer: Answer) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the ends of claims in order, each with the distinct quotes of the claims that end
+    there."""
+    ends: dict[int, list[tuple[int, ...]]] = {}
+    for claim in answer.claims:
+        if claim.quotes:
+            ends.setdefault(claim.end, []).append(claim.quotes)
+    return [(end, tuple(dict.fromkeys(chain(*ends[end])))) for end in sorted(ends)]
+
+
+def _build_source(number: int, quote: Quote, verified: bool, shown: QuoteUrl) -> CitedSource:
+    url, title = shown(quote), " ".join(quote.title.split()) or "Untitled"
+    return CitedSource(
+        number, url, title, quote.text, quote.digest, quote.start, quote.end, verified
+    )
+
+
+def _render_footer(sources: Sequence[CitedSource]) -> str:
+    lines = (
+        f"{source.number}. [{_escape_title(source.title)}]({escape_markdown_url(source.url)})"
+        for source in sources
+    )
+    return "\n\nSources:\n\n" + "\n".join(lines)
+
+
+def _escape_title(title: str) -> str:
+    """Escape a title so that Markdown shows it literally."""
+    return _TITLE_MARKS.sub(r"\\\1", title)
+
+
+MODEL_PREFIX = "rookery-"
+"""Prefix of the model names."""
+TEXT_PART_TYPES = ("text", "input_text", "output_text")
+"""Types of the message parts that are read."""
+Probability = Annotated[float, Meta(ge=0, le=1)]
+SampleCount = Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
+
+
+class RookeryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of this server: the field "rookery" of a request."""
+
+    places: tuple[str, ...] | None = None
+    """Names of places to search; null: the default places of the server."""
+    decline: Probability | None = None
+    """Probability, from 0 to 1, of being right below which the answer is declined."""
+    samples: SampleCount | None = None
+    """Number of answers that a model samples to choose among."""
+    links: bool | None = None
+    """Write [[1]](url) in the text instead of [1]."""
+    footer: bool = False
+    """End the text with a list of its sources."""
+
+    def choose_style(self, links: bool) -> CitationStyle:
+        """Return the citation style; `links` counts where the request leaves it open."""
+        return CitationStyle(links if self.links is None else self.links, self.footer)
+
+
+class MessagePart(msgspec.Struct):
+    """A part of a message. Only text is read."""
+
+    type: str
+    """Kind of the part; text, input_text and output_text are read."""
+    text: str | None = None
+    """Text of the part."""
+
+
+class InputMessage(msgspec.Struct):
+    """A message of a conversation, or another item, which is ignored."""
+
+    role: str | None = None
+    """user, or another role, whose messages are not read."""
+    content: str | list[MessagePart] | None = None
+    """A text, or parts of which the texts are read."""
+
+
+QUESTION_LIMITS = Meta(min_length=1, max_length=2_000, pattern=r"\S")
+_USER_MESSAGE_SCHEMA = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"const": "user"},
+        "content": {
+            "anyOf": [
+                {"type": "string", "minLength": 1, "maxLength": 2_000, "pattern": r"\S"},
+                {
+                    "type": "array",
+                    "contains": {
+                        "type": "object",
+                        "required": ["type", "text"],
+                        "properties": {
+                            "type": {"enum": list(TEXT_PART_TYPES)},
+                            "text": {"type": "string", "pattern": r"\S"},
+                        },
+                    },
+                },
+            ]
+        },
+    },
+}
+InputMessages = Annotated[
+    list[InputMessage], Meta(min_length=1, extra_json_schema={"contains": _USER_MESSAGE_SCHEMA})
+]
+"""A list with at least one user message."""
+
+
+def list_model_names(offered: ServerCapabilities) -> list[str]:
+    """List the model names of the API: a method and, where needed, its model."""
+    by = [f"{MODEL_PREFIX}{method}/{model}" for method in MODEL_METHODS for model in offered.models]
+    both = [f"{MODEL_PREFIX}{SIDES}", *(f"{MODEL_PREFIX}{SIDES}/{each}" for each in offered.models)]
+    return [f"{MODEL_PREFIX}{EXTRACT_METHOD}", *(both if SIDES in offered.methods else ()), *by]
+
+
+def build_question_request(
+    call: ApiRequest,
+    question: str,
+    model: str,
+    options: RookeryOptions,
+    earlier: Sequence[str] = (),
+    domains: tuple[str, ...] = (),
+) -> QuestionRequest:
+    """Build the request for a model's name, options, earlier questions and the hosts to search.
+
+    Raises ApiError: 404, and 429 if the key's budget is spent.
+    """
+    require_budget(call.key)
+    offered = get_answer_service(call.request).capabilities
+    if model not in list_model_names(offered):
+        raise build_unknown_model_error(model)
+    method, _, name = model.removeprefix(MODEL_PREFIX).partition("/")
+    return QuestionRequest(
+        question,
+        method,
+        name,
+        options.places,
+        options.decline,
+        samples=options.samples,
+        domains=domains,
+        earlier=tuple(earlier),
+    )
+
+
+class AskedConversation(NamedTuple):
+    """The question of a list of messages, with its context."""
+
+    question: str
+    """Text of the last message of a user."""
+    earlier: tuple[str, ...]
+    """Texts of the earlier messages of users, oldest first."""
+    ignored: tuple[str, ...]
+    """Names of the parts of the request that are not read."""
+
+
+MAX_EARLIER = 20
+"""Maximum number of earlier questions that give a question its context."""
+
+
+def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConversation:
+    """Return the last user message of `field` as the question and earlier ones as its context.
+
+    Messages of others are not read: what an assistant said is no evidence. Raises ApiError (400)
+    if no user message has content, or the last one no text.
+    """
+    at = [n for n, turn in enumerate(turns) if turn.role == "user" and turn.content]
+    if not at:
+        sentence = f"{field}: none is of a user with text in it, so nothing is asked."
+        raise ApiError(400, sentence, "no_question", field)
+    last, read = f"{field}[{at[-1]}]", at[-1 - MAX_EARLIER :]
+    passed = [f"{field}[{n}]" for n in range(len(turns)) if n not in read]
+    texts = list[str]()
+    for number in read:
+        content = turns[number].content or ""
+        parts = [MessagePart("text", content)] if isinstance(content, str) else content
+        said = [part.type in TEXT_PART_TYPES for part in parts]
+        passed += [f"{field}[{number}].content[{n}]" for n, text in enumerate(said) if not text]
+        texts.append("\n".join(part.text or "" for part in parts if part.type in TEXT_PART_TYPES))
+    *before, question = texts
+    if not question.strip():
+        sentence = f"{last}: the last message of a user has no text in it, so nothing is asked."
+        raise ApiError(400, sentence, "no_question", field)
+    return AskedConversation(question, tuple(filter(str.strip, before)), tuple(passed))
+
+
+Worked = TypeVar("Worked")
+CLIENT_GONE = "Nobody waits for the answer."
+BAD_REQUEST_OUTCOMES = (
+    Outcome.BAD_QUESTION,
+    Outcome.BAD_DECLINE,
+    Outcome.BAD_SAMPLES,
+    Outcome.UNKNOWN_METHOD,
+    Outcome.UNKNOWN_PLACE,
+)
+"""Outcomes that are the client's mistakes."""
+OUTCOME_FIELDS: Mapping[str, str] = {
+    Outcome.UNKNOWN_METHOD: "method",
+    Outcome.UNKNOWN_PLACE: "places",
+}
+"""Field of the request that such an outcome is about."""
+
+
+class ProgressEvent(NamedTuple):
+    """A progress event on the way to an answer."""
+
+    kind: EventKind
+    data: dict[str, Any]
+
+
+class AnswerMetadata(msgspec.Struct, frozen=True):
+    """Details of an answer for which the protocol has no field of its own."""
+
+    method: str
+    """Method that answered, with its model if it has one."""
+    stop: str
+    """"end", or the reason why there is no answer."""
+    declined: bool
+    """True if there is no answer, or none that is good enough."""
+    score: float | None
+    """Probability or reward of the answer, if its method gives one."""
+    verified: int
+    """Number of quotes that the stored copies of their pages contain verbatim."""
+    sources: tuple[CitedSource, ...]
+    """The quotes that the answer rests on; if declined, the nearest ones found."""
+    failures: dict[str, int]
+    """Number of failed searches and fetches by reason."""
+    ignored: tuple[str, ...]
+    """Fields of the request that have no effect here."""
+    searched: str
+    """The question as it was searched: a follow-up with what it leans on."""
+    calibrated: bool = False
+    """The score is a probability that was calibrated on the documents that were asked."""
+
+
+async def stream_answer(
+    call: ApiRequest, wanted: QuestionRequest
+) -> AsyncGenerator[ProgressEvent | AnswerOutcome, None]:
+    """Yield progress events while a question is answered, and the outcome last.
+
+    Raises ApiError if it cannot be answered in time or at all. Closing the generator early stops
+    the work.
+    """
+    loop, heard, gone = (
+        asyncio.get_running_loop(),
+        asyncio.Queue[ProgressEvent | None](),
+        threading.Event(),
+    )
+
+    def on_event(kind: EventKind, data: dict[str, Any]) -> None:
+        if not gone.is_set():
+            loop.call_soon_threadsafe(heard.put_nowait, ProgressEvent(kind, data))
+
+    work = asyncio.create_task(_run_answer(call, wanted, on_event, gone))
+
+    def on_done(done: asyncio.Task[AnswerOutcome]) -> None:
+        done.cancelled() or done.exception()  # retrieved, so that asyncio does not warn
+        heard.put_nowait(None)
+
+    work.add_done_callback(on_done)
+    deadline = time.monotonic() + call.limits.answering
+    try:
+        while (
+            each := await asyncio.wait_for(heard.get(), deadline - time.monotonic())
+        ) is not None:
+            yield each
+        yield await work
+    except TimeoutError:
+        raise build_timeout_error() from None
+    finally:
+        gone.set()
+
+
+async def _run_answer(
+    call: ApiRequest, wanted: QuestionRequest, hear: Any, gone: threading.Event
+) -> AnswerOutcome:
+    answering = get_answer_service(call.request)
+    return await call.run_answer(
+        partial(_answer_within_budget, call, answering, wanted, hear, gone)
+    )
+
+
+def _answer_within_budget(
+    call: ApiRequest,
+    answering: AnswerService,
+    wanted: QuestionRequest,
+    hear: Any,
+    gone: threading.Event,
+) -> AnswerOutcome:
+    """Answer a question and charge the key's budget. Raises ApiError."""
+    if gone.is_set():
+        raise ApiError(499, CLIENT_GONE, "gone")
+    work = partial(answering.answer_now, wanted, hear, gone.is_set)
+    try:
+        with convert_question_failures():
+            answered = charge_answer(call.store, call.key, work, gone.is_set)
+            raise_on_model_failure(answered.episode)
+    except AnswerCancelledError:
+        raise ApiError(499, CLIENT_GONE, "gone") from None
+    return answered
+
+
+def charge_answer(
+    store: Store, key: ApiKey, work: Callable[[], AnswerOutcome], gone: Callable[[], bool]
+) -> AnswerOutcome:
+    """Return the answer that `work` makes, charged to a key's budget if `is_answer_charged`.
+
+    Raises ApiError (429) if the budget is spent, AnswerCancelledError if the client is `gone` at
+    the end, and what `work` raises.
+    """
+    spend_budget(store, key)
+    episode = None
+    try:
+        answered = work()
+        if gone():
+            raise AnswerCancelledError
+        episode = answered.episode
+    finally:
+        if not is_answer_charged(episode):  # nothing is sent before the whole answer
+            refund_budget(store, key)
+    return answered
+
+
+def convert_question_failure(trouble: Failed) -> ApiError:
+    """Convert a failure to answer into the API error that the client gets."""
+    failure = trouble.failure
+    if failure.outcome in BAD_REQUEST_OUTCOMES:
+        unknown = failure.outcome.startswith("unknown")
+        param = OUTCOME_FIELDS.get(failure.outcome, failure.what)
+        return ApiError(
+            404 if unknown else 400, f"{param}: {failure.detail}.", failure.outcome, param
+        )
+    if failure.outcome == Outcome.UNKNOWN_MODEL:
+        return build_unknown_model_error(failure.what)
+    return convert_exception(trouble, "an answer")
+
+
+@contextmanager
+def convert_question_failures() -> Iterator[None]:
+    """Convert a failure to answer within the block into the API error that the client gets."""
+    try:
+        yield
+    except Failed as trouble:
+        raise convert_question_failure(trouble) from trouble
+
+
+def raise_on_model_failure(episode: Episode) -> None:
+    """Raise Failed if the episode ended because the model could not be called.
+
+    That is neither an answer nor a decline.
+    """
+    if episode.stop == Outcome.POLICY_FAILED and episode.failures:
+        why = (failure for failure in episode.failures if failure.outcome in OUTCOME_ERRORS)
+        raise Failed(next(why, episode.failures[-1]))
+
+
+async def collect_answer(
+    call: ApiRequest, wanted: QuestionRequest
+) -> tuple[list[ProgressEvent], AnswerOutcome]:
+    """Answer a question and return its progress events and outcome.
+
+    Raises ApiError. A client that disconnects stops the work.
+    """
+    async with aclosing(stream_answer(call, wanted)) as telling:
+        return await run_until_disconnect(call.request, _collect_events(telling))
+
+
+async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, Worked]) -> Worked:
+    """Return the coroutine's result; cancel it and raise ApiError (499) on disconnect."""
+    working, leaving = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ApiError(499, CLIENT_GONE, "gone")
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _collect_events(
+    telling: AsyncIterator[ProgressEvent | AnswerOutcome],
+) -> tuple[list[ProgressEvent], AnswerOutcome]:
+    heard: list[ProgressEvent] = []
+    async for each in telling:
+        if isinstance(each, AnswerOutcome):
+            return heard, each
+        heard.append(each)
+    raise ApiError(500, INTERNAL_ERROR_MESSAGE)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    """Wait until the client disconnects."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def build_answer_metadata(
+    call: ApiRequest, answered: AnswerOutcome, ignored: tuple[str, ...] = ()
+) -> AnswerMetadata:
+    """Build the details that accompany an answer; `ignored` adds to the ignored fields."""
+    episode, answer = answered.episode, answered.episode.answer
+    return AnswerMetadata(
+        episode.by,
+        episode.stop,
+        answer is None or answer.declined,
+        answer.score if answer else None,
+        sum(verdict.verified for verdict in answered.verdicts),
+        list_cited_sources(answered.verdicts, PublicUrls(call).link_quote),
+        episode.count_failures(),
+        (*call.ignored, *ignored),
+        episode.question.text,
+        answer.calibrated if answer else False,
+    )
+
+
+EXAMPLE_QUESTION = "Why do crows bring gifts to people?"
+EXAMPLE_SOURCE = CitedSource(
+    number=1,
+    url="https://birds.example/gifts",
+    title="The gifts of crows",
+    quote="Crows bring gifts to people who feed them.",
+    digest="92c7e656706a635a011937c0e4fe4449",
+    start=1162,
+    end=1204,
+    verified=True,
+)
+EXAMPLE_METADATA = AnswerMetadata(
+    method="extract",
+    stop="end",
+    declined=False,
+    score=0.94,
+    verified=1,
+    sources=(EXAMPLE_SOURCE,),
+    failures={"timed_out": 1},
+    ignored=("temperature",),
+    searched=EXAMPLE_QUESTION,
+    calibrated=True,
+)
+EXAMPLE_OPTIONS = RookeryOptions(("notes",), decline=0.5, samples=4, links=True, footer=True)
+EXAMPLE_CONVERSATION = [InputMessage("user", [MessagePart("text", EXAMPLE_QUESTION)])]
+
+
+class AnswerUsage(NamedTuple):
+    """Numbers of tokens, as OpenAI's `usage` counts them."""
+
+    read: int
+    """tokens of the user messages and of every prompt that a language model was given"""
+    written: int
+    """tokens that language models wrote; where none was asked, those of the answer's text"""
+
+
+async def count_usage(
+    call: ApiRequest, wanted: QuestionRequest, answered: AnswerOutcome
+) -> AnswerUsage:
+    """Count what was read and written for an answer.
+
+    The tokens of what a model wrote are its own where it tells them; all others are those of the
+    tokenizer of the bundled evidence model, so that the counts compare questions, not prices.
+    """
+    episode, count = answered.episode, get_answer_service(call.request).count_tokens
+    text = explain_decline(episode) or (episode.answer.text if episode.answer else "")
+
+    def count_texts() -> AnswerUsage:
+        read = count((*wanted.earlier, wanted.question, *(step.prompt for step in episode.steps)))
+        told = sum(len(step.said.tokens) for step in episode.steps)
+        untold = [step.said.text for step in episode.steps if not step.said.tokens]
+        return AnswerUsage(read, told + count(untold if episode.steps else [text]))
+
+    return await call.run_in_thread(count_texts)
+
+
+def explain_decline(episode: Episode) -> str:
+    """Return the sentence to show in place of an answer; empty if there is an answer."""
+    if episode.answer is not None:
+        return episode.answer.text if episode.answer.declined else ""
+    words = NO_ANSWER_MESSAGES.get(episode.stop, "no answer")
+    counted = ", ".join(format_failure_counts(episode.failures))
+    sentence = f"{words[0].upper()}{words[1:]}"
+    return f"{sentence} ({counted})." if counted else f"{sentence}."
+
+
+class PublicUrls:
+    """Page URLs for API clients: web URLs as they are, local files as addresses of this server."""
+
+    def __init__(self, call: ApiRequest) -> None:
+        self._base = str(call.request.base_url).rstrip("/")
+
+    def link_quote(self, quote: Quote) -> str:
+        """Return the URL of a quote's page; for a local file, of its stored copy on this server.
+
+        The quote is marked in that copy.
+        """
+        span = f"?start={quote.start}&end={quote.end}#quote"
+        return self.link_stored_page(quote.url, quote.digest, span)
+
+    def link_stored_page(self, url: str, digest: str, span: str = "") -> str:
+        """Return the URL of a page; for a local file, of its stored version here, plus `span`."""
+        return url if is_url(url) else f"{self._base}/pages/{digest}{span}"
+
+    def strip_local_path(self, url: str) -> str:
+        """Return the URL, reduced to the file name if it is a local path."""
+        here = url.lower().startswith(("file:", "/"))
+        return f"file:///{url.rpartition('/')[2]}" if here else url

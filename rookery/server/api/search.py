@@ -1,0 +1,223 @@
+"""/search in Perplexity's form and /retrieve in Search-R1's: pages and passages without answers."""
+
+import secrets
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from rookery.errors import Failed
+from rookery.library.libraries import is_url
+from rookery.records import Hit, Library, Page
+from rookery.server.api.answer_sessions import QuestionRequest
+from rookery.server.api.answer_workers import get_answer_service
+from rookery.server.api.endpoints import ApiOperation, ApiRequest, PlainError, build_json_response
+from rookery.server.api.questions import EXAMPLE_SOURCE, PublicUrls, convert_question_failures
+
+SearchQuery = Annotated[str, Meta(min_length=1, max_length=2_000)]
+
+
+class SearchRequest(Struct):
+    """A search for pages."""
+
+    query: SearchQuery | Annotated[list[SearchQuery], Meta(min_length=1, max_length=5)]
+    """A query, or up to five."""
+    max_results: Annotated[int, Meta(ge=1, le=20)] = 10
+    """Maximum number of pages."""
+    search_domain_filter: Annotated[list[str], Meta(max_length=20)] | None = None
+    """Hosts to search, or, with a leading -, hosts to leave out."""
+
+
+class SearchResultPage(Struct):
+    """A page that a search found."""
+
+    title: str
+    """Title of the page."""
+    url: str
+    """Address of the page; for a file, of its stored copy here with the passage marked."""
+    snippet: str
+    """Words of the passage that was found."""
+    date: None = None
+    last_updated: None = None
+
+
+class SearchResponse(Struct):
+    """Pages, best first."""
+
+    id: str
+    """Id of the search."""
+    results: list[SearchResultPage]
+    """The pages, best first."""
+
+
+class RetrieveRequest(Struct):
+    """A batch of queries for passages."""
+
+    queries: Annotated[list[SearchQuery], Meta(min_length=1, max_length=64)]
+    """The queries."""
+    topk: Annotated[int, Meta(ge=1, le=100)] | None = None
+    """Maximum number of passages for each query; null: 3."""
+    return_scores: bool = False
+    """True: respond with {document, score} in place of documents."""
+
+
+class PassageDocument(Struct):
+    """A passage."""
+
+    id: str
+    """Digest of the page's text with start and end of the passage in it, or the page's address."""
+    contents: str
+    """The title in quotation marks, a line break and the passage."""
+    title: str
+    """Title of the page."""
+    url: str
+    """Address of the page; for a file, of its stored copy here with the passage marked."""
+    text: str
+    """The passage."""
+
+
+class ScoredPassage(Struct):
+    """A passage and its score."""
+
+    document: PassageDocument
+    score: float
+    """Score of the passage; higher is better."""
+
+
+class RetrieveResponse(Struct):
+    """The passages of each query, best first."""
+
+    result: list[list[Any]]
+    """For each query, {document, score}, or the documents alone if no scores were requested."""
+
+
+DEFAULT_TOPK = 3
+"""Default number of passages for a query, as in Search-R1."""
+
+
+_EXAMPLE_PASSAGE = PassageDocument(
+    id="92c7e656706a635a011937c0e4fe4449:1162-1204",
+    contents=f'"{EXAMPLE_SOURCE.title}"\n{EXAMPLE_SOURCE.quote}',
+    title=EXAMPLE_SOURCE.title,
+    url=EXAMPLE_SOURCE.url,
+    text=EXAMPLE_SOURCE.quote,
+)
+SEARCH_EXAMPLES = (
+    SearchRequest("gifts of crows", search_domain_filter=["birds.example", "-old.birds.example"]),
+    SearchResponse(
+        "search_1",
+        [SearchResultPage(EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.quote)],
+    ),
+)
+RETRIEVE_EXAMPLES = (
+    RetrieveRequest(["gifts of crows"], topk=5, return_scores=True),
+    RetrieveResponse([[ScoredPassage(_EXAMPLE_PASSAGE, 0.83)]]),
+)
+
+
+def list_search_operations() -> list[ApiOperation]:
+    """List the operations at /search and /retrieve."""
+    return [
+        ApiOperation(
+            "POST",
+            "/search",
+            "search",
+            "Search for pages",
+            search_pages,
+            SearchResponse,
+            SearchRequest,
+            examples=SEARCH_EXAMPLES,
+        ),
+        ApiOperation(
+            "POST",
+            "/retrieve",
+            "retrieve",
+            "Search for passages with many queries at once",
+            retrieve_passages,
+            RetrieveResponse,
+            RetrieveRequest,
+            error_type=PlainError,
+            examples=RETRIEVE_EXAMPLES,
+        ),
+    ]
+
+
+async def search_pages(call: ApiRequest) -> Response:
+    """Handle POST /search: respond with pages for one or several queries."""
+    asked: SearchRequest = call.body
+    answering, addresses = get_answer_service(call.request), PublicUrls(call)
+    wanted = QuestionRequest("", domains=tuple(asked.search_domain_filter or ()))
+    queries = [asked.query] if isinstance(asked.query, str) else asked.query
+
+    def run_queries() -> list[SearchResultPage]:
+        with convert_question_failures(), answering.open_library(wanted) as library:
+            hits = [hit for query in queries for hit in library.search(query, asked.max_results)]
+        best = {hit.url: hit for hit in reversed(hits)}  # the best passage of each page
+        pages = [hit for hit in hits if best.pop(hit.url, None) is not None]
+        return [_build_result_page(hit, addresses) for hit in pages[: asked.max_results]]
+
+    results = await call.run_search(run_queries)
+    return build_json_response(SearchResponse(f"search_{secrets.token_hex(16)}", results))
+
+
+async def retrieve_passages(call: ApiRequest) -> Response:
+    """Handle POST /retrieve: respond with passages for each query."""
+    asked: RetrieveRequest = call.body
+    answering, addresses = get_answer_service(call.request), PublicUrls(call)
+
+    def run_queries() -> list[list[ScoredPassage]]:
+        with convert_question_failures(), answering.open_library(QuestionRequest("")) as library:
+            opened: dict[str, Page | None] = {}
+            return [
+                [
+                    _build_scored_passage(hit, library, opened, addresses)
+                    for hit in library.search(query, k)
+                ]
+                for query in asked.queries
+            ]
+
+    k = asked.topk or DEFAULT_TOPK
+    found = await call.run_search(run_queries)
+    if asked.return_scores:
+        return build_json_response(RetrieveResponse([[*one] for one in found]))
+    return build_json_response(RetrieveResponse([[each.document for each in one] for one in found]))
+
+
+def _build_result_page(hit: Hit, addresses: PublicUrls) -> SearchResultPage:
+    return SearchResultPage(_clean_title(hit), _link_hit(hit, addresses), hit.snippet)
+
+
+def _build_scored_passage(
+    hit: Hit, library: Library, opened: dict[str, Page | None], addresses: PublicUrls
+) -> ScoredPassage:
+    text = _read_passage(hit, library, opened)
+    title = _clean_title(hit)
+    name = f"{hit.digest}:{hit.start}-{hit.end}" if hit.digest else hit.url
+    document = PassageDocument(name, f'"{title}"\n{text}', title, _link_hit(hit, addresses), text)
+    return ScoredPassage(document, hit.score)
+
+
+def _read_passage(hit: Hit, library: Library, opened: dict[str, Page | None]) -> str:
+    """Return the whole passage if the library has the page; otherwise the search snippet."""
+    if not hit.digest:
+        return hit.snippet
+    if hit.url not in opened:
+        try:
+            opened[hit.url] = library.fetch(hit.url)
+        except Failed:
+            opened[hit.url] = None
+    page = opened[hit.url]
+    same = page is not None and page.digest == hit.digest and hit.end > hit.start
+    return page.text[hit.start : hit.end] if page and same else hit.snippet
+
+
+def _clean_title(hit: Hit) -> str:
+    return " ".join(hit.title.split()) or "Untitled"
+
+
+def _link_hit(hit: Hit, addresses: PublicUrls) -> str:
+    if hit.digest and not is_url(hit.url):
+        return addresses.link_stored_page(
+            hit.url, hit.digest, f"?start={hit.start}&end={hit.end}#quote"
+        )
+    return addresses.strip_local_path(hit.url)

@@ -1,0 +1,398 @@
+"""The web application: routes, middleware, static files and lifespan of the desk and of the pages
+that answer questions.
+
+Each module of pages has a function that builds its routes and, if it belongs in the head of each
+page, one that lists its links; `build_web_app` puts them together. endpoints.py says how a page is
+written.
+"""
+
+import logging
+import re
+import socket
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.supervisors import Multiprocess
+
+from rookery.desk import accounts, crowd_entry
+from rookery.desk.desk_pages import build_desk_pages
+from rookery.desk.page_endpoints import (
+    PLAIN_COOKIE,
+    SECURE_COOKIE,
+    AppContext,
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_session_token,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.desk.page_rendering import (
+    SHORTCUTS_COOKIE,
+    TEMPLATE_FUNCTIONS,
+    NavigationLink,
+    render_page,
+)
+from rookery.desk.projects import load_project
+from rookery.desk.store import Store
+from rookery.errors import Failed
+from rookery.library.worker_processes import end_with_parent
+from rookery.server.api.answer_workers import AnswerService, WorkerSettings
+from rookery.server.monitoring import ObservabilityMiddleware, configure_json_logging
+from rookery.settings import Settings
+from rookery.shell.languages import LANGUAGE_COOKIE, LANGUAGES, LanguageMiddleware, mark_text
+from rookery.shell.rendering import PageAssets, serve_static_file
+from rookery.shell.security import SecurityMiddleware, VisitorLimits
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from rookery.settings import Settings
+
+
+def build_web_app(
+    store: Store,
+    settings: "Settings",
+    limits: VisitorLimits = VisitorLimits(),
+    reading: bool = True,
+    suggest: bool = False,
+    at_once: int = WorkerSettings().workers,
+) -> Starlette:
+    """Return the application of the desk and, with `reading`, of asking, the API and MCP.
+
+    With `suggest`, people who demonstrate may have passages suggested by the evidence model; of
+    questions, `at_once` are answered at the same time. The caller closes the store.
+    """
+    routes, links = _reading_pages() if reading else ([], [])
+    desk_routes, desk_links = build_desk_pages()
+    routes += [*build_account_routes(), *desk_routes]
+    links += desk_links
+    if not reading:
+        routes.append(Route("/", _redirect_to_desk))
+    app = Starlette(
+        routes=[Route("/static/{digest}/{name}", serve_static_file), *routes],
+        middleware=[
+            Middleware(LanguageMiddleware),
+            Middleware(GZipMiddleware, minimum_size=500, compresslevel=6),
+            Middleware(SecurityMiddleware, limits=limits, refuse=_make_refusal),
+        ],
+        exception_handlers={HTTPException: _render_http_error},
+        lifespan=_run_lifespan,
+    )
+    app.state.desk = AppContext(
+        store, settings, PageAssets(TEMPLATE_FUNCTIONS), tuple(links), suggest
+    )
+    app.state.closing = []
+    if reading:
+        from rookery.server.document_uploads import DocumentReader
+
+        app.state.answering = AnswerService(store, settings, WorkerSettings(workers=at_once))
+        app.state.documents = DocumentReader(settings, app.state.answering)
+    return app
+
+
+def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
+    """Return the routes and head links of everything that answers questions.
+
+    Imported here, so that a desk alone does not load the API, MCP and the evidence model.
+    """
+    from rookery.server import answer_pages, notebook_pages, stored_pages
+    from rookery.server import document_pages as documents
+    from rookery.server.api.routes import build_api_routes
+    from rookery.server.mcp import streamable_http
+
+    routes: list[Route] = [
+        *stored_pages.build_stored_page_routes(),
+        *documents.build_document_routes(),
+        *notebook_pages.build_notebook_routes(),
+        *answer_pages.build_export_routes(),
+        *answer_pages.build_answer_trace_routes(),
+        *build_api_routes(),
+        *streamable_http.build_mcp_routes(),
+        *answer_pages.build_answer_page_routes(),
+    ]
+    return routes, [*documents.list_document_links(), *answer_pages.list_answer_page_links()]
+
+
+async def _redirect_to_desk(request: Request) -> Response:
+    """Redirect / to the desk, keeping the query."""
+    query = request.url.query
+    return RedirectResponse(f"/desk?{query}" if query else "/desk")
+
+
+@asynccontextmanager
+async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Start the answer workers with the application; at its end stop them and close libraries."""
+    answering = getattr(app.state, "answering", None)
+    if answering:
+        from rookery.server import document_uploads
+
+        await run_in_threadpool(document_uploads.recover_documents)
+        document_uploads.register_documents(answering)
+        answering.start()
+        app.state.documents.start()
+    yield
+    if answering:
+        await run_in_threadpool(app.state.documents.close)
+        await run_in_threadpool(answering.close)
+    for close in app.state.closing:  # libraries that pages opened on first use
+        close()
+
+
+async def _render_http_error(request: Request, error: Exception) -> Response:
+    """Render the error page for an HTTPException of Starlette, such as 404."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    sentences = {
+        404: mark_text("There is no such page."),
+        405: mark_text("This page does not accept that request."),
+    }
+    request.state.person = None
+    return render_problem_page(
+        request, status, sentences.get(status, mark_text("The request could not be read."))
+    )
+
+
+def _make_refusal(scope: Scope, status: int, sentence: str) -> ASGIApp:
+    """Return an ASGI application that sends the error page with this status and sentence."""
+
+    async def send_refusal(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        request.state.person = None
+        await render_problem_page(request, status, sentence)(scope, receive, send)
+
+    return send_refusal
+
+
+SECURE_PROBE_COOKIE = "__Host-tried"
+"""Name of a cookie without content, set to see whether the browser accepts Secure cookies here."""
+YEAR_SECONDS = 365 * 86_400
+"""Seconds in a year."""
+
+
+def build_account_routes() -> list[Route]:
+    """Return the routes for signing in and out and for keyboard shortcuts."""
+    return [
+        Route(
+            "/enter/{token}", show_invite_page, name="invited"
+        ),  # the dashboard makes links by this name
+        Route("/enter/{token}", post_invite_acceptance, methods=["POST"]),
+        Route("/enter/crowd/{project:path}", show_crowd_entry),
+        Route("/enter/crowd/{project:path}", post_crowd_entry, methods=["POST"]),
+        Route("/leave", post_sign_out, methods=["POST"]),
+        Route("/keys", post_shortcut_preference, methods=["POST"]),
+        Route("/language", post_language, methods=["POST"]),
+    ]
+
+
+@require_role(None)
+def show_invite_page(request: Request) -> Response:
+    """Show the page behind an invite link, without using the invite up.
+
+    It sets a Secure cookie without content: if that comes back, the session cookie can be Secure,
+    too.
+    """
+    return _probe_secure_cookies(render_page(request, "enter.html"))
+
+
+def _probe_secure_cookies(answer: Response) -> Response:
+    answer.set_cookie(
+        SECURE_PROBE_COOKIE, "yes", max_age=600, secure=True, httponly=True, samesite="lax"
+    )
+    return answer
+
+
+@require_role(None)
+def post_invite_acceptance(request: Request) -> Response:
+    """Accept an invite: use it up, end the browser's earlier session, and begin a new one.
+
+    Sets the new session's cookie, which is Secure over https or where a Secure cookie came back.
+    Raises Failed (no_invite).
+    """
+    store = get_app_context(request).store
+    session = accounts.redeem_invite(store, request.path_params["token"])
+    return _let_in(request, session, "/?said=in")
+
+
+@require_role(None)
+def show_crowd_entry(request: Request) -> Response:
+    """Show the page behind a crowd platform's link, without creating anything.
+
+    Raises Failed (no_invite).
+    """
+    store = get_app_context(request).store
+    arrival = crowd_entry.check_crowd_link(
+        store, request.path_params["project"], request.query_params
+    )
+    most = load_project(store, arrival.project).settings.session_items
+    return _probe_secure_cookies(
+        render_page(request, "enter_crowd.html", arrival=arrival, most=most)
+    )
+
+
+@require_role(None)
+def post_crowd_entry(request: Request) -> Response:
+    """Let somebody in who comes by a crowd platform's link. Raises Failed (no_invite)."""
+    store = get_app_context(request).store
+    arrival = crowd_entry.check_crowd_link(
+        store, request.path_params["project"], request.query_params
+    )
+    return _let_in(request, crowd_entry.enter_by_crowd_link(store, arrival), "/desk?said=in")
+
+
+def _let_in(request: Request, session: str, address: str) -> Response:
+    """End the browser's earlier session, set the cookie of the new one, and redirect."""
+    accounts.end_session(get_app_context(request).store, get_session_token(request))
+    answer = redirect_after_post(address)
+    strict = request.url.scheme == "https" or SECURE_PROBE_COOKIE in request.cookies
+    answer.set_cookie(
+        SECURE_COOKIE if strict else PLAIN_COOKIE,
+        session,
+        max_age=int(accounts.SESSION_MAX_SECONDS),
+        secure=strict,
+        httponly=True,
+        samesite="lax",
+    )
+    return answer
+
+
+@require_role(None)
+def post_sign_out(request: Request) -> Response:
+    """End the session in the store, and delete its cookies and the site's browser storage."""
+    accounts.end_session(get_app_context(request).store, get_session_token(request))
+    answer = redirect_after_post("/?said=out")
+    answer.delete_cookie(SECURE_COOKIE, secure=True, httponly=True, samesite="lax")
+    answer.delete_cookie(PLAIN_COOKIE, httponly=True, samesite="lax")
+    answer.headers["Clear-Site-Data"] = '"storage"'
+    return answer
+
+
+@require_role(None)
+def post_shortcut_preference(request: Request) -> Response:
+    """Turn single-key shortcuts on or off in this browser (WCAG 2.1.4), by a cookie."""
+    answer = redirect_after_post("/?said=keys")
+    value = "off" if get_last_value(get_form_fields(request), "keys") == "off" else "on"
+    answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, httponly=True, samesite="lax")
+    return answer
+
+
+@require_role(None)
+def post_language(request: Request) -> Response:
+    """Keep the chosen language in a cookie, and go back to the page."""
+    fields = get_form_fields(request)
+    there = get_last_value(fields, "there")
+    # Only paths of this site: browsers read a second slash, or a backslash, as another host.
+    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", there)
+    answer = redirect_after_post(there if local else "/")
+    chosen = get_last_value(fields, "language")
+    if chosen in LANGUAGES:
+        answer.set_cookie(
+            LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, httponly=True, samesite="lax"
+        )
+    return answer
+
+
+SHUTDOWN_SECONDS = 10
+"""seconds that a request under way may take once the server is stopped"""
+RESTART_SECONDS = 1.0
+"""seconds before a worker that cannot begin is replaced"""
+
+
+class ServerOptions(msgspec.Struct, frozen=True):
+    """Host, port and limits of the server."""
+
+    reading: bool = True
+    """whether questions are answered, too"""
+    workers: int = 1
+    """processes"""
+    at_once: int = WorkerSettings().workers
+    """questions that each process answers at the same time"""
+    behind_proxy: bool = False
+    """whether all comes through a proxy, whose word is taken"""
+    log: bool = False
+    """a line of JSON for each request, on standard error"""
+    suggest: bool = False
+    """whether people who demonstrate may have passages suggested by the evidence model"""
+
+
+def run_server(place: str, settings: Settings, listener: socket.socket, how: ServerOptions) -> None:
+    """Run the server, in one process or several, until it is told to end.
+
+    Then requests under way may finish within SHUTDOWN_SECONDS, and unfinished answers return to the
+    queue. Of several worker processes, one that dies is replaced.
+    """
+    if how.log:
+        configure_json_logging()
+    if how.workers == 1:
+        uvicorn.Server(
+            _make_config(partial(build_worker_app, place, settings, how, None), how)
+        ).run([listener])
+        return
+    with tempfile.TemporaryDirectory(prefix="rookery-") as folder:
+        config = _make_config(
+            partial(_build_supervised_app, place, settings, how, Path(folder)), how
+        )
+        Multiprocess(config, [listener]).run()
+
+
+def _make_config(made: Any, how: ServerOptions) -> uvicorn.Config:
+    logs: dict[str, Any] = {"log_config": None} if how.log else {}
+    return uvicorn.Config(
+        made,
+        factory=True,
+        workers=how.workers,
+        log_level="warning",
+        access_log=False,  # addresses hold the tokens of invites
+        server_header=False,
+        ws="none",  # rookery serve env alone has WebSockets
+        proxy_headers=False,  # these are read by ObservabilityMiddleware, or by nobody
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        timeout_worker_healthcheck=60,  # one that still loads modules does not answer
+        **logs,
+    )
+
+
+def build_worker_app(
+    place: str, settings: Settings, how: ServerOptions, folder: Path | None
+) -> "ASGIApp":
+    """Return the application of one process, with a store, logging and metrics of its own.
+
+    Worker processes share their request counts in `folder`; None if there is only one. Raises
+    Failed as the store does.
+    """
+    store = Store(place)
+    app = build_web_app(
+        store, settings, reading=how.reading, suggest=how.suggest, at_once=how.at_once
+    )
+    app.state.closing.append(store.close)
+    return ObservabilityMiddleware(app, how.behind_proxy, folder)
+
+
+def _build_supervised_app(
+    place: str, settings: Settings, how: ServerOptions, folder: Path
+) -> "ASGIApp":
+    end_with_parent()
+    if how.log:
+        configure_json_logging()
+    try:
+        return build_worker_app(place, settings, how, folder)
+    except Failed as failed:  # it is replaced, until what is the matter is over
+        logging.getLogger("rookery.running").error("%s", failed)
+        time.sleep(RESTART_SECONDS)
+        raise SystemExit(1) from None

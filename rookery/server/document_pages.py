@@ -1,0 +1,394 @@
+"""Pages of documents: upload, add by address, progress, list with versions, remove, undo.
+
+Everybody who may ask on this server can search them. Who added a document may replace and remove
+it, and so may reviewers. Files are taken at once and read in the background
+(`document_uploads`); a file of a name that is there becomes a new version once that is confirmed,
+and every earlier one can be put back until it is deleted for good (`document_versions`). A file
+that cannot be read is not kept, and the page says why. A page of the web is added by its address,
+unless the server is offline: it is fetched in the background, and fetched again as another version.
+Uploads are taken only from this very
+machine, unless the server was told otherwise (`app.state.uploads`).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rookery.desk import accounts
+from rookery.desk.accounts import Person, has_role
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    get_form_fields,
+    get_last_value,
+    get_session_token,
+    get_signed_in_person,
+    redirect_after_post,
+    render_problem_page,
+    require_role,
+)
+from rookery.desk.page_rendering import NavigationLink, render_page
+from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import PageArchive
+from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
+from rookery.server.api.answer_workers import get_answer_service
+from rookery.server.document_uploads import (
+    READABLE_TYPES,
+    DocumentReader,
+    DocumentUpload,
+    UploadedFile,
+    drop_upload,
+    list_uploads,
+    open_documents_library,
+    register_documents,
+    summarize_page,
+)
+from rookery.server.document_versions import (
+    DocumentRecord,
+    DocumentText,
+    DocumentVersion,
+    delete_document_version,
+    get_documents_folder,
+    load_document_records,
+    lock_documents,
+    may_change_version,
+    switch_document_version,
+)
+from rookery.settings import Settings, locate_archive
+from rookery.shell.languages import mark_text
+from rookery.shell.languages import translate_text as _
+from rookery.shell.security import is_loopback
+
+NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
+"""Sentence for a request that may not add a page by its address."""
+
+
+class VersionRow(NamedTuple):
+    """A version of a document as the page shows it."""
+
+    version: DocumentVersion
+    address: str
+    """Path of its stored page; empty if there is none."""
+    may_change: bool
+    """True: the person may put it back or delete it."""
+
+
+class DocumentRow(NamedTuple):
+    """A document as a row of the page."""
+
+    name: str
+    shown: DocumentVersion | None
+    """The version that is searched; None if the document is removed."""
+    text: DocumentText | None
+    """None if it could not be read."""
+    trouble: str
+    """Reason why it could not be read; empty if it was."""
+    may_change: bool
+    """True: the person may replace and remove it."""
+    others: list[VersionRow]
+    """Its other versions, newest first."""
+
+
+def build_document_routes() -> list[Route]:
+    """Return the routes for listing, uploading, changing and restoring documents."""
+    let_in = require_role("reader")
+    posts = {
+        "remove": post_removal,
+        "restore": post_restoring,
+        "delete": post_version_deletion,
+        "confirm": post_confirmation,
+        "dismiss": post_dismissal,
+        "address": post_address,
+        "fetch": post_fetching,
+    }
+    return [
+        Route("/documents", let_in(show_documents)),
+        Route("/documents", post_files, methods=["POST"]),
+        *(
+            Route(f"/documents/{what}", let_in(handle), methods=["POST"])
+            for what, handle in posts.items()
+        ),
+    ]
+
+
+def list_document_links() -> list[NavigationLink]:
+    """Return the link to the documents in the head of each page."""
+    return [NavigationLink("/documents", "Documents", "reader")]
+
+
+def show_documents(request: Request) -> Response:
+    """Show the documents with their versions, and what becomes of the person's uploads."""
+    person, answering = get_signed_in_person(request), get_answer_service(request)
+    reader = _get_reader(request)
+    reader.notice_changes()
+    uploads = list_uploads(person.name)
+    rows = _list_documents(get_app_context(request).settings, person)
+    found = [row for row in rows if row.shown]
+    if bool(found) != (DOCUMENTS_PLACE in answering.capabilities.places):
+        register_documents(answering)  # somebody has put files into the folder, or taken them away
+    going = sum(each.going for each in uploads)
+    return render_page(
+        request,
+        "documents.html",
+        found=found,
+        removed=[row for row in rows if not row.shown and row.others],
+        uploads=[each for each in uploads if going or each.state != "read" or each.detail],
+        going=going,
+        done=sum(each.state in ("read", "failed", "asks") for each in uploads),
+        versions={each.id: _find_current(rows, each) for each in uploads},
+        may=may_upload(request),
+        may_fetch=_may_fetch(request),
+        last=request.query_params.get("removed", ""),
+        last_version=request.query_params.get("version", ""),
+        others=[name for name in answering.capabilities.places if name != DOCUMENTS_PLACE],
+        read=_(READABLE_TYPES),
+        limits=reader.limits,
+        name=DOCUMENTS_PLACE,
+    )
+
+
+async def post_files(request: Request) -> Response:
+    """Take the uploaded files, which are then read in the background.
+
+    People who may not upload are refused before any file is read into memory.
+    """
+    if await run_in_threadpool(_is_reader, request) and may_upload(request):
+        most = _get_reader(request).limits.at_once
+        try:
+            request.state.dropped = await _read_uploads(request)
+        except HTTPException:
+            request.state.person = None
+            sentence = _("Send at most %(count)s files at once, as this page does.", count=most)
+            return render_problem_page(request, 400, sentence)
+        return await require_role("reader")(_accept_files)(request)
+    request.state.person = None
+    return render_problem_page(request, 403, "Documents cannot be uploaded here.")
+
+
+def _accept_files(request: Request) -> Response:
+    _get_reader(request).accept_files(request.state.dropped, get_signed_in_person(request))
+    return redirect_after_post("/documents#uploads")
+
+
+def post_address(request: Request) -> Response:
+    """Take the address of a page, which is then fetched and read in the background."""
+    if not _may_fetch(request):
+        return render_problem_page(request, 403, NO_FETCHING)
+    address = get_last_value(get_form_fields(request), "address")
+    _get_reader(request).accept_address(address, get_signed_in_person(request))
+    return redirect_after_post("/documents#uploads")
+
+
+def post_fetching(request: Request) -> Response:
+    """Fetch a document of the web again; where it has changed, its owner is asked first."""
+    if not _may_fetch(request):
+        return render_problem_page(request, 403, NO_FETCHING)
+    name, person = get_last_value(get_form_fields(request), "name"), get_signed_in_person(request)
+    record = load_document_records().get(name)
+    shown = record.shown if record else None
+    if shown is None or not shown.address:
+        return render_problem_page(request, 404, "There is no such document.")
+    if not may_change_version(shown, person):
+        return _refuse_change(request, shown)
+    _get_reader(request).accept_address(shown.address, person)
+    return redirect_after_post("/documents#uploads")
+
+
+def post_removal(request: Request) -> Response:
+    """Remove a document from the folder and the index, and keep its file beside."""
+    return _change_document(
+        request,
+        lambda record: record.current,
+        lambda name, number: switch_document_version(name, 0),
+        "?removed={}&version={}",
+    )
+
+
+def post_restoring(request: Request) -> Response:
+    """Make an earlier version the current one; the one that was current is kept beside."""
+    return _change_document(request, _get_posted_number(request), switch_document_version)
+
+
+def post_version_deletion(request: Request) -> Response:
+    """Delete for good a version that is not current."""
+    return _change_document(request, _get_posted_number(request), delete_document_version)
+
+
+def _get_posted_number(request: Request) -> Callable[[DocumentRecord], int]:
+    """Return a function that gives the number of the version of the form; 0 for the current one."""
+    said = get_last_value(get_form_fields(request), "version")
+    number = int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 0
+    return lambda record: 0 if number == record.current else number
+
+
+def _change_document(
+    request: Request,
+    choose: Callable[[DocumentRecord], int],
+    change: Callable[[str, int], None],
+    then: str = "",
+) -> Response:
+    """Change the version that is chosen of the document that the form names, and the index.
+
+    The person must be allowed to change that version and the current one.
+    """
+    name, person = get_last_value(get_form_fields(request), "name"), get_signed_in_person(request)
+    with lock_documents():
+        # Looked up among what is there, so that no path comes from outside.
+        record = load_document_records().get(name)
+        version = record.find_version(choose(record)) if record else None
+        if record is None or version is None:
+            return render_problem_page(request, 404, "There is no such document.")
+        keeps_current = change is delete_document_version
+        concerned = [version] if keeps_current or not record.shown else [version, record.shown]
+        for each in concerned:
+            if not may_change_version(each, person):
+                return _refuse_change(request, each)
+        change(name, version.number)
+        _get_reader(request).update_index()
+    return redirect_after_post(f"/documents{then.format(quote(name), version.number)}")
+
+
+def _refuse_change(request: Request, version: DocumentVersion) -> Response:
+    who = version.owner or _("somebody else")
+    why = _("This document is %(name)s's: only they or a reviewer can change it.", name=who)
+    return render_problem_page(request, 403, why)
+
+
+def post_confirmation(request: Request) -> Response:
+    """Make an upload of the person's own, which asks, a new version of its document."""
+    return _change_upload(request, _get_reader(request).confirm_upload, ("asks",))
+
+
+def post_dismissal(request: Request) -> Response:
+    """Delete an upload of the person's own that asks, was not kept, or has something to say."""
+    return _change_upload(request, drop_upload, ("asks", "failed", "read"))
+
+
+def _change_upload(
+    request: Request, change: Callable[[DocumentUpload], None], states: tuple[str, ...]
+) -> Response:
+    wanted = get_last_value(get_form_fields(request), "id")
+    uploads = list_uploads(get_signed_in_person(request).name)
+    upload = next((each for each in uploads if each.id == wanted and each.state in states), None)
+    if upload is None:
+        return render_problem_page(request, 404, "There is no such upload.")
+    change(upload)
+    return redirect_after_post("/documents#uploads")
+
+
+async def _read_uploads(request: Request) -> list[UploadedFile]:
+    """Read the files of the form. Raises HTTPException if there are too many."""
+    limits = _get_reader(request).limits
+    form = await request.form(max_files=limits.at_once, max_fields=10)
+    found = []
+    for value in form.getlist("files"):
+        if isinstance(value, UploadFile) and (value.filename or value.size):
+            size = value.size or 0
+            data = await value.read() if size <= limits.file else b""
+            found.append(UploadedFile(value.filename or "", data, size))
+    return found
+
+
+def may_upload(request: Request) -> bool:
+    """Return whether this request may upload documents.
+
+    `app.state.uploads` says so; where that is not set, both the client and the host asked for must
+    be this very machine.
+    """
+    said: bool | None = getattr(request.app.state, "uploads", None)
+    if said is not None:
+        return said
+    there = request.client.host if request.client else ""
+    return is_loopback(there) and is_loopback(request.url.hostname or "")
+
+
+def _may_fetch(request: Request) -> bool:
+    """Return whether this request may add pages of the web."""
+    return may_upload(request) and not get_app_context(request).settings.offline
+
+
+def _is_reader(request: Request) -> bool:
+    token = get_session_token(request)
+    person = accounts.find_session_person(get_app_context(request).store, token)
+    return person is not None and has_role(person, "reader")
+
+
+def _get_reader(request: Request) -> DocumentReader:
+    reader: DocumentReader = request.app.state.documents
+    return reader
+
+
+def _find_current(rows: list[DocumentRow], upload: DocumentUpload) -> DocumentVersion | None:
+    """Return the current version of the document of which an upload would be another."""
+    return next((row.shown for row in rows if row.name == upload.name), None)
+
+
+def _list_documents(settings: Settings, person: Person) -> list[DocumentRow]:
+    """Return a row for each document, removed ones too.
+
+    One that is being read for the first time has none before its page is stored.
+    """
+    records = load_document_records()
+    unnoted = [name for name, each in records.items() if each.shown and not each.shown.text]
+    busy = {each.name for each in list_uploads() if each.going}
+    found: dict[str, DocumentText | Failed] = {}
+    if unnoted or busy & records.keys():
+        with PageArchive(locate_archive(settings.archive)) as archive:
+            found = _read_unnoted(unnoted, archive)
+            for name in busy & records.keys():
+                text = records[name].versions[-1].text
+                if len(records[name].versions) == 1 and text and not archive.find_page(text.digest):
+                    del records[name]
+    return [
+        _describe_document(name, record, found.get(name), person)
+        for name, record in records.items()
+    ]
+
+
+def _read_unnoted(names: list[str], archive: PageArchive) -> dict[str, DocumentText | Failed]:
+    """Return the page in short of each file that nobody noted, or why there is none."""
+    if not names:
+        return {}
+    found: dict[str, DocumentText | Failed] = {}
+    try:
+        with open_documents_library(archive) as library:
+            for name in names:
+                try:
+                    found[name] = summarize_page(library.fetch(_get_document_url(name)))
+                except Failed as failed:
+                    found[name] = failed
+    except Failed as failed:
+        if failed.failure.outcome != Outcome.EMPTY_LIBRARY:
+            raise
+    return found
+
+
+def _describe_document(
+    name: str, record: DocumentRecord, unnoted: DocumentText | Failed | None, person: Person
+) -> DocumentRow:
+    shown = record.shown
+    others = [
+        VersionRow(each, f"/pages/{each.text.digest}" if each.text else "", may)
+        for each in reversed(record.versions)
+        if each.number != record.current
+        and ((may := may_change_version(each, person)) or shown is not None)
+    ]
+    text, trouble = shown.text if shown else None, ""
+    if isinstance(unnoted, DocumentText):
+        text = unnoted
+    elif unnoted:
+        trouble = unnoted.failure.detail or unnoted.failure.outcome
+    elif text is None:
+        trouble = mark_text("it can no longer be read")
+    may_change = shown is not None and may_change_version(shown, person)
+    return DocumentRow(name, shown, text, trouble, may_change, others)
+
+
+def _get_document_url(name: str) -> str:
+    return (get_documents_folder() / name).resolve().as_uri()

@@ -1,0 +1,503 @@
+"""Uploaded files and pages of the web, read in the background: what waits, is read, was not kept.
+
+A page that somebody adds by its address is fetched first, and then read as a file is. Each upload
+is a folder of the data directory with the file and its record, which is there whole or not at all.
+A thread reads them one by one, and a server that starts goes on with what one left
+behind. One that ended a server repeatedly while it was read is given up.
+"""
+
+import logging
+import re
+import secrets
+import shutil
+import threading
+import time
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from rookery.desk.accounts import Person, has_role
+from rookery.desk.snapshots import write_whole_file
+from rookery.errors import Failed, Outcome
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.page_archive import PageArchive, translate_storage_errors
+from rookery.library.search_index import hold_lock
+from rookery.pages.file_selection import name_unread_type
+from rookery.records import Failure, Page, prepare_type
+from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
+from rookery.server.api.answer_workers import AnswerService
+from rookery.server.document_addresses import (
+    fetch_address,
+    name_fetched_file,
+    normalize_address,
+    word_outcome,
+    write_encoding,
+)
+from rookery.server.document_versions import (
+    DocumentText,
+    add_document_version,
+    get_documents_folder,
+    list_current_files,
+    load_document_records,
+    lock_documents,
+    settle_document,
+    stamp_documents,
+)
+from rookery.server.stored_pages import replace_unseen_characters
+from rookery.settings import Settings, get_cache_folder, get_data_folder, locate_archive
+from rookery.shell.file_reading import read_document_files
+from rookery.shell.languages import mark_text
+
+READABLE_TYPES = mark_text(
+    "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
+)
+"""File types that can be read, in words."""
+TOO_MANY_WAIT = mark_text("too many files wait to be read: upload it again in a while")
+"""Reason why an upload is not taken."""
+MAX_TRIES = 3
+"""Times that reading a file may end the server before it is given up."""
+CLOSING_SECONDS = 5.0
+"""Seconds that a file which is being read may take once the server ends."""
+_UPLOADS_FOLDER = "documents.uploads"
+"""Folder of the data directory with a folder for each upload."""
+_RECORD = ".upload.json"
+"""File of an upload's folder with its record; no document's name begins with a dot."""
+_MAX_NAME_BYTES = 120
+"""Maximum length of a file name, in UTF-8 bytes."""
+_UNNAMED = "document"
+"""Stem of a file whose name has nothing else that may stay."""
+_UNSAFE_CHARACTERS = re.compile(r"[^\w .,()&+'-]")
+_WHITESPACE = re.compile(r"\s+")
+_LOG = logging.getLogger("rookery.documents")
+
+
+class UploadLimits(msgspec.Struct, frozen=True):
+    """Limits on uploaded documents."""
+
+    file: int = 20_000_000
+    """Maximum size of one file in bytes."""
+    at_once: int = 20
+    """Maximum number of files in one upload."""
+    files: int = 1000
+    """Maximum number of files that are kept."""
+    bytes: int = 2_000_000_000
+    """Maximum size of all files that are kept, in bytes."""
+    waiting: int = 200
+    """Maximum number of files that wait to be read."""
+
+
+class UploadedFile(NamedTuple):
+    """An uploaded file as the browser sent it."""
+
+    name: str
+    data: bytes
+    """Contents; empty if the file is larger than the limit."""
+    size: int
+    """Size in bytes as it was sent."""
+
+
+UploadState = Literal["waiting", "reading", "asks", "read", "failed"]
+
+
+class DocumentUpload(msgspec.Struct, frozen=True):
+    """An uploaded file, or a page of the web, on its way to the documents."""
+
+    id: str
+    name: str
+    """Safe name under which it is kept; empty for a page that is not fetched yet."""
+    shown: str
+    """Name as it was sent, or the address, to be shown."""
+    owner: str
+    """Name of the person who uploaded it."""
+    reviewer: bool
+    """True: they may replace the documents of others."""
+    made: float
+    """Time at which it came, or was fetched, seconds since 1970."""
+    size: int
+    """Size of the file in bytes."""
+    state: UploadState = "waiting"
+    """"asks": it would be a new version, which its owner has to confirm."""
+    detail: str = ""
+    """Reason why it was not kept, or what else is to be said of it."""
+    tries: int = 0
+    """Times that reading it was begun."""
+    text: DocumentText | None = None
+    """None until it was read."""
+    replaces: bool = False
+    """True: its owner confirmed that it becomes a new version."""
+    address: str = ""
+    """Web address from which it is fetched; empty for an uploaded file."""
+
+    @property
+    def going(self) -> bool:
+        """True while it waits to be read, or is read."""
+        return self.state in ("waiting", "reading")
+
+    @property
+    def unfetched(self) -> bool:
+        """True for a page of the web that is still to be fetched."""
+        return bool(self.address) and not self.name
+
+
+class DocumentReader:
+    """Reads uploaded files in a thread that runs while there are some; one for each process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        answering: AnswerService,
+        limits: UploadLimits = UploadLimits(),
+    ) -> None:
+        self.limits = limits
+        self._settings = settings
+        self._answering = answering
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._stamp = stamp_documents()
+        answering.notice_changes = self.notice_changes
+
+    def accept_files(self, files: Sequence[UploadedFile], person: Person) -> list[DocumentUpload]:
+        """Store uploaded files and begin to read them. Raises Failed if the disk is full.
+
+        What the person's earlier uploads came to is forgotten, unless it asks for something.
+        """
+        left = self._count_room(person)
+        found = []
+        with translate_storage_errors(get_documents_folder()):
+            for number, file in enumerate(files):
+                found.append(self._store_file(file, person, number, number < left))
+        self.start()
+        return found
+
+    def accept_address(self, address: str, person: Person) -> DocumentUpload:
+        """Note the address of a page, and begin to fetch and read it.
+
+        Earlier uploads are forgotten as by `accept_files`. Raises Failed if the disk is full.
+        """
+        left, detail = self._count_room(person), ""
+        try:
+            address = normalize_address(address)
+        except Failed as failed:
+            detail = failed.failure.detail
+        upload = DocumentUpload(
+            _make_upload_id(0),
+            "",
+            replace_unseen_characters(address.strip() or mark_text("no address"))[:_MAX_NAME_BYTES],
+            person.name,
+            has_role(person, "reviewer"),
+            time.time(),
+            0,
+            "failed" if detail or not left else "waiting",
+            detail or ("" if left else TOO_MANY_WAIT),
+            address="" if detail else address,
+        )
+        with translate_storage_errors(get_documents_folder()):
+            _store_upload(upload, b"")
+        self.start()
+        return upload
+
+    def start(self) -> None:
+        """Begin to read what waits, if there is anything."""
+        with self._lock:
+            if self._thread or self._closing.is_set() or not _find_next():
+                return
+            self._thread = threading.Thread(target=self._run, name="documents", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Begin no other file, and wait a little for the one that is being read."""
+        self._closing.set()
+        thread = self._thread
+        if thread:
+            thread.join(CLOSING_SECONDS)
+
+    def confirm_upload(self, upload: DocumentUpload) -> None:
+        """Make an upload that asks a new version of its document."""
+        _save_upload(msgspec.structs.replace(upload, state="waiting", replaces=True, tries=0))
+        self.start()
+
+    def update_index(self) -> None:
+        """Bring the search index up to date with the folder, and have questions search it.
+
+        Hold `lock_documents`. Raises Failed if the disk or the archive fails.
+        """
+        if list_current_files():
+            with PageArchive(locate_archive(self._settings.archive)) as archive:
+                open_documents_library(archive).close()
+        self._stamp = stamp_documents()
+        register_documents(self._answering)
+
+    def notice_changes(self) -> None:
+        """Have questions search the documents as they are now, where another process changed them.
+
+        Also begins to read what a process left that has ended.
+        """
+        self.start()
+        stamp = stamp_documents()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            register_documents(self._answering)
+
+    def _count_room(self, person: Person) -> int:
+        """Forget what a person's earlier uploads came to; return how many more may wait."""
+        for earlier in list_uploads(person.name):
+            if earlier.state in ("read", "failed"):
+                drop_upload(earlier)
+        return max(0, self.limits.waiting - sum(each.going for each in list_uploads()))
+
+    def _store_file(
+        self, file: UploadedFile, person: Person, number: int, room: bool
+    ) -> DocumentUpload:
+        name = make_safe_file_name(file.name)
+        shown = replace_unseen_characters(file.name.strip() or mark_text("a file without a name"))
+        detail = ""
+        if not room:
+            detail = TOO_MANY_WAIT
+        elif file.size > self.limits.file:
+            detail = f"it has more than {self.limits.file // 1_000_000} MB"
+        elif what := name_unread_type(name):
+            detail = f"{what}: {READABLE_TYPES}"
+        upload = DocumentUpload(
+            _make_upload_id(number),
+            name,
+            shown[:_MAX_NAME_BYTES],
+            person.name,
+            has_role(person, "reviewer"),
+            time.time(),
+            file.size,
+            "failed" if detail else "waiting",
+            detail,
+        )
+        _store_upload(upload, file.data)
+        return upload
+
+    def _run(self) -> None:
+        try:
+            # Another process that reads has the lock, and takes what comes meanwhile, too.
+            with hold_lock(get_data_folder() / f"{_UPLOADS_FOLDER}.lock", lambda: None):
+                while upload := self._take_next():
+                    self._read_upload(upload)
+        except Failed as failed:  # the disk or the archive: it is tried again when somebody looks
+            _LOG.error("%s", failed)
+        finally:
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
+    def _take_next(self) -> DocumentUpload | None:
+        """Return the next upload; None ends the thread, which is said before another may start."""
+        with self._lock:
+            found = None if self._closing.is_set() else _find_next()
+            if found is None:
+                self._thread = None
+            return found
+
+    def _read_upload(self, upload: DocumentUpload) -> None:
+        """Read one file and make it a document, or note why not."""
+        upload = msgspec.structs.replace(upload, state="reading", tries=upload.tries + 1)
+        try:
+            if upload.tries > MAX_TRIES:
+                detail = mark_text(
+                    "reading it was broken off again and again: try it in another format"
+                )
+                raise Failed(Failure("", Outcome.GIVEN_UP, detail))
+            _save_upload(upload)
+            if upload.unfetched:
+                upload = self._fetch_file(upload)
+            file = _get_upload_folder(upload) / upload.name
+            if not file.is_file():
+                detail = mark_text("its upload was broken off: upload it again")
+                raise Failed(Failure("", Outcome.BROKEN_OFF, detail))
+            if upload.text is None:
+                upload = msgspec.structs.replace(upload, text=_read_text(file))
+            with lock_documents():
+                state = self._keep_file(upload, file)
+                detail = ""
+                if state == "read" and file.is_file() and upload.address:  # else it was moved
+                    detail = mark_text("it has not changed since it was fetched before")
+                _save_upload(msgspec.structs.replace(upload, state=state, detail=detail))
+        except Failed as failed:
+            detail = failed.failure.detail or failed.failure.outcome
+            if failed.failure.outcome in (Outcome.DISK_FULL, Outcome.ARCHIVE_BUSY):
+                kept = msgspec.structs.replace(upload, state="waiting", tries=0, detail=detail)
+                _save_upload(kept)
+                raise
+            _fail_upload(upload, detail)
+        except Exception:
+            _LOG.exception("%s could not be read", upload.id)
+            _fail_upload(
+                upload, mark_text("something went wrong here, not with it: upload it again")
+            )
+
+    def _fetch_file(self, upload: DocumentUpload) -> DocumentUpload:
+        """Fetch a page of the web as the file of its upload. Raises Failed as `fetch_address`."""
+        got = fetch_address(upload.address, self._settings)
+        if len(got.data) > self.limits.file:
+            raise Failed(Failure(upload.address, Outcome.TOO_LARGE, word_outcome("too_large")))
+        name = make_safe_file_name(name_fetched_file(upload.address, got, distinct=False))
+        record = load_document_records().get(name)
+        if record and any(each.address != upload.address for each in record.versions):
+            name = make_safe_file_name(name_fetched_file(upload.address, got, distinct=True))
+        data = write_encoding(got)
+        folder = _get_upload_folder(upload)
+        if folder.is_dir():  # else it was deleted meanwhile
+            (folder / name).write_bytes(data)
+        now = time.time()
+        upload = msgspec.structs.replace(upload, name=name, size=len(data), made=now)
+        _save_upload(upload)
+        return upload
+
+    def _keep_file(self, upload: DocumentUpload, file: Path) -> UploadState:
+        """Make the file a document and search it, or ask whether it is a new version.
+
+        Raises Failed: name_taken, too_many.
+        """
+        record = load_document_records().get(upload.name)
+        current = record.shown if record else None
+        if current:
+            if (get_documents_folder() / upload.name).read_bytes() == file.read_bytes():
+                return "read"
+            # Sites send other bytes each time, as for their statistics: the text is what counts.
+            if upload.address and current.text and current.text == upload.text:
+                return "read"
+            if not (upload.reviewer or current.owner == upload.owner):
+                if upload.address:
+                    detail = mark_text(
+                        "it is here already as a document of somebody else: only they or a "
+                        "reviewer can fetch it again"
+                    )
+                    raise Failed(Failure("", Outcome.NAME_TAKEN, detail))
+                who = f", {current.owner}'s" if current.owner else ""
+                detail = f"a document of this name is here already{who}: give yours another name"
+                raise Failed(Failure("", Outcome.NAME_TAKEN, detail))
+            if not upload.replaces:
+                return "asks"
+        others = [each for each in list_current_files() if each.name != upload.name]
+        size = upload.size + sum(each.stat().st_size for each in others)
+        if len(others) >= self.limits.files or size > self.limits.bytes:
+            detail = mark_text("there is no more room for documents: remove some first")
+            raise Failed(Failure("", Outcome.TOO_MANY, detail))
+        assert upload.text is not None
+        add_document_version(
+            upload.name, file, upload.owner, upload.made, upload.text, upload.address
+        )
+        self.update_index()
+        return "read"
+
+
+def list_uploads(owner: str = "") -> list[DocumentUpload]:
+    """Return the uploads of a person, of everybody if nobody is named, in the order they came."""
+    folder = get_data_folder() / _UPLOADS_FOLDER
+    found = []
+    for each in sorted(folder.iterdir()) if folder.is_dir() else []:
+        try:
+            data = (each / _RECORD).read_bytes()
+            upload = msgspec.json.decode(data, type=prepare_type(DocumentUpload))
+        except (OSError, msgspec.MsgspecError):  # it is being stored, or was deleted just now
+            continue
+        if not each.name.startswith(".") and owner in ("", upload.owner):
+            found.append(upload)
+    return found
+
+
+def drop_upload(upload: DocumentUpload) -> None:
+    """Delete an upload with its file."""
+    shutil.rmtree(_get_upload_folder(upload), ignore_errors=True)
+
+
+def register_documents(answering: AnswerService) -> None:
+    """Offer the documents folder as a place to search, reopened; withdraw it if it is empty."""
+    if list_current_files():
+        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()), by_file=True)
+    elif DOCUMENTS_PLACE in answering.capabilities.places:
+        answering.remove_place(DOCUMENTS_PLACE)
+
+
+def recover_documents() -> None:
+    """Finish changes of documents that a server which was killed left half done."""
+    if get_documents_folder().is_dir():
+        with lock_documents():
+            for name, record in load_document_records().items():
+                settle_document(name, record)
+
+
+def open_documents_library(archive: PageArchive) -> FolderLibrary:
+    """Return the library of the documents folder; opening it reads what is new."""
+    return FolderLibrary(get_documents_folder(), archive, get_cache_folder())
+
+
+def make_safe_file_name(name: str) -> str:
+    """Return a file name without folders, invisible or special characters and leading dots.
+
+    It has at most 120 UTF-8 bytes. The stem is shortened before the extension.
+    """
+    plain = unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2])
+    plain = _WHITESPACE.sub(" ", _UNSAFE_CHARACTERS.sub("_", plain))
+    stem, dot, extension = plain.rpartition(".")
+    stem, ending = (stem, f".{extension}") if dot else (extension, "")
+    ending = _truncate_to_bytes(ending, _MAX_NAME_BYTES - len(_UNNAMED))
+    room = _MAX_NAME_BYTES - len(ending.encode())
+    return (_truncate_to_bytes(stem.strip(" ._"), room).strip(" ._") or _UNNAMED) + ending
+
+
+def _truncate_to_bytes(text: str, size: int) -> str:
+    """Return the longest beginning of a text that has at most `size` UTF-8 bytes."""
+    return text.encode()[:size].decode(errors="ignore")  # file systems count bytes
+
+
+def _find_next() -> DocumentUpload | None:
+    """Return the first upload that waits; files before pages that a slow site may keep back."""
+    going = (each for each in list_uploads() if each.going)
+    return min(going, key=lambda each: each.unfetched, default=None)
+
+
+def summarize_page(page: Page) -> DocumentText:
+    """Return what a list of documents shows of a page."""
+    title = replace_unseen_characters(" ".join(page.title.split())[:200])
+    return DocumentText(page.digest, title, len(page.text))
+
+
+def _read_text(file: Path) -> DocumentText:
+    """Return the page of a file in short. Raises Failed, with what can be read if this cannot."""
+    [got] = read_document_files([file])
+    if isinstance(got, Page):
+        return summarize_page(got)
+    if got.outcome in (Outcome.UNSUPPORTED_TYPE, Outcome.BINARY):
+        got = msgspec.structs.replace(got, detail=f"{got.detail}: {READABLE_TYPES}")
+    raise Failed(got)
+
+
+def _make_upload_id(number: int) -> str:
+    # Time and number first, so that the ids are in the order in which the files came.
+    return f"{time.time_ns():020}-{number:03}-{secrets.token_hex(4)}"
+
+
+def _store_upload(upload: DocumentUpload, data: bytes) -> None:
+    """Write the folder of an upload: its record, and its file unless it has failed already."""
+    folder = _get_upload_folder(upload)
+    part = folder.with_name(f".{folder.name}")
+    part.mkdir(parents=True)
+    if upload.name and upload.state != "failed":
+        (part / upload.name).write_bytes(data)
+    (part / _RECORD).write_bytes(msgspec.json.encode(upload))
+    part.replace(folder)
+
+
+def _get_upload_folder(upload: DocumentUpload) -> Path:
+    return get_data_folder() / _UPLOADS_FOLDER / upload.id
+
+
+def _fail_upload(upload: DocumentUpload, detail: str) -> None:
+    _save_upload(msgspec.structs.replace(upload, state="failed", detail=detail))
+    if upload.name:
+        (_get_upload_folder(upload) / upload.name).unlink(missing_ok=True)
+
+
+def _save_upload(upload: DocumentUpload) -> None:
+    folder = _get_upload_folder(upload)
+    if folder.is_dir():  # else it was deleted meanwhile
+        write_whole_file(folder / _RECORD, [msgspec.json.encode(upload).decode()])

@@ -1,0 +1,946 @@
+"""The environment server: OpenEnv over HTTP and WebSocket, from Starlette.
+
+A WebSocket at /ws is a session. Over HTTP, POST /reset names the episode that POST /step goes on
+with. The task operations are those that openenv's own server makes of a TaskProvider.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from anyio import CapacityLimiter, move_on_after
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from rookery.browser.browser import BrowserReply, BrowserRequest, BrowserSearch, answer_request
+from rookery.browser.episode_source import EpisodeSource, SelectedTask, SourceEpisode
+from rookery.desk.store import Store
+from rookery.errors import Failed, Outcome
+from rookery.records import Answer, Claim, Episode, Failure, Quote, prepare_type
+from rookery.server.api.endpoints import (
+    INTERNAL_ERROR_MESSAGE,
+    ApiEndpoint,
+    ApiError,
+    ApiLimiters,
+    ApiLimits,
+    ApiOperation,
+    ApiRequest,
+    EndpointContext,
+    authenticate_request,
+    build_json_response,
+)
+from rookery.server.api.questions import EXAMPLE_SOURCE
+from rookery.server.api.routes import build_openapi_document
+from rookery.shell.security import TokenBuckets
+
+INVALID_JSON = "INVALID_JSON"
+UNKNOWN_TYPE = "UNKNOWN_TYPE"
+VALIDATION_ERROR = "VALIDATION_ERROR"
+EXECUTION_ERROR = "EXECUTION_ERROR"
+CAPACITY_REACHED = "CAPACITY_REACHED"
+SESSION_ERROR = "SESSION_ERROR"
+HTTP_STATUSES = {
+    VALIDATION_ERROR: 422,
+    EXECUTION_ERROR: 409,
+    CAPACITY_REACHED: 503,
+    SESSION_ERROR: 404,
+}
+"""HTTP statuses of the protocol's error codes"""
+
+
+class EnvError(Exception):
+    """A request that is answered with an error: one of the protocol's codes, and a sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    def to_json(self) -> bytes:
+        """Return the error as a message of the protocol."""
+        return msgspec.json.encode(
+            {"type": "error", "data": {"message": self.message, "code": self.code}}
+        )
+
+
+class EnvResetArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The task of an episode: at an index of a split, or of an id; without either, one is drawn."""
+
+    split: str = ""
+    """name of the split; empty: the first one"""
+    index: int | None = None
+    """position of the task in the split, from 0"""
+    task: str = ""
+    """id of a question of the split"""
+    seed: int | None = None
+    """determines which task is drawn"""
+    episode_id: str | None = None
+    """a name for the episode; without it, one is made"""
+
+
+class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One command of the text browser, or the answer where one is asked for."""
+
+    command: str | int | float | bool
+    """a text; clients that read a model's text as JSON send `1987` as a number"""
+    metadata: dict[str, Any] = {}
+    """has no effect"""
+
+    @property
+    def text(self) -> str:
+        """The command as the model wrote it."""
+        if isinstance(self.command, str):
+            return self.command
+        return msgspec.json.encode(self.command).decode()
+
+
+class EnvObservation(msgspec.Struct, frozen=True):
+    """The prompt, which is all that a model is given before a command."""
+
+    prompt: str
+    """the prompt as WebGPT writes it (figure 1(b)); empty at the end of the episode"""
+
+
+class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
+    """About a step, for the trainer; a model is given none of it."""
+
+    episode_id: str
+    """name of the episode"""
+    split: str
+    """name of the split"""
+    index: int
+    """position of the task in the split, from 0"""
+    task: str
+    """id of the question"""
+    step: int
+    """commands so far"""
+    answering: bool = False
+    """the next text is the answer and no command"""
+    actions_left: int = 0
+    """commands that are left"""
+    note: str = ""
+    """what the last command could not do, in a sentence for people"""
+    session: str = ""
+    """name of the episode in the server's recording"""
+    stop: str = ""
+    """at the end: end, max_actions, max_quotes, no_quotes, nonsense, controversial, bad_syntax,
+    browser_failed, or timed_out in a recording"""
+    answer: Answer | None = None
+    """the answer with its quotes, at the end"""
+    quotes: tuple[Quote, ...] = ()
+    """the quotes that were collected, at the end"""
+    failures: tuple[Failure, ...] = ()
+    """at the end: what could not be searched or opened"""
+
+
+class EnvStepResult(msgspec.Struct, frozen=True):
+    """The state after a reset or a step."""
+
+    observation: EnvObservation
+    reward: float | None
+    """reward of the step: null after a reset, 0 for every step but the last"""
+    done: bool
+    """True at the end of the episode"""
+    metadata: EnvStepMetadata
+
+
+class EnvState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """State of a session."""
+
+    episode_id: str | None
+    """name of the episode; null before the first"""
+    step_count: int
+    """commands so far"""
+    split: str = ""
+    """name of the split"""
+    index: int | None = None
+    """position of the task in the split, from 0"""
+    task: str = ""
+    """id of the question"""
+    done: bool = False
+    """True at the end of the episode"""
+
+
+class EnvResetMessage(msgspec.Struct, frozen=True, tag_field="type", tag="reset"):
+    data: EnvResetArguments = EnvResetArguments()
+
+
+class EnvStepMessage(msgspec.Struct, frozen=True, tag_field="type", tag="step"):
+    data: EnvAction
+
+
+class EnvStateMessage(msgspec.Struct, frozen=True, tag_field="type", tag="state"):
+    pass
+
+
+class EnvCloseMessage(msgspec.Struct, frozen=True, tag_field="type", tag="close"):
+    pass
+
+
+class EnvObservationReply(msgspec.Struct, frozen=True, tag_field="type", tag="observation"):
+    data: EnvStepResult
+
+
+class EnvStateReply(msgspec.Struct, frozen=True, tag_field="type", tag="state"):
+    data: EnvState
+
+
+EnvMessage = EnvResetMessage | EnvStepMessage | EnvStateMessage | EnvCloseMessage
+_decoder = msgspec.json.Decoder(prepare_type(EnvMessage))
+
+
+def parse_env_message(text: str) -> EnvMessage:
+    """Parse a WebSocket message. Raises EnvError: INVALID_JSON, UNKNOWN_TYPE, VALIDATION_ERROR."""
+    try:
+        return _decode_message(text)
+    except msgspec.ValidationError as error:
+        said = str(error)
+        if "$.type" in said or "`type`" in said:
+            known = "reset, step, state or close"
+            raise EnvError(
+                UNKNOWN_TYPE, f'give the message one "type" of {known}: {said}'
+            ) from error
+        raise EnvError(VALIDATION_ERROR, f"the message does not fit: {said}") from error
+    except (ValueError, RecursionError) as error:
+        raise EnvError(INVALID_JSON, f"the message is not JSON: {error}") from error
+
+
+def _decode_message(text: str) -> EnvMessage:
+    try:
+        message: EnvMessage = _decoder.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # perhaps a lone surrogate, which Python's own clients can send
+        message = msgspec.convert(json.loads(text), prepare_type(EnvMessage))
+    return message
+
+
+def build_env_schemas() -> dict[str, Any]:
+    """Return the JSON schemas of the action, the observation and the state, as /schema has them."""
+    kinds = (EnvAction, EnvObservation, EnvState)
+    _, schemas = msgspec.json.schema_components(kinds)
+    action = schemas[EnvAction.__name__]
+    action["properties"]["command"] = {
+        "type": "string",
+        "description": "one command of the text browser, or the answer where one is asked for",
+    }
+    return {
+        "action": action,
+        "observation": schemas[EnvObservation.__name__],
+        "state": schemas[EnvState.__name__],
+    }
+
+
+TIMED_OUT = "timed_out"
+MAX_ID_CHARACTERS = 255
+"""characters of an episode's id, as in openenv's own server"""
+
+
+class EnvLimits(msgspec.Struct, frozen=True):
+    """Limits on the clients of an environment server."""
+
+    sessions: int = 1024
+    """concurrent sessions of each process"""
+    idle: float = 3600.0
+    """seconds without a message after which a session is closed"""
+    message: int = 1_000_000
+    """characters of a message, bytes of a request body"""
+    seconds: float = 60.0
+    """time-out of one search or fetch; a later answer counts as a Failure (timed_out)"""
+    requests: int = 64
+    """searches and fetches that run at the same time"""
+
+
+class EnvSession:
+    """The episodes of one client, one after the other."""
+
+    def __init__(self, source: EpisodeSource, limits: EnvLimits, threads: CapacityLimiter) -> None:
+        self.lock = asyncio.Lock()
+        """held while a request of the session is answered"""
+        self.episode_id: str | None = None
+        self._source = source
+        self._limits = limits
+        self._threads = threads
+        self._episode: SourceEpisode | None = None
+
+    async def reset(self, wanted: EnvResetArguments) -> EnvStepResult:
+        """Begin an episode in place of the present one, and return its first prompt.
+
+        Raises EnvError where there is no such task, and where the library cannot be opened.
+        """
+        if wanted.episode_id is not None and not 0 < len(wanted.episode_id) <= MAX_ID_CHARACTERS:
+            sentence = f"an episode_id has 1 to {MAX_ID_CHARACTERS} characters"
+            raise EnvError(VALIDATION_ERROR, sentence)
+        try:
+            selected = self._source.select_task(
+                wanted.split, wanted.index, wanted.task, wanted.seed
+            )
+        except ValueError as error:
+            raise EnvError(VALIDATION_ERROR, str(error)) from error
+        self.episode_id, self._episode = wanted.episode_id or uuid4().hex, None
+        episode = await self._create_episode(selected)
+        self._episode = episode
+        await self._answer_requests(episode, episode.begin_browsing())
+        return await self._describe_step(episode, None)
+
+    async def step(self, text: str) -> EnvStepResult:
+        """Take a command or the answer, and return the next prompt or the end.
+
+        Raises EnvError where no episode is running, and where the store of pages fails.
+        """
+        episode = self._episode
+        if episode is None:
+            raise EnvError(EXECUTION_ERROR, "no episode is running: send a reset first")
+        if episode.browser.result is not None:
+            raise EnvError(EXECUTION_ERROR, "the episode has ended: send a reset to begin another")
+        await self._answer_requests(episode, episode.accept_text(text))
+        return await self._describe_step(episode, 0.0)
+
+    def describe_state(self) -> EnvState:
+        """Return where the session is."""
+        if self._episode is None:
+            return EnvState(self.episode_id, 0)
+        selected, browser = self._episode.selected, self._episode.browser
+        place = (selected.split, selected.index, selected.task.question.id)
+        steps, done = len(browser.steps), browser.result is not None
+        return EnvState(self.episode_id, steps, *place, done)
+
+    async def _create_episode(self, selected: SelectedTask) -> SourceEpisode:
+        if self._source.answers_at_once:
+            return self._source.create_episode(selected)
+        try:
+            return await run_sync(self._source.create_episode, selected, limiter=self._threads)
+        except Failed as failed:
+            raise _convert_store_failure(failed.failure) from failed
+
+    async def _answer_requests(
+        self, episode: SourceEpisode, request: BrowserRequest | None
+    ) -> None:
+        """Answer an episode's requests until it waits for a command or has ended."""
+        try:
+            while request is not None:
+                reply = await self._ask_library(episode, request)
+                if episode.session and isinstance(reply, Failure) and reply.outcome == TIMED_OUT:
+                    # A later answer would be recorded, and a replay would show it.
+                    episode.browser.break_off(reply)
+                    return
+                request = episode.accept_reply(reply)
+        except Failed as failed:
+            self._episode = None
+            raise _convert_store_failure(failed.failure) from failed
+
+    async def _ask_library(self, episode: SourceEpisode, request: BrowserRequest) -> BrowserReply:
+        if self._source.answers_at_once:
+            return answer_request(episode.library, request)
+        what = request.query if isinstance(request, BrowserSearch) else request.url
+        with move_on_after(self._limits.seconds):
+            return await run_sync(
+                answer_request,
+                episode.library,
+                request,
+                abandon_on_cancel=True,
+                limiter=self._threads,
+            )
+        detail = f"not here after {self._limits.seconds:g} seconds"
+        return Failure(what, TIMED_OUT, detail)
+
+    async def _describe_step(self, episode: SourceEpisode, reward: float | None) -> EnvStepResult:
+        selected, browser, session = episode.selected, episode.browser, episode.session
+        shown, ended = browser.observation, browser.result
+        if ended is not None:
+            reward = await self._compute_reward(ended)
+        place = (self.episode_id or "", selected.split, selected.index, selected.task.question.id)
+        steps = len(browser.steps)
+        if shown is not None:
+            about = EnvStepMetadata(*place, steps, shown.answering, shown.left, shown.note, session)
+        else:
+            assert ended is not None
+            about = _describe_end(EnvStepMetadata(*place, steps, session=session), episode, ended)
+        return EnvStepResult(EnvObservation(episode.prompt), reward, ended is not None, about)
+
+    async def _compute_reward(self, ended: Episode) -> float:
+        compute = self._source.compute_reward
+        if self._source.slow_reward:
+            return await run_sync(compute, ended, limiter=self._threads)
+        return compute(ended)
+
+
+def _describe_end(
+    about: EnvStepMetadata, episode: SourceEpisode, ended: Episode
+) -> EnvStepMetadata:
+    quotes = episode.browser.browsed.quotes
+    return msgspec.structs.replace(
+        about, stop=ended.stop, answer=ended.answer, quotes=quotes, failures=ended.failures
+    )
+
+
+def _convert_store_failure(failure: Failure) -> EnvError:
+    detail = failure.detail or failure.outcome
+    return EnvError(EXECUTION_ERROR, f"the server cannot go on: {failure.outcome}: {detail}")
+
+
+ENVIRONMENT_NAME = "rookery"
+"""name of the environment, in the paths of the task operations"""
+POLICY_VIOLATION = 1008
+"""WebSocket close code of a session that the server ends"""
+_LOG = logging.getLogger("rookery.env")
+
+
+class EnvSessions:
+    """The sessions of one server process: WebSockets are counted, HTTP episodes are kept by id."""
+
+    def __init__(
+        self,
+        source: EpisodeSource,
+        store: Store,
+        limits: EnvLimits = EnvLimits(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.source = source
+        self.store = store
+        self.limits = limits
+        self.rates = TokenBuckets()
+        self._clock = clock
+        self._threads = CapacityLimiter(limits.requests)
+        self._sockets = 0
+        self._episodes: OrderedDict[tuple[str, str], tuple[EnvSession, float]] = OrderedDict()
+
+    def open_session(self) -> EnvSession:
+        """Return a new session, which is not counted yet. Raises EnvError (CAPACITY_REACHED)."""
+        self._drop_idle()
+        most = self.limits.sessions
+        if self._sockets + len(self._episodes) >= most:
+            raise EnvError(
+                CAPACITY_REACHED, f"all {most} sessions are taken: close one, or try again later"
+            )
+        return EnvSession(self.source, self.limits, self._threads)
+
+    @contextmanager
+    def hold_socket_session(self) -> Iterator[EnvSession]:
+        """Yield a new session and count it as open until the end. Raises EnvError
+        (CAPACITY_REACHED)."""
+        session = self.open_session()
+        self._sockets += 1
+        try:
+            yield session
+        finally:
+            self._sockets -= 1
+
+    def keep_http_session(self, owner: str, session: EnvSession) -> None:
+        """Keep a session under the id of its episode, in place of a former one of this id."""
+        key = owner, session.episode_id or ""
+        self._episodes.pop(key, None)  # so that the oldest stay first
+        self._episodes[key] = session, self._clock()
+
+    def find_http_session(self, owner: str, episode_id: str) -> EnvSession:
+        """Return an owner's session by the id of its episode. Raises EnvError (SESSION_ERROR)."""
+        self._drop_idle()
+        session, _ = self._episodes.pop((owner, episode_id), (None, 0.0))
+        if session is None:
+            raise EnvError(
+                SESSION_ERROR,
+                f"no episode {episode_id[:80]!r} is open here, or it has ended: POST /reset, and "
+                "send the episode_id of its metadata (with several workers, use the WebSocket)",
+            )
+        self._episodes[owner, episode_id] = session, self._clock()
+        return session
+
+    def close_http_session(self, owner: str, episode_id: str) -> None:
+        """Forget a session, whose episode has ended."""
+        self._episodes.pop((owner, episode_id), None)
+
+    def _drop_idle(self) -> None:
+        while self._episodes:
+            key, (_, used) = next(iter(self._episodes.items()))
+            if used > self._clock() - self.limits.idle:
+                return
+            del self._episodes[key]
+
+
+# WebSocket
+
+
+async def serve_socket(socket: WebSocket) -> None:
+    """Serve one session over a WebSocket, until the client closes it or is idle too long."""
+    sessions: EnvSessions = socket.app.state.desk
+    await socket.accept()
+    try:
+        await _authenticate_socket(socket, sessions)
+        with sessions.hold_socket_session() as session, suppress(WebSocketDisconnect):
+            await _answer_messages(socket, session, sessions.limits)
+    except EnvError as error:
+        await _send_and_close(socket, error)
+
+
+async def _authenticate_socket(socket: WebSocket, sessions: EnvSessions) -> None:
+    try:
+        await authenticate_request(socket, sessions.rates)
+    except ApiError as error:
+        raise EnvError(SESSION_ERROR, error.detail.message) from error
+
+
+async def _answer_messages(socket: WebSocket, session: EnvSession, limits: EnvLimits) -> None:
+    try:
+        async with asyncio.timeout(None) as limit:
+            idle = _IdleTimer(limits.idle, lambda: limit.reschedule(0))
+            try:
+                while (reply := await _answer_next(socket, session, limits, idle)) is not None:
+                    await socket.send({"type": "websocket.send", "text": reply.decode()})
+            finally:
+                idle.cancel_timer()
+    except TimeoutError as error:
+        sentence = f"the session was idle for {limits.idle:g} seconds and is closed"
+        raise EnvError(SESSION_ERROR, sentence) from error
+    await socket.close()
+
+
+class _IdleTimer:
+    """Calls a function where a client sends nothing for some seconds.
+
+    A time-out of its own for each message would cost more than many commands do.
+    """
+
+    def __init__(self, seconds: float, expire: Callable[[], None]) -> None:
+        self.last = math.inf
+        """when the client was last answered; infinite while it waits for an answer"""
+        self._seconds = seconds
+        self._expire = expire
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds, self._check_idle)
+
+    def _check_idle(self) -> None:
+        left = self.last + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(min(left, self._seconds), self._check_idle)
+        else:
+            self._expire()
+
+    def await_message(self) -> None:
+        """Begin to count the seconds."""
+        self.last = self._loop.time()
+
+    def cancel_timer(self) -> None:
+        """Call nothing any more."""
+        self._timer.cancel()
+
+
+async def _answer_next(
+    socket: WebSocket, session: EnvSession, limits: EnvLimits, idle: _IdleTimer
+) -> bytes | None:
+    """Return the reply to the next message; None where the client closes the session."""
+    idle.await_message()
+    text = await _receive_text(socket)
+    idle.last = math.inf
+    try:
+        return await _answer_message(text, session, limits)
+    except EnvError as error:
+        return error.to_json()
+    except Exception as error:
+        _LOG.error("/ws", exc_info=error)
+        return EnvError(EXECUTION_ERROR, INTERNAL_ERROR_MESSAGE).to_json()
+
+
+async def _answer_message(text: str, session: EnvSession, limits: EnvLimits) -> bytes | None:
+    """Return the reply to a message; None where the client closes the session. Raises EnvError."""
+    if len(text) > limits.message:
+        most = f"a message has at most {limits.message:,} characters"
+        raise EnvError(VALIDATION_ERROR, f"{most}, and this one has {len(text):,}")
+    message = parse_env_message(text)
+    if isinstance(message, EnvStepMessage):
+        return msgspec.json.encode(EnvObservationReply(await session.step(message.data.text)))
+    if isinstance(message, EnvResetMessage):
+        return msgspec.json.encode(EnvObservationReply(await session.reset(message.data)))
+    if isinstance(message, EnvCloseMessage):
+        return None
+    return msgspec.json.encode(EnvStateReply(session.describe_state()))
+
+
+async def _receive_text(socket: WebSocket) -> str:
+    """Return the next text message; the bytes of a binary one, decoded."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    text: str | None = message.get("text")
+    return str(message["bytes"], errors="replace") if text is None else text
+
+
+async def _send_and_close(socket: WebSocket, error: EnvError) -> None:
+    with suppress(WebSocketDisconnect):  # the client has gone already
+        await socket.send_text(error.to_json().decode())
+        await socket.close(POLICY_VIOLATION)
+
+
+# HTTP
+
+
+class EnvHealth(msgspec.Struct, frozen=True):
+    """Body of GET /health."""
+
+    status: str = "healthy"
+
+
+class EnvDescription(msgspec.Struct, frozen=True):
+    """Body of GET /metadata."""
+
+    name: str
+    """name of the environment"""
+    description: str
+    """the environment in a sentence"""
+    version: str
+    """version of Rookery"""
+    contents: str
+    """digest of the web that is browsed; empty where it is not fixed"""
+    reward: str
+    """name of the reward"""
+    actions: int
+    """commands of an episode, at most"""
+
+
+class EnvSchemas(msgspec.Struct, frozen=True):
+    """Body of GET /schema."""
+
+    action: dict[str, Any]
+    """JSON schema of an action"""
+    observation: dict[str, Any]
+    """JSON schema of an observation"""
+    state: dict[str, Any]
+    """JSON schema of the state"""
+
+
+class EnvStepRequest(msgspec.Struct, frozen=True):
+    """Body of POST /step."""
+
+    action: EnvAction
+    episode_id: str = ""
+    """name of the episode, from the metadata of POST /reset"""
+    timeout_s: float | None = None
+    """has no effect"""
+    request_id: str | None = None
+    """has no effect"""
+
+
+class EnvSplit(msgspec.Struct, frozen=True):
+    """A split of the tasks."""
+
+    name: str
+    """name of the split"""
+    type: str
+    """train, validation or test"""
+
+
+class EnvTask(msgspec.Struct, frozen=True):
+    """One task, without its accepted answers."""
+
+    id: str
+    """id of the question"""
+    index: int
+    """position of the task in the split, from 0"""
+    question: str
+    """text of the question"""
+
+
+class EnvSplitRequest(msgspec.Struct, frozen=True):
+    """Body of POST /rookery/tasks and /rookery/num_tasks."""
+
+    split: str
+    """name of the split"""
+
+
+class EnvTaskRequest(msgspec.Struct, frozen=True):
+    """Body of POST /rookery/task."""
+
+    split: str
+    """name of the split"""
+    index: int
+    """position of the task in the split, from 0"""
+
+
+class EnvTaskRangeRequest(msgspec.Struct, frozen=True):
+    """Body of POST /rookery/task_range."""
+
+    split: str
+    """name of the split"""
+    start: int | None = None
+    """position of the first task, as in a slice of Python; null: 0"""
+    stop: int | None = None
+    """position after the last task, as in a slice of Python; null: the end"""
+
+
+class EnvTaskList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tasks of a split."""
+
+    tasks: list[EnvTask]
+    """the tasks, in the order of the split"""
+    env_name: str = ""
+    """name of the environment"""
+
+
+class EnvTaskCount(msgspec.Struct, frozen=True):
+    """Number of tasks of a split."""
+
+    num_tasks: int
+    """number of tasks of the split"""
+
+
+class EnvTaskBody(msgspec.Struct, frozen=True):
+    """One task."""
+
+    task: EnvTask
+
+
+class EnvToolError(msgspec.Struct, frozen=True):
+    """Reply to POST /mcp: this environment is stepped and offers no tools."""
+
+    error: dict[str, Any]
+    """code and message of the error in JSON-RPC"""
+    jsonrpc: str = "2.0"
+    """version of JSON-RPC"""
+    id: None = None
+
+
+async def _reset_over_http(call: ApiRequest) -> Response:
+    sessions = _get_sessions(call)
+    with _convert_errors():
+        session = sessions.open_session()
+        result = await session.reset(call.body)
+    sessions.keep_http_session(call.key.name, session)
+    return build_json_response(result)
+
+
+async def _step_over_http(call: ApiRequest) -> Response:
+    sessions, owner, body = _get_sessions(call), call.key.name, call.body
+    with _convert_errors():
+        session = sessions.find_http_session(owner, body.episode_id)
+        async with session.lock:
+            result = await session.step(body.action.text)
+    if result.done:
+        sessions.close_http_session(owner, body.episode_id)
+    return build_json_response(result)
+
+
+async def _get_state(call: ApiRequest) -> Response:
+    """Return the state of the episode that the query names; without one, that of no episode."""
+    episode_id = call.request.query_params.get("episode_id", "")
+    if not episode_id:
+        return build_json_response(EnvState(None, 0))
+    with _convert_errors():
+        session = _get_sessions(call).find_http_session(call.key.name, episode_id)
+    return build_json_response(session.describe_state())
+
+
+async def _get_schemas(call: ApiRequest) -> Response:
+    return build_json_response(build_env_schemas())
+
+
+async def _get_description(call: ApiRequest) -> Response:
+    return build_json_response(call.request.app.state.about)
+
+
+async def _list_environments(call: ApiRequest) -> Response:
+    return build_json_response([ENVIRONMENT_NAME])
+
+
+async def _list_splits(call: ApiRequest) -> Response:
+    _require_name(call)
+    kinds = ("train", "validation", "test")
+    return build_json_response(
+        [
+            EnvSplit(name, name if name in kinds else "validation")
+            for name in _get_sessions(call).source.splits
+        ]
+    )
+
+
+async def _list_tasks(call: ApiRequest) -> Response:
+    return build_json_response(EnvTaskList(_read_split(call), ENVIRONMENT_NAME))
+
+
+async def _count_tasks(call: ApiRequest) -> Response:
+    return build_json_response(EnvTaskCount(len(_read_split(call))))
+
+
+async def _get_task(call: ApiRequest) -> Response:
+    tasks, index = _read_split(call), call.body.index
+    if not 0 <= index < len(tasks):
+        message = f"the split has no task {index}: give one from 0 to {len(tasks) - 1}"
+        raise ApiError(400, message, "no_such_task", "index")
+    return build_json_response(EnvTaskBody(tasks[index]))
+
+
+async def _get_task_range(call: ApiRequest) -> Response:
+    return build_json_response(EnvTaskList(_read_split(call)[call.body.start : call.body.stop]))
+
+
+async def _refuse_tools(call: ApiRequest) -> Response:
+    message = "this environment has no tools: step it over the WebSocket /ws"
+    return build_json_response(EnvToolError({"code": -32601, "message": message}))
+
+
+async def _report_health(request: Request) -> Response:
+    """Say that the server runs; for supervisors, which have no key."""
+    return build_json_response(EnvHealth())
+
+
+def _get_sessions(call: ApiRequest) -> EnvSessions:
+    sessions: EnvSessions = call.request.app.state.desk
+    return sessions
+
+
+@contextmanager
+def _convert_errors() -> Iterator[None]:
+    try:
+        yield
+    except EnvError as error:
+        status, code = HTTP_STATUSES.get(error.code, 400), error.code.lower()
+        raise ApiError(status, error.message, code) from error
+
+
+def _require_name(call: ApiRequest) -> None:
+    name = call.request.path_params["env_name"]
+    if name.lower() != ENVIRONMENT_NAME:
+        message = f"there is no environment {name[:80]!r} here: it is called {ENVIRONMENT_NAME}"
+        raise ApiError(404, message, "no_such_environment")
+
+
+def _read_split(call: ApiRequest) -> list[EnvTask]:
+    """Return the tasks of the split that the body names. Raises ApiError (404)."""
+    _require_name(call)
+    splits, wanted = _get_sessions(call).source.splits, call.body.split
+    if wanted not in splits:
+        message = f"there is no split {wanted[:80]!r}: use one of {', '.join(splits)}"
+        raise ApiError(404, message, "no_such_split", "split")
+    return [
+        EnvTask(question.id, index, question.text) for index, question in enumerate(splits[wanted])
+    ]
+
+
+_EXAMPLE_QUOTE = Quote(
+    *(EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.digest),
+    *(EXAMPLE_SOURCE.start, EXAMPLE_SOURCE.end, EXAMPLE_SOURCE.quote),
+)
+_EXAMPLE_STEP = EnvStepMetadata(
+    episode_id="episode-1",
+    split="train",
+    index=1,
+    task="gifts",
+    step=7,
+    answering=True,
+    actions_left=93,
+    note="There is no link 9 on this page.",
+    session="env-1",
+    stop="end",
+    answer=Answer(_EXAMPLE_QUOTE.text, (_EXAMPLE_QUOTE,), (Claim(0, 42, (0,)),), score=0.9),
+    quotes=(_EXAMPLE_QUOTE,),
+    failures=(Failure("https://birds.example/jays", Outcome.TIMED_OUT, "no answer in 10 seconds"),),
+)
+_EXAMPLE_RESULT = EnvStepResult(EnvObservation("..."), 0.9, True, _EXAMPLE_STEP)
+_EXAMPLE_TASK = EnvTask("gifts", 1, "Why do crows bring gifts to people?")
+OPERATIONS = (
+    ApiOperation(
+        *("POST", "/reset", "reset", "Begin an episode", _reset_over_http, EnvStepResult),
+        EnvResetArguments,
+        examples=(EnvResetArguments("train", 1, "gifts", 7, "episode-1"), _EXAMPLE_RESULT),
+    ),
+    ApiOperation(
+        *("POST", "/step", "step", "Take a command or the answer", _step_over_http, EnvStepResult),
+        EnvStepRequest,
+        examples=(EnvStepRequest(EnvAction("Search gifts of crows"), "episode-1", 30.0, "1"),),
+    ),
+    ApiOperation(
+        *("GET", "/state", "state", "Get the state of an episode", _get_state, EnvState),
+        examples=(EnvState("episode-1", 7, "train", 1, "gifts", True),),
+    ),
+    ApiOperation(
+        *("GET", "/schema", "schema", "Get the schemas", _get_schemas, EnvSchemas),
+        examples=(EnvSchemas(*({"type": "object"} for _ in range(3))),),
+    ),
+    ApiOperation(
+        *("GET", "/metadata", "metadata", "Describe the environment"),
+        *(_get_description, EnvDescription),
+        examples=(EnvDescription("rookery", "A text browser", "0.3.0", "9f2c", "evidence", 100),),
+    ),
+    ApiOperation(
+        *("POST", "/mcp", "mcp", "Say that there are no tools", _refuse_tools, EnvToolError),
+        examples=(EnvToolError({"code": -32601, "message": "There are no tools."}),),
+    ),
+    ApiOperation(
+        *("GET", "/list_environments", "environments", "List the environment"),
+        *(_list_environments, list[str]),
+    ),
+    ApiOperation(
+        *("GET", "/{env_name}/splits", "splits", "List the splits", _list_splits, list[EnvSplit]),
+        examples=(EnvSplit("train", "train"),),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/tasks", "tasks", "List the tasks of a split"),
+        *(_list_tasks, EnvTaskList, EnvSplitRequest),
+        examples=(EnvSplitRequest("train"), EnvTaskList([_EXAMPLE_TASK], "rookery")),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/num_tasks", "num_tasks", "Count the tasks of a split"),
+        *(_count_tasks, EnvTaskCount, EnvSplitRequest),
+        examples=(EnvTaskCount(120),),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/task", "task", "Get a task"),
+        *(_get_task, EnvTaskBody, EnvTaskRequest),
+        examples=(EnvTaskRequest("train", 1), EnvTaskBody(_EXAMPLE_TASK)),
+    ),
+    ApiOperation(
+        *("POST", "/{env_name}/task_range", "task_range", "Get tasks of a split"),
+        *(_get_task_range, EnvTaskList, EnvTaskRangeRequest),
+        examples=(EnvTaskRangeRequest("train", 0, 10),),
+    ),
+)
+"""of the protocol over HTTP, each with the types of its bodies"""
+
+
+async def _get_document(call: ApiRequest) -> Response:
+    return build_json_response(build_openapi_document(OPERATIONS))
+
+
+def build_env_app(
+    source: EpisodeSource,
+    store: Store,
+    about: EnvDescription,
+    limits: EnvLimits = EnvLimits(),
+    close: Callable[[], None] = lambda: None,
+) -> Starlette:
+    """Return the application that serves the episodes of a source; `close` is called at its end.
+
+    Clients on this machine need no key of the store before there is one.
+    """
+    sessions = EnvSessions(source, store, limits)
+    rooms = ApiLimiters(CapacityLimiter(1), CapacityLimiter(1))
+    door = EndpointContext(sessions.rates, ApiLimits(body=limits.message), rooms)
+    document = ApiOperation(
+        "GET", "/openapi.json", "about", "Get this document", _get_document, None
+    )
+    routes: list[BaseRoute] = [
+        Route(each.path, ApiEndpoint([each], door)) for each in (*OPERATIONS, document)
+    ]
+    health = Route("/health", _report_health)
+
+    @asynccontextmanager
+    async def run_lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        close()
+
+    app = Starlette(
+        routes=[health, WebSocketRoute("/ws", serve_socket), *routes], lifespan=run_lifespan
+    )
+    app.state.desk = sessions
+    app.state.about = about
+    return app

@@ -1,0 +1,474 @@
+"""Server logs, metrics and health checks, and the middleware around the application that writes
+them.
+
+Logs are JSON lines, each with the id of its request and without secrets: tokens and keys,
+passwords and query strings of URLs, and values of SQL statements are cut out. The middleware also
+reads the X-Forwarded-* headers of a proxy.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import os
+import re
+import secrets
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from sqlalchemy import JSON, Connection, cast, func, select, type_coerce
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from rookery.desk.store import Store
+from rookery.desk.tables import answers, slots
+from rookery.errors import Failed
+from rookery.records import prepare_type
+from rookery.server.api.answer_sessions import QuestionRequest
+from rookery.server.api.answer_workers import AnswerService
+from rookery.server.api.endpoints import (
+    ApiError,
+    authenticate_key,
+    build_json_response,
+    is_local_request,
+    read_authorization,
+)
+
+REQUEST_ID: ContextVar[str] = ContextVar("REQUEST", default="")
+"""Id of the current request; empty outside of one."""
+REQUEST_LOGGER = "rookery.requests"
+"""Name of the logger of finished requests."""
+REDACTED = "[...]"
+_SECRETS = (
+    (re.compile(r"(/enter/)[^\s/?\"']+"), rf"\1{REDACTED}"),
+    (re.compile(r"\brk-[\w-]{8,}"), REDACTED),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), rf"\1 {REDACTED}"),
+    (re.compile(r"(?i)\b(cookie|authorization|x-api-key)(['\"]?\s*[:=]\s*).*"), rf"\1\2{REDACTED}"),
+    (re.compile(r"(\w://[^\s/:@]*):[^\s/@]+@"), rf"\1:{REDACTED}@"),
+    (re.compile(r"(\w://[^\s?\"']+\?)[^\s\"')]+"), rf"\1{REDACTED}"),
+    (re.compile(r"\[parameters: .*"), f"[parameters: {REDACTED}]"),
+    (re.compile(r"(?s)(DETAIL: ).*"), rf"\1{REDACTED}"),  # PostgreSQL repeats row values here
+)
+
+
+class JsonLogFormatter(logging.Formatter):
+    """Logging formatter for JSON lines; `extra={"request": ...}` supplies the fields itself."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as one line of JSON."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {"at": at, "level": record.levelname.lower()}
+        line |= {"id": REQUEST_ID.get()} if REQUEST_ID.get() else {}
+        request = getattr(record, "request", None)
+        if request is None:
+            line |= {"logger": record.name, "message": redact_secrets(record.getMessage())}
+        else:
+            line |= request
+        if record.exc_info:
+            line["trace"] = redact_secrets(self.formatException(record.exc_info))
+        return msgspec.json.encode(line).decode()
+
+
+def redact_secrets(said: str) -> str:
+    """Return the text without tokens, keys, passwords, query strings and SQL values."""
+    for pattern, instead in _SECRETS:
+        said = pattern.sub(instead, said)
+    return said
+
+
+def configure_json_logging() -> None:
+    """Log JSON lines to standard error: every finished request, otherwise warnings and errors."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLogFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(REQUEST_LOGGER).setLevel(logging.INFO)
+
+
+LATENCY_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the latency histogram, in seconds."""
+WRITE_INTERVAL = 1.0
+"""Seconds between two writes of a worker's counts."""
+SETTLED_SECONDS = 60.0
+"""Seconds after which no more answers appear with an earlier end time, so that their counts are
+final."""
+
+
+class RequestCounts(msgspec.Struct):
+    """Request counts of one worker since it started."""
+
+    requests: dict[str, int] = {}
+    """Number of requests by "METHOD ROUTE STATUS"."""
+    buckets: dict[str, list[int]] = {}
+    """Number of requests by route, in each latency bucket; the last one has no upper bound."""
+    seconds: dict[str, float] = {}
+    """Total seconds by route."""
+
+    def add(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a finished request."""
+        name = f"{method} {route} {status}"
+        self.requests[name] = self.requests.get(name, 0) + 1
+        spans = self.buckets.setdefault(route, [0] * (len(LATENCY_BOUNDS) + 1))
+        spans[bisect_left(LATENCY_BOUNDS, seconds)] += 1
+        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
+
+
+class RequestCounter:
+    """Request counts of this worker and, through a shared folder, of all workers."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.own = RequestCounts()
+        self._file = folder / f"{os.getpid()}.json" if folder else None
+        self._write_scheduled = False
+
+    def add(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a finished request, and schedule a write of the counts."""
+        self.own.add(method, route, status, seconds)
+        if self._file and not self._write_scheduled:
+            self._write_scheduled = True
+            asyncio.get_running_loop().call_later(WRITE_INTERVAL, self.write)
+
+    def write(self) -> None:
+        """Write the counts for the other workers; disk errors are ignored."""
+        self._write_scheduled = False
+        if self._file:
+            new = self._file.with_suffix(".new")
+            with suppress(OSError):
+                new.write_bytes(msgspec.json.encode(self.own))
+                new.replace(self._file)
+
+    def read_all(self) -> list[RequestCounts]:
+        """Return the counts of all workers, including those that have ended."""
+        if self._file is None:
+            return [self.own]
+        others = [each for each in self._file.parent.glob("*.json") if each != self._file]
+        read = msgspec.json.Decoder(prepare_type(RequestCounts))
+        return [self.own, *(read.decode(each.read_bytes()) for each in others)]
+
+
+class OutcomeCounter:
+    """Counts answers of a store by outcome, scanning finished ones only once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._until = 0.0
+        self._settled: dict[str, int] = {}
+
+    def count_outcomes(self) -> dict[str, int]:
+        """Return the number of finished answers by outcome. Raises Failed as the store does."""
+        until = self._store.clock() - SETTLED_SECONDS
+        with self._store.begin_read() as connection:
+            old = _count_stops(connection, self._until, until)
+            new = _count_stops(connection, until, float("inf"))
+        self._settled = sum_counts([self._settled, old])
+        self._until = until
+        return sum_counts([self._settled, new])
+
+
+def _count_stops(connection: Connection, after: float, until: float) -> dict[str, int]:
+    body = answers.c.episode
+    postgresql = connection.dialect.name == "postgresql"
+    record = cast(body, JSON) if postgresql else type_coerce(body, JSON)
+    declined = record["answer"]["declined"].as_boolean()
+    stop = record["stop"].as_string()
+    span = (answers.c.ended > after) & (answers.c.ended <= until)
+    query = select(stop, declined, func.count()).where(span).group_by(stop, declined)
+    found: dict[str, int] = {}
+    for name, no, count in connection.execute(query):
+        kind = "failed" if name is None else "declined" if no else name
+        found[kind] = found.get(kind, 0) + count
+    return found
+
+
+class MetricsCollector(Collector):
+    """Families of all metrics at one moment: of requests, of answers by outcome, of the queue."""
+
+    def __init__(
+        self, counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
+    ) -> None:
+        self._counts = list(counts)
+        self._ended = ended
+        self._store = store
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families. Raises Failed as the store does."""
+        requests = CounterMetricFamily(
+            "rookery_requests", "Finished requests.", labels=("method", "route", "status")
+        )
+        for name, count in sorted(sum_counts(each.requests for each in self._counts).items()):
+            requests.add_metric(name.split(" "), count)
+        yield requests
+        yield self._collect_seconds()
+        answered = CounterMetricFamily(
+            "rookery_answers", "Finished stored answers by outcome.", labels=("stop",)
+        )
+        for stop, count in sorted(self._ended.items()):
+            answered.add_metric((stop,), count)
+        yield answered
+        yield from _collect_queue(self._store)
+
+    def _collect_seconds(self) -> HistogramMetricFamily:
+        about = "Seconds from a request to the end of its response, streams included."
+        family = HistogramMetricFamily("rookery_request_seconds", about, labels=("route",))
+        for route in sorted({route for each in self._counts for route in each.buckets}):
+            spans = [each.buckets[route] for each in self._counts if route in each.buckets]
+            counted = accumulate(map(sum, zip(*spans, strict=True)))
+            bounds = (*map(str, LATENCY_BOUNDS), "+Inf")
+            total = sum(each.seconds.get(route, 0.0) for each in self._counts)
+            family.add_metric((route,), list(zip(bounds, counted, strict=True)), total)
+        return family
+
+
+def render_metrics(
+    counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
+) -> bytes:
+    """Render all metrics in the Prometheus text format. Raises Failed as the store does."""
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(counts, ended, store))
+    return generate_latest(registry)
+
+
+def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add up counts by name."""
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _collect_queue(store: Store) -> Iterator[Metric]:
+    now = store.clock()
+    held = (answers.c.state == "going") & (answers.c.until >= now)
+    asked = answers.c.state.in_(("asked", "going")) & ~held
+    items = slots.c.person.is_not(None) & ~slots.c.done & (slots.c.until >= now)
+    with store.begin_read() as connection:
+        waiting, going = (
+            connection.scalar(select(func.count()).select_from(answers).where(which)) or 0
+            for which in (asked, held)
+        )
+        leased = connection.scalar(select(func.count()).select_from(slots).where(items)) or 0
+    yield GaugeMetricFamily("rookery_waiting", "Questions that wait for a worker.", value=waiting)
+    leases = GaugeMetricFamily(
+        "rookery_leases", "Leased answers and labelling items.", labels=("of",)
+    )
+    leases.add_metric(("answers",), going)
+    leases.add_metric(("items",), leased)
+    yield leases
+
+
+_HEALTH_LOG = logging.getLogger("rookery.health")
+READY = "ready"
+HealthHandler = Callable[[Request], Awaitable[Response]]
+"""Handles one request."""
+
+
+class HealthEndpoints:
+    """Health and metrics endpoints of an application.
+
+    /healthz and /readyz are public and answer only fixed words. /metrics is for requests from this
+    machine and for holders of an API key.
+    """
+
+    def __init__(self, app: Starlette, counting: RequestCounter) -> None:
+        self._app = app
+        self._store: Store = app.state.desk.store
+        self._counter = counting
+        self._outcomes = OutcomeCounter(self._store)
+        self._counting_lock = Lock()
+        self._library_lock = Lock()
+        # Threads of its own: a busy server is still a healthy one.
+        self._limiter = CapacityLimiter(4)
+
+    def map_handlers(self) -> Mapping[str, HealthHandler]:
+        """Return the handlers of health, readiness and metrics by path."""
+        return {
+            "/healthz": self._serve_health,
+            "/readyz": self._serve_readiness,
+            "/metrics": self._serve_metrics,
+        }
+
+    async def _serve_health(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _serve_readiness(self, request: Request) -> Response:
+        states = await run_sync(self._check_parts, limiter=self._limiter)
+        ready = all(state == READY for state in states.values())
+        return build_json_response(states, 200 if ready else 503)
+
+    async def _serve_metrics(self, request: Request) -> Response:
+        try:
+            return await run_sync(self._build_metrics, request, limiter=self._limiter)
+        except ApiError as refused:
+            return PlainTextResponse(f"{refused.detail.message}\n", 401)
+        except Failed as failed:
+            _HEALTH_LOG.error("/metrics: %s", failed)
+            return PlainTextResponse("The store cannot be read.\n", 503)
+
+    def _build_metrics(self, request: Request) -> Response:
+        if not is_local_request(request):
+            authenticate_key(self._store, read_authorization(request.headers), open_here=False)
+        with self._counting_lock:
+            ended = self._outcomes.count_outcomes()
+        body = render_metrics(self._counter.read_all(), ended, self._store)
+        return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    def _check_parts(self) -> dict[str, str]:
+        states = {"store": self._check_store()}
+        if hasattr(self._app.state, "answering"):
+            states["library"] = self._check_library()
+        return states
+
+    def _check_store(self) -> str:
+        """Open the store anew, so that damage since its opening is noticed."""
+        try:
+            Store(self._store.place).close()
+        except Failed as failed:
+            return failed.failure.outcome
+        return READY
+
+    def _check_library(self) -> str:
+        # While the library opens, only one probe waits for it.
+        if not self._library_lock.acquire(blocking=False):
+            return "opening"
+        try:
+            answering: AnswerService = self._app.state.answering
+            with answering.open_library(QuestionRequest("")):
+                return READY
+        except Failed as failed:
+            return failed.failure.outcome
+        finally:
+            self._library_lock.release()
+
+
+_LOG = logging.getLogger(REQUEST_LOGGER)
+KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""HTTP methods that are counted by name; all others count as "other"."""
+REQUEST_ID_HEADER = "X-Request-Id"
+"""Header with the request id."""
+_REQUEST_ID_PATTERN = re.compile(r"[\w.:-]{8,64}", re.ASCII)
+_HOST_PATTERN = re.compile(
+    r"[\w.-]+(:\d{1,5})?|\[[\da-f:.]+\](:\d{1,5})?", re.ASCII | re.IGNORECASE
+)
+
+
+class ObservabilityMiddleware:
+    """ASGI middleware that logs and counts each request and answers health checks.
+
+    With `behind_proxy` every request is taken to come through a proxy whose X-Forwarded-* headers
+    are true; without, they are ignored. Worker processes share their counts in `folder`.
+    """
+
+    def __init__(
+        self, app: Starlette, behind_proxy: bool = False, folder: Path | None = None
+    ) -> None:
+        self._app = app
+        self._behind_proxy = behind_proxy
+        self._counting = RequestCounter(folder)
+        self._own = HealthEndpoints(app, self._counting).map_handlers()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request, or the lifespan of the application."""
+        if scope["type"] == "http":
+            await self._handle_http(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._counting.write()
+
+    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Give the request an id, serve it, then log and count it."""
+        headers = Headers(scope=scope)
+        identity = secrets.token_urlsafe(12)
+        if self._behind_proxy:
+            identity = _get_proxy_request_id(headers) or identity
+            scope = _apply_forwarded_headers(scope, headers)
+        REQUEST_ID.set(identity)
+        # 499 stays if the client disconnects before the answer.
+        begun, status, size = time.monotonic(), 499, 0
+
+        async def send_counted(message: Message) -> None:
+            """Send a message; note the status and size, and add the id to the headers."""
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = identity
+            size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._dispatch_request(scope, receive, send_counted)
+        finally:
+            seconds = time.monotonic() - begun
+            self._log_request(scope, status, size, seconds)
+
+    async def _dispatch_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request here if its path is one of health and metrics, or pass it on."""
+        own = self._own.get(scope["path"])
+        if own is None:
+            await self._app(scope, receive, send)
+        elif scope["method"] in ("GET", "HEAD"):
+            await (await own(Request(scope)))(scope, receive, send)
+        else:
+            await PlainTextResponse("GET it.\n", 405, {"Allow": "GET"})(scope, receive, send)
+
+    def _log_request(self, scope: Scope, status: int, size: int, seconds: float) -> None:
+        """Log and count the request under its route's pattern: the rest of the path may be a token,
+        or a question."""
+        route = getattr(scope.get("route"), "path", "")
+        route = scope["path"] if scope["path"] in self._own else route or "none"
+        method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+        self._counting.add(method, route, status, seconds)
+        if _LOG.isEnabledFor(logging.INFO):
+            client = (scope.get("client") or ("",))[0]
+            about = {"method": method, "route": route, "status": status, "client": client}
+            about |= {"ms": round(1e3 * seconds, 1), "bytes": size}
+            _LOG.info("request", extra={"request": about})
+
+
+def _get_proxy_request_id(headers: Headers) -> str:
+    """Return the request id that the proxy gave; empty if it gave none that is valid."""
+    said = headers.get(REQUEST_ID_HEADER, "")
+    return said if _REQUEST_ID_PATTERN.fullmatch(said) else ""
+
+
+def _apply_forwarded_headers(scope: Scope, headers: Headers) -> Scope:
+    """Return the scope with the client, scheme and host that the proxy was asked with."""
+    said: dict[str, Any] = {"client": _get_forwarded_client(headers)}
+    scheme = headers.get("x-forwarded-proto", "").strip().lower()
+    if scheme in ("http", "https"):
+        said["scheme"] = scheme
+    host = headers.get("x-forwarded-host", "").strip()
+    if _HOST_PATTERN.fullmatch(host):
+        others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+        said["headers"] = [*others, (b"host", host.encode())]
+    return {**scope, **said}
+
+
+def _get_forwarded_client(headers: Headers) -> tuple[str, int] | None:
+    """Return the last address of X-Forwarded-For, the one that the proxy saw itself; None if it is
+    missing or no address."""
+    said = ",".join(headers.getlist("x-forwarded-for")).rpartition(",")[2].strip()
+    try:
+        return str(ipaddress.ip_address(said.strip("[]"))), 0
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Shared parts of pages and commands: rendering, languages, security, options, terminal output."""

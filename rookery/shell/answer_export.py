@@ -1,0 +1,623 @@
+"""Export an answer as one HTML file, Markdown or JSON, and its pages as a list of references;
+several answers as one report in HTML, Markdown or DOCX.
+
+Quotes are written as they stand on their pages. The files run and load nothing, and name local
+files by name only; JSON has the records themselves. A report numbers its quotes throughout and ends
+with its sources.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote as percent_encoded
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from rookery.answers.answer_results import make_ask_result
+from rookery.library.libraries import is_url
+from rookery.quotes.quote_links import describe_location, make_deep_link
+from rookery.quotes.verification import Verdict
+from rookery.records import Answer, Episode, Page, Quote
+from rookery.shell.terminal_output import (
+    NO_ANSWER_MESSAGES,
+    format_failure_counts,
+    sanitize_text,
+    to_terminal_json,
+)
+
+if TYPE_CHECKING:
+    from rookery.shell.docx_writer import DocxWriter
+
+_MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>&#|~^$])")
+_MARKDOWN_LINE_START = re.compile(r"^(\s*)([-+=]|\d+(?=[.)]))", re.MULTILINE)
+_UNSAFE = re.compile(
+    r"[\x00-\x20\x7f-\xa0\\{}<>\"^`|\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+_TEX_ESCAPES = {
+    **{mark: f"\\{mark}" for mark in "%#&_$"},
+    "\\": "\\textbackslash{}",
+    # Escaped with a backslash they would still count as brackets.
+    "{": "\\textbraceleft{}",
+    "}": "\\textbraceright{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+}
+EXPORT_TYPES = {
+    "html": "text/html",
+    "md": "text/markdown",
+    "json": "application/json",
+    "bib": "application/x-bibtex",
+    "csl.json": "application/vnd.citationstyles.csl+json",
+}
+"""what an answer can be exported as, and what a file of that is called on the web"""
+REPORT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+}
+"""what a report can be saved as, and what a file of that is called on the web"""
+
+
+class ExportLanguage(NamedTuple):
+    """The language of the fixed words of an export; questions, answers and quotes stay."""
+
+    code: str = "en"
+    """as in HTML's `lang`"""
+    translate: Callable[[str], str] = str
+    """from an English sentence, its numbers and days filled in, to that language"""
+
+
+ENGLISH = ExportLanguage()
+
+
+class ExportedAnswer(NamedTuple):
+    """An answer and all that is known of its evidence."""
+
+    episode: Episode
+    verdicts: Sequence[Verdict]
+    """on each quote, in order"""
+    pages: Sequence[Page | None]
+    """of each quote; None: it is not to be had"""
+    day: str
+    """when it was answered: YYYY-MM-DD; empty: nobody knows"""
+    asked: str = ""
+    """the question as it was asked, where it was searched in other words; else empty"""
+    language: ExportLanguage = ENGLISH
+
+
+class ExportedReport(NamedTuple):
+    """Several questions with their answers, as one report."""
+
+    title: str
+    answers: Sequence[ExportedAnswer]
+    day: str
+    """when the report was made: YYYY-MM-DD"""
+    language: ExportLanguage = ENGLISH
+    """that of its own words, and of its answers"""
+
+
+class CitedPage(NamedTuple):
+    """A page that is cited."""
+
+    key: str
+    title: str
+    url: str
+    """empty: it is a file"""
+    holder: str
+    """the host, or the file's name"""
+    day: str
+    """when it was read: YYYY-MM-DD; empty: nobody knows"""
+    digest: str
+
+
+def render_export(told: ExportedAnswer, kind: str) -> str:
+    """Return the answer as a file of this kind, one of EXPORT_TYPES."""
+    make = {
+        "html": export_html,
+        "md": export_markdown,
+        "json": export_json,
+        "bib": export_bibtex,
+        "csl.json": export_csl,
+    }
+    return make[kind](told)
+
+
+def export_json(told: ExportedAnswer) -> str:
+    """Return the answer as one line of JSON, the same that `rookery ask --json` prints."""
+    answered = make_ask_result(told.episode, told.verdicts)
+    return to_terminal_json(msgspec.structs.replace(answered, failures=())) + "\n"
+
+
+def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:
+    """Return each version of each cited page, in the order in which they are cited, with the
+    numbers of its quotes, counted from 1 through all answers."""
+    found: dict[tuple[str, str], CitedPage] = {}
+    numbers: dict[CitedPage, list[int]] = {}
+    evidence = [
+        each for told in answers for each in zip(_list_quotes(told), told.pages, strict=True)
+    ]
+    for number, (quote, page) in enumerate(evidence, 1):
+        if (quote.url, quote.digest) not in found:
+            known = page if page and page.digest == quote.digest else None
+            found[quote.url, quote.digest] = _build_cited_page(quote, known, len(found) + 1)
+        numbers.setdefault(found[quote.url, quote.digest], []).append(number)
+    return numbers
+
+
+def _build_cited_page(quote: Quote, page: Page | None, number: int) -> CitedPage:
+    parts = urlsplit(quote.url)
+    web = is_url(quote.url)
+    holder = (parts.hostname or "").removeprefix("www.") if web else ""
+    holder = holder or unquote(parts.path).rpartition("/")[2]
+    name = re.sub("[^a-z0-9]", "", holder.lower()) or "page"
+    title = " ".join(sanitize_text(quote.title).split()) or sanitize_text(holder)
+    day = (page.fetched if page else "")[:10]
+    known = day if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII) else ""
+    url = _percent_encode(quote.url) if web else ""
+    return CitedPage(f"{name}{number}", title, url, sanitize_text(holder), known, quote.digest)
+
+
+def _list_quotes(told: ExportedAnswer) -> Sequence[Quote]:
+    return told.episode.answer.quotes if told.episode.answer else ()
+
+
+def _percent_encode(url: str) -> str:
+    """Return an address without what would end it where it is written."""
+    return _UNSAFE.sub(lambda found: percent_encoded(found[0], errors="replace"), url)
+
+
+def _link_to_quote(quote: Quote, page: Page | None) -> str:
+    """Return the address of the live page at the quote; empty if it is not on the web."""
+    return _percent_encode(make_deep_link(quote, page)) if is_url(quote.url) else ""
+
+
+def _split_at_claims(answer: Answer, before: int = 0) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the whole text, cut where claims end, with the numbers that are cited there.
+
+    They are counted from `before` + 1.
+    """
+    done = 0
+    for claim in sorted(answer.claims, key=lambda claim: claim.end):
+        yield answer.text[done : claim.end], tuple(before + n + 1 for n in claim.quotes)
+        done = claim.end
+    yield answer.text[done:], ()
+
+
+def _format_headline(told: ExportedAnswer) -> str:
+    answer, say = told.episode.answer, told.language.translate
+    if answer is None:
+        why = say(NO_ANSWER_MESSAGES.get(told.episode.stop, f"no answer: {told.episode.stop}"))
+        return f"{why[0].upper()}{why[1:]}."
+    if answer.declined:
+        return say("Declined: no passage reached the threshold. The closest are below.")
+    good = sum(verdict.verified for verdict in told.verdicts)
+    return say(f"{good} of {len(told.verdicts)} quotes verified.")
+
+
+def _format_summary(told: ExportedAnswer) -> str:
+    on = f" on {told.day}" if told.day else ""
+    return told.language.translate(
+        f"Answered by Rookery{on}, method {sanitize_text(told.episode.by)}"
+    )
+
+
+def _get_answer_text(told: ExportedAnswer) -> Answer | None:
+    """Return the answer; of a declined one, which is a sentence of ours, in the language."""
+    answer = told.episode.answer
+    if answer is None or not answer.declined or answer.claims:
+        return answer
+    return msgspec.structs.replace(answer, text=told.language.translate(answer.text))
+
+
+def _format_question(told: ExportedAnswer) -> str:
+    return " ".join(sanitize_text(told.asked or told.episode.question.text).split())
+
+
+def _format_searched(told: ExportedAnswer) -> str:
+    """Return the question as it was searched; empty where that is how it was asked."""
+    return " ".join(sanitize_text(told.episode.question.text).split()) if told.asked else ""
+
+
+def _format_failures(told: ExportedAnswer) -> str:
+    say = told.language.translate
+    counted = format_failure_counts(told.episode.failures, lambda each: say(each.replace("_", " ")))
+    counts = ", ".join(counted)
+    return f"{say('What could not be had on the way')}: {counts}" if counts else ""
+
+
+def _format_check(verdict: Verdict, language: ExportLanguage) -> str:
+    if verdict.verified:
+        return language.translate("verified")
+    said = language.translate(verdict.detail)
+    return f"{language.translate('NOT VERIFIED')}: {sanitize_text(said)}"
+
+
+def _list_evidence(told: ExportedAnswer) -> Iterator[tuple[Quote, Page | None, str, str]]:
+    """Yield each quote with its page, and in words what the check said and its source."""
+    say = told.language.translate
+    for quote, page, verdict in zip(_list_quotes(told), told.pages, told.verdicts, strict=True):
+        source = _build_cited_page(quote, page, 0)
+        known = page if page and page.digest == quote.digest else None
+        at = say(describe_location(known, quote.start)) if known else ""
+        read = say(f"read on {source.day}") if source.day else ""
+        words = [part for part in (source.holder, sanitize_text(at), read) if part]
+        yield quote, known, _format_check(verdict, told.language), " · ".join(words)
+
+
+# HTML
+
+
+def export_html(told: ExportedAnswer) -> str:
+    """Return the answer, its quotes and the check of each as one HTML file.
+
+    The file needs no network and no scripts.
+    """
+    answer, title = _get_answer_text(told), escape(_format_question(told))
+    failures, heading = _format_failures(told), told.language.translate("Quotes")
+    parts = [
+        _HTML_HEAD.replace("LANGUAGE", told.language.code).replace("TITLE", title),
+        f'<p class="soft">{escape(_format_summary(told))}</p>\n<h1 dir="auto">{title}</h1>',
+        _format_searched_html(told),
+        f'<p class="answer" dir="auto">{_answer_html(answer)}</p>' if answer else "",
+        f'<p class="soft">{escape(_format_headline(told))}</p>',
+        f"<h2>{escape(heading)}</h2>\n{_quotes_html(told)}" if _list_quotes(told) else "",
+        f'<p class="soft">{escape(failures)}</p>' if failures else "",
+        "</main>\n</body>\n</html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _format_searched_html(told: ExportedAnswer) -> str:
+    searched = escape(_format_searched(told))
+    words = escape(told.language.translate("Searched as"))
+    return f'<p class="soft">{words} <q dir="auto">{searched}</q></p>' if searched else ""
+
+
+def _quotes_html(told: ExportedAnswer, before: int = 0) -> str:
+    """Return the quotes as a list; `before` is the number of quotes of earlier answers."""
+    evidence = enumerate(_list_evidence(told), before + 1)
+    quotes = "\n".join(_quote_html(told.language, number, *each) for number, each in evidence)
+    return f'<ol start="{before + 1}" style="counter-reset: n {before}">\n{quotes}\n</ol>'
+
+
+def _answer_html(answer: Answer, before: int = 0) -> str:
+    return "".join(
+        _escape_html(text) + "".join(f'<a class="n" href="#quote-{n}">[{n}]</a>' for n in numbers)
+        for text, numbers in _split_at_claims(answer, before)
+    )
+
+
+def _quote_html(
+    language: ExportLanguage, number: int, quote: Quote, page: Page | None, check: str, source: str
+) -> str:
+    title, link = escape(_get_title(quote, language)), _link_to_quote(quote, page)
+    words = escape(language.translate("the live page"))
+    live = f'<a href="{escape(link)}" rel="noreferrer noopener">{words}</a> · ' if link else ""
+    where = f"characters {quote.start}–{quote.end} of the version {quote.digest}"
+    return (
+        f'<li><details open><summary><bdi>{title}</bdi> <span class="soft"><bdi>{escape(source)}'
+        f"</bdi> · {escape(check)}</span></summary>\n"
+        f'<blockquote id="quote-{number}" dir="auto">{_escape_html(quote.text)}</blockquote>\n'
+        f'<p class="soft">{live}{escape(language.translate(where))}</p></details></li>'
+    )
+
+
+def _get_title(quote: Quote, language: ExportLanguage) -> str:
+    return " ".join(sanitize_text(quote.title).split()) or language.translate("Untitled page")
+
+
+def _escape_html(text: str) -> str:
+    """Text as HTML that is read as these very characters."""
+    return escape(text).replace("\0", "\ufffd").replace("\r", "&#13;")
+
+
+_HTML_HEAD = """<!doctype html>
+<html lang="LANGUAGE">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>TITLE</title>
+<style>
+:root { color-scheme: light dark; }
+body { margin: 0; font: 1.0625rem/1.6 Charter, "Bitstream Charter", Cambria, "Noto Serif", serif;
+  background: light-dark(#f6f5f1, #13161b); color: light-dark(#1b1f2a, #e6e8ec); }
+main { max-width: 42rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: .4rem 0 1.2rem; text-wrap: balance; }
+h2 { font: 650 1.1rem/1.3 system-ui, sans-serif; margin: 2.2rem 0 .8rem; }
+a { color: light-dark(#2a4a8d, #a3bcf7); text-underline-offset: .18em; }
+.n { font: 600 .75em/1 system-ui, sans-serif; text-decoration: none; margin-left: .15em; }
+.soft { font: .875rem/1.5 system-ui, sans-serif; color: light-dark(#575d69, #a6acb8); margin: 0; }
+.answer { white-space: pre-wrap; background: light-dark(#eaf0fc, #1c2740); border-radius: .6rem;
+  border: 1px solid light-dark(#a9bfec, #3e5790); padding: 1rem 1.4rem; }
+ol { padding: 0; list-style: none; counter-reset: n; display: grid; gap: .8rem; }
+li { counter-increment: n; background: light-dark(#f5f0e4, #26231b); border-radius: .6rem;
+  border: 1px solid light-dark(#d8cba9, #544b34); padding: .7rem 1.1rem; }
+summary { cursor: pointer; font: 600 .9375rem/1.5 system-ui, sans-serif; }
+summary::before { content: "[" counter(n) "] "; }
+blockquote { margin: .6rem 0; white-space: pre-wrap; }
+blockquote:target { background: light-dark(#fbe6a0, #5c4a17); }
+ol.plain { display: block; list-style: decimal; padding-left: 1.4rem; }
+ol.plain li { background: none; border: 0; padding: .15rem 0; }
+section { margin-top: 2.6rem; } section h2 { font-size: 1.35rem; }
+section .soft + ol { margin-top: 1rem; }
+li .soft { color: light-dark(#6b5d3c, #bfb190); }
+li a { color: inherit; }
+@media print { body { background: none; } li, .answer { break-inside: avoid; } }
+</style>
+</head>
+<body>
+<main>"""
+
+
+# Markdown
+
+
+def export_markdown(told: ExportedAnswer) -> str:
+    """Return the answer as Markdown; each quote is a footnote that says whether it is verified."""
+    parts = [f"# {_escape_markdown(_format_question(told))}", *_list_markdown_parts(told)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _list_markdown_parts(told: ExportedAnswer, before: int = 0) -> list[str]:
+    """Return the paragraphs below the question; `before` is the number of earlier quotes."""
+    answer, searched = _get_answer_text(told), _format_searched(told)
+    words = told.language.translate("Searched as")
+    parts = [f"*{words} “{_escape_markdown(searched)}”*"] if searched else []
+    if answer:
+        parts.append(
+            "".join(
+                _escape_markdown(text) + "".join(f"[^{number}]" for number in numbers)
+                for text, numbers in _split_at_claims(answer, before)
+            )
+        )
+    parts.append(f"*{_escape_markdown(_format_headline(told))}*")
+    evidence = enumerate(_list_evidence(told), before + 1)
+    parts += [_format_footnote(told.language, number, *each) for number, each in evidence]
+    return [*parts, f"*{_escape_markdown(_format_summary(told))}.*"]
+
+
+def _format_footnote(
+    language: ExportLanguage, number: int, quote: Quote, page: Page | None, check: str, source: str
+) -> str:
+    link = _link_to_quote(quote, page)
+    title = _escape_markdown(_get_title(quote, language))
+    head = f"[{title}](<{link}>)" if link else title
+    lines = [line for line in re.split(r"\s*\n\s*", _escape_markdown(quote.text)) if line.strip()]
+    said = "\n".join(f"    > {line.strip()}" for line in lines)
+    return f"[^{number}]: {head} · {_escape_markdown(source)} · {_escape_markdown(check)}\n\n{said}"
+
+
+def _escape_markdown(text: str) -> str:
+    """Text that Markdown reads as these very characters, but for white space."""
+    shown = text.replace("\0", "\ufffd").replace("\r", "\n")
+    return _MARKDOWN_LINE_START.sub(_escape_line_start, _MARKDOWN_CHARACTERS.sub(r"\\\1", shown))
+
+
+def _escape_line_start(found: re.Match[str]) -> str:
+    space = found[1].replace(" ", "").replace("\t", "")  # which would make it code
+    return f"{space}{found[2]}\\" if found[2].isdigit() else f"{space}\\{found[2]}"
+
+
+# Reports of several answers
+
+
+def render_report(report: ExportedReport, kind: str) -> bytes:
+    """Return the report as a file of this kind, one of REPORT_TYPES."""
+    if kind == "docx":
+        return _render_report_docx(report)
+    make = {"html": _render_report_html, "md": _render_report_markdown}
+    return make[kind](report).encode("utf-8", "replace")
+
+
+def _number_answers(report: ExportedReport) -> Iterator[tuple[int, ExportedAnswer, int]]:
+    """Yield each answer with its number from 1, and the number of quotes before it."""
+    before = 0
+    for number, told in enumerate(report.answers, 1):
+        yield number, told, before
+        before += len(_list_quotes(told))
+
+
+def summarize_report(report: ExportedReport) -> str:
+    """Return one line: how many questions were answered, declined or failed, and the quotes."""
+    say = report.language.translate
+    answers = [told.episode.answer for told in report.answers]
+    declined = sum(answer is not None and answer.declined for answer in answers)
+    nothing = answers.count(None)
+    verdicts = [verdict for told in report.answers for verdict in told.verdicts]
+    good = sum(verdict.verified for verdict in verdicts)
+    questions = say(f"{len(answers)} question{'s' * (len(answers) != 1)}")
+    parts = [say(f"{len(answers) - declined - nothing} answered")]
+    parts += [say(f"{declined} declined")] * bool(declined)
+    parts += [say(f"{nothing} without an answer")] * bool(nothing)
+    checked = say(f"{good} of {len(verdicts)} quotes verified.")
+    return f"{questions}: {', '.join(parts)}. {checked}"
+
+
+_VERIFIED_MEANING = (
+    "Verified means that the words stand on the stored page, letter by letter. Whether the page is "
+    "right, or answers the question, is for you to judge."
+)
+
+
+def _head_report(report: ExportedReport) -> str:
+    return report.language.translate(f"Report by Rookery, {report.day}")
+
+
+def _describe_source(
+    source: CitedPage, numbers: Sequence[int], language: ExportLanguage = ENGLISH
+) -> str:
+    say = language.translate
+    read = say(f"read on {source.day}") if source.day else ""
+    quotes = say(f"quote{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}")
+    version = f"{say('version')} {source.digest}"
+    return " · ".join(part for part in (source.holder, read, version, quotes) if part)
+
+
+def _render_report_html(report: ExportedReport) -> str:
+    title, language = escape(sanitize_text(report.title)), report.language
+    say = language.translate
+    contents = [
+        f'<li><a href="#answer-{n}" dir="auto">{escape(_format_question(told))}</a></li>'
+        for n, told, _ in _number_answers(report)
+    ]
+    sources = [
+        f"<li>{_format_source_html(source)} "
+        f'<span class="soft">{escape(_describe_source(source, numbers, language))}</span></li>'
+        for source, numbers in list_cited_pages(*report.answers).items()
+    ]
+    parts = [
+        _HTML_HEAD.replace("LANGUAGE", language.code).replace("TITLE", title),
+        f'<p class="soft">{escape(_head_report(report))}</p>\n<h1 dir="auto">{title}</h1>',
+        f'<p class="soft">{escape(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}")}</p>',
+        f'<ol class="plain">\n{"".join(contents)}\n</ol>',
+        *(_format_section_html(*each) for each in _number_answers(report)),
+        f'<h2>{say("Sources")}</h2>\n<ol class="plain">\n{"".join(sources)}\n</ol>' * bool(sources),
+        "</main>\n</body>\n</html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _format_source_html(source: CitedPage) -> str:
+    title = f"<bdi>{escape(source.title)}</bdi>"
+    link = f'<a href="{escape(source.url)}" rel="noreferrer noopener">{title}</a>'
+    return link if source.url else title
+
+
+def _format_section_html(number: int, told: ExportedAnswer, before: int) -> str:
+    answer, failures = _get_answer_text(told), _format_failures(told)
+    parts = [
+        f'<section id="answer-{number}"><h2 dir="auto">{number}. '
+        f"{escape(_format_question(told))}</h2>",
+        _format_searched_html(told),
+        f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>' if answer else "",
+        f'<p class="soft">{escape(f"{_format_headline(told)} {_format_summary(told)}")}.</p>',
+        _quotes_html(told, before) if _list_quotes(told) else "",
+        f'<p class="soft">{escape(failures)}</p>' if failures else "",
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _render_report_markdown(report: ExportedReport) -> str:
+    title, say = " ".join(sanitize_text(report.title).split()), report.language.translate
+    parts = [
+        f"# {_escape_markdown(title)}",
+        f"*{_head_report(report)}. {_escape_markdown(summarize_report(report))} "
+        f"{say(_VERIFIED_MEANING)}*",
+    ]
+    for number, told, before in _number_answers(report):
+        parts.append(f"## {number}. {_escape_markdown(_format_question(told))}")
+        parts += _list_markdown_parts(told, before)
+    sources = list_cited_pages(*report.answers)
+    parts += [f"## {say('Sources')}"] * bool(sources)
+    parts += [
+        f"{number}. {_format_source_markdown(source)} · "
+        f"{_escape_markdown(_describe_source(source, quotes, report.language))}"
+        for number, (source, quotes) in enumerate(sources.items(), 1)
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_source_markdown(source: CitedPage) -> str:
+    title = _escape_markdown(source.title)
+    return f"[{title}](<{source.url}>)" if source.url else title
+
+
+def _render_report_docx(report: ExportedReport) -> bytes:
+    from rookery.shell.docx_writer import DocxRun, DocxWriter  # which loads lxml
+
+    title, say = " ".join(sanitize_text(report.title).split()), report.language.translate
+    document = DocxWriter()
+    document.add_paragraph(title, "Title")
+    document.add_paragraph(_head_report(report), "Note")
+    document.add_paragraph(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}", "Note")
+    for number, told, before in _number_answers(report):
+        document.add_paragraph(f"{number}. {_format_question(told)}", "Heading 1")
+        _add_answer_to_docx(document, told, before)
+    sources = list_cited_pages(*report.answers)
+    if sources:
+        document.add_paragraph(say("Sources"), "Heading 1")
+    for number, (source, quotes) in enumerate(sources.items(), 1):
+        named = DocxRun(source.title, link=source.url)
+        rest = f" · {_describe_source(source, quotes, report.language)}"
+        document.add_paragraph([DocxRun(f"{number}. "), named, DocxRun(rest)])
+    return document.build_file(title, report.day)
+
+
+def _add_answer_to_docx(document: "DocxWriter", told: ExportedAnswer, before: int) -> None:
+    from rookery.shell.docx_writer import DocxRun
+
+    if searched := _format_searched(told):
+        words = told.language.translate("Searched as")
+        document.add_paragraph(f"{words} “{searched}”", "Note")
+    if answer := _get_answer_text(told):
+        runs = []
+        for text, numbers in _split_at_claims(answer, before):
+            runs.append(DocxRun(text))
+            runs += [DocxRun(f"[{n}]", anchor=f"quote_{n}") for n in numbers]
+        document.add_paragraph(runs, "Normal" if answer.declined else "Answer")
+    document.add_paragraph(f"{_format_headline(told)} {_format_summary(told)}.", "Note")
+    for number, evidence in enumerate(_list_evidence(told), before + 1):
+        quote, page, check, source = evidence
+        document.add_paragraph(
+            [
+                DocxRun(f"[{number}] "),
+                DocxRun(_get_title(quote, told.language), link=_link_to_quote(quote, page)),
+                DocxRun(f" · {source} · {check}"),
+            ],
+            "Source",
+            f"quote_{number}",
+        )
+        document.add_paragraph(quote.text, "Quote")
+    if failures := _format_failures(told):
+        document.add_paragraph(failures, "Note")
+
+
+# Lists of references
+
+
+def export_bibtex(told: ExportedAnswer) -> str:
+    """Return the cited pages as a BibTeX file."""
+    return "\n".join(_format_bibtex_entry(source) for source in list_cited_pages(told))
+
+
+def _format_bibtex_entry(source: CitedPage) -> str:
+    fields = {
+        "title": f"{{{_escape_tex(source.title)}}}",
+        "organization" if source.url else "howpublished": _escape_tex(source.holder),
+        "url": source.url,
+        "urldate": source.day,
+        "note": f"Version sha256:{_escape_tex(source.digest)}",
+    }
+    lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items() if value]
+    return f"@{'online' if source.url else 'misc'}{{{source.key},\n{''.join(lines)}}}\n"
+
+
+def _escape_tex(text: str) -> str:
+    return "".join(_TEX_ESCAPES.get(letter, letter) for letter in text)
+
+
+def export_csl(told: ExportedAnswer) -> str:
+    """Return the cited pages as CSL-JSON, the JSON of the Citation Style Language."""
+    return (
+        msgspec.json.encode([_build_csl_item(source) for source in list_cited_pages(told)]).decode()
+        + "\n"
+    )
+
+
+def _build_csl_item(source: CitedPage) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        "id": source.key,
+        "type": "webpage" if source.url else "document",
+        "title": source.title,
+        "container-title": source.holder,
+        "note": f"Version sha256:{source.digest}",
+    }
+    if source.url:
+        item["URL"] = source.url
+    if source.day:
+        item["accessed"] = {"date-parts": [[int(part) for part in source.day.split("-")]]}
+    return item

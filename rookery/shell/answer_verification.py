@@ -1,0 +1,382 @@
+"""Check every quote of saved answers, from Rookery or another tool, for `rookery cite verify` and
+MCP's tool `verify`."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import msgspec
+
+from rookery.answers.answer_session import EvidenceSources
+from rookery.answers.both_sides import SIDES_METHOD as SIDES
+from rookery.answers.both_sides import find_altered_sides
+from rookery.answers.extract import find_altered_extract
+from rookery.errors import Failed
+from rookery.evidence.claim_support import ClaimVerdict
+from rookery.library.libraries import is_url, resolve_place_path
+from rookery.quotes.saved_answers import (
+    ClaimedQuote,
+    SavedAnswer,
+    extract_claimed_quotes,
+    parse_saved_answers,
+)
+from rookery.quotes.verification import (
+    ClaimedVerdict,
+    TextVerdict,
+    Verdict,
+    check_claimed_quote,
+    find_unjudged_sentences,
+    verify_quotes,
+)
+from rookery.records import Failure, Page, Quote
+from rookery.settings import Settings
+from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNVERIFIED
+from rookery.shell.file_reading import list_document_files, read_document_file, read_document_files
+from rookery.shell.terminal_output import (
+    StreamConsole,
+    show_claim_verdict,
+    show_failures,
+    show_verdict,
+    to_terminal_json,
+)
+
+MAX_SAVED_BYTES = 100_000_000
+"""bytes of a file of saved answers"""
+
+UNCHECKED_OUTCOMES = ("not_quoted", "not_judged")
+"""outcomes of what holds no quote"""
+AnyVerdict = Verdict | ClaimedVerdict | TextVerdict
+
+
+class SourcePages(Protocol):
+    """The stored pages that saved answers are checked against."""
+
+    def find_version(self, quote: Quote) -> Page | None:
+        """Return the version nearest to what a quote names, else another at its address.
+
+        None if there is neither. `PageArchive.find_quoted` says which version is nearest.
+        """
+
+    def find_latest(self, url: str) -> Page | None:
+        """Return the newest version at an address; None if there is none."""
+
+    def find_named(self, claimed: ClaimedQuote) -> Iterable[Page]:
+        """Yield the versions of the source that another tool names, newest first."""
+
+    def explain_missing(self, claimed: ClaimedQuote) -> str:
+        """Return a sentence on why there is no version of the source, and what to do."""
+
+
+def check_saved_answers(
+    data: bytes, name: str, pages: SourcePages, allow_elided: bool = False
+) -> list[AnyVerdict]:
+    """Check the quotes of saved answers, of Rookery or another tool; return verdicts in order.
+
+    Answers of Rookery also get verdicts on text: that a method altered, or that a model wrote and
+    nothing judges. `allow_elided` accepts quotations whose gaps hold nothing that could change the
+    meaning. The list is empty where nothing is quoted. Raises ValueError for data of no known form.
+    """
+    ours = parse_saved_answers(data, name)
+    if ours is not None:
+        return [verdict for saved in ours for verdict in _check_ours(saved, pages)]
+    claimed = extract_claimed_quotes(data, name)
+    return _note_other_sources([_check_other(each, pages, allow_elided) for each in claimed])
+
+
+def _check_other(claimed: ClaimedQuote, pages: SourcePages, allow_elided: bool) -> ClaimedVerdict:
+    verdict = check_claimed_quote(claimed, pages.find_named(claimed), allow_elided)
+    if verdict.outcome == "page_missing" and (claimed.url or claimed.title):
+        return msgspec.structs.replace(verdict, detail=pages.explain_missing(claimed))
+    return verdict
+
+
+def _check_ours(saved: SavedAnswer, pages: SourcePages) -> Iterator[AnyVerdict]:
+    if saved.answer is None:
+        return
+    yield from verify_quotes(saved.answer, pages.find_version, pages.find_latest)
+    if saved.method == "extract":
+        yield from find_altered_extract(saved.answer)
+    elif saved.method == SIDES:
+        yield from find_altered_sides(saved.answer)
+    else:
+        yield from find_unjudged_sentences(saved.answer)
+
+
+def _note_other_sources(verdicts: Sequence[ClaimedVerdict]) -> list[AnyVerdict]:
+    """Note, for a string that one of its sources lacks, whether another has it."""
+    standing = {_get_claim_key(each) for each in verdicts if each.verified}
+    also = "; they stand in another source that is cited with it"
+    return [
+        msgspec.structs.replace(each, detail=each.detail + also)
+        if each.outcome == "not_found" and _get_claim_key(each) in standing
+        else each
+        for each in verdicts
+    ]
+
+
+def _get_claim_key(verdict: ClaimedVerdict) -> tuple[str, str]:
+    return verdict.claimed.where, verdict.claimed.text
+
+
+def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
+    """Count the quotes and texts that failed; what was not judged does not count.
+
+    A string that is cited with several sources fails only if it fails in all of them.
+    """
+    together: dict[object, list[bool]] = {}
+    for number, each in enumerate(verdicts):
+        place = _get_claim_key(each) if isinstance(each, ClaimedVerdict) else number
+        held = _is_accepted(each) or each.outcome in UNCHECKED_OUTCOMES
+        together.setdefault(place, []).append(held)
+    return sum(not any(held) for held in together.values())
+
+
+def _is_accepted(verdict: AnyVerdict) -> bool:
+    accepted = isinstance(verdict, ClaimedVerdict) and verdict.accepted
+    return verdict.outcome == "verified" or accepted
+
+
+def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
+    """Return one line: how many quotes are verified or elided, and what was not judged."""
+    outcomes: Counter[str] = Counter(each.outcome for each in verdicts)
+    quotes = len(verdicts) - sum(outcomes[each] for each in (*UNCHECKED_OUTCOMES, "claim_differs"))
+    parts = [f"{outcomes['verified']} of {quotes} quotes verified"]
+    if not quotes and not outcomes["claim_differs"]:
+        parts = ["nothing was checked: no words are quoted beside a source"]
+    if outcomes["elided"]:
+        accepted = sum(_is_accepted(each) for each in verdicts) - outcomes["verified"]
+        parts.append(f"{outcomes['elided']} elided, {accepted} of them accepted")
+    if outcomes["claim_differs"]:
+        parts.append("the answer's text is not what its method writes")
+    if unjudged := outcomes["not_judged"]:
+        were = "was" if unjudged == 1 else "were"
+        said = f"{_format_count(unjudged, 'sentence')} written by a model {were} not judged"
+        parts.append(f"{said}: only their quotes are checked")
+    if cited := outcomes["not_quoted"]:
+        parts.append(f"{_format_count(cited, 'citation')} without quoted words not judged")
+    return "; ".join(parts)
+
+
+def _format_count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+class DocumentLookup:
+    """The pages of a folder of documents, by address, digest and title."""
+
+    def __init__(self, place: Path | None) -> None:
+        read = list(read_document_files(list_document_files(place))) if place else []
+        self.unread = [got for got in read if isinstance(got, Failure)]
+        pages = [got for got in read if isinstance(got, Page)]
+        self._pages = sorted(pages, key=lambda page: page.url)
+        self._by_url = {page.url: page for page in self._pages}
+        self._by_name: dict[str, list[Page]] = {}
+        for page in self._pages:
+            self._by_name.setdefault(_split_path(page.url)[-1], []).append(page)
+
+    def find_exact(self, url: str) -> Page | None:
+        """Return the page of the file at exactly this address; None if there is none."""
+        return self._by_url.get(url)
+
+    def find_at_address(self, url: str) -> list[Page]:
+        """Return the page at this address, else those whose paths end most like it.
+
+        What was saved from an address is at least named like it. Several files come so close where
+        they have the same name in different folders.
+        """
+        if exact := self.find_exact(url):
+            return [exact]
+        named = self._by_name.get(_split_path(url)[-1], [])
+        close = [(_count_common_parts(page.url, url), page) for page in named]
+        most = max((length for length, _ in close), default=0)
+        return [page for length, page in close if length == most > 0]
+
+    def find_by_digest(self, digest: str) -> Page | None:
+        """Return a page whose text has this digest; None if there is none."""
+        return next((page for page in self._pages if page.digest == digest), None)
+
+    def find_by_title(self, title: str) -> list[Page]:
+        """Return the pages with this title or in a file of this name."""
+        return [page for page in self._pages if title in (page.title, _split_path(page.url)[-1])]
+
+
+def _count_common_parts(url: str, other: str) -> int:
+    """Return the number of parts that two paths share, from the end on."""
+    pairs = zip(reversed(_split_path(url)), reversed(_split_path(other)), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] != "/", pairs))
+
+
+def _split_path(url: str) -> tuple[str, ...]:
+    path = urlsplit(url).path if "://" in url else url
+    return PurePosixPath(unquote(path)).parts or ("",)
+
+
+def _is_copy_served_here(quote: Quote) -> bool:
+    """Return whether the address is that of the stored copy at a Rookery server on this machine,
+    which names a version by its digest and no other source."""
+    address = urlsplit(quote.url)
+    on_this_machine = address.hostname in ("localhost", "127.0.0.1", "::1")
+    return on_this_machine and address.path == f"/pages/{quote.digest}"
+
+
+class CheckedSources:
+    """The pages of given documents, of the archive, and, where asked for, as they are now."""
+
+    def __init__(
+        self, given: DocumentLookup, sources: EvidenceSources, fetch: bool, folder: Path
+    ) -> None:
+        self._given = given
+        self._sources = sources
+        self._fetch = fetch
+        self._folder = folder
+        self._fetched: dict[str, Page | Failure] = {}
+
+    @property
+    def unread(self) -> list[Failure]:
+        """Failures of the sources that were to be opened as they are now."""
+        return [got for got in self._fetched.values() if isinstance(got, Failure)]
+
+    def find_version(self, quote: Quote) -> Page | None:
+        """Return the version nearest to what a quote names, else another at its address.
+
+        A version with the quote's digest is preferred: archived, a document named like the address
+        or, with fetching, the address as it is now.
+        """
+        now = self._open_page(quote.url)
+        archived = self._sources.archive.find_quoted(quote)
+        if archived is not None and (archived.url == quote.url or _is_copy_served_here(quote)):
+            return msgspec.structs.replace(archived, url=quote.url)
+        here = [*([now] if now else []), *self._given.find_at_address(quote.url)]
+        for page in here:
+            if page.digest == quote.digest:
+                return msgspec.structs.replace(page, url=quote.url)
+        elsewhere = archived or self._given.find_by_digest(quote.digest)
+        return elsewhere or next(iter(here), None) or self._sources.archive.find_latest(quote.url)
+
+    def find_latest(self, url: str) -> Page | None:
+        """Return the newest version at an address; None if there is none.
+
+        That is the page as it is now if it is fetched, else the file of the documents, else the
+        archived version that was stored last.
+        """
+        here = self._open_page(url) or self._given.find_exact(url)
+        return here or self._sources.archive.find_latest(url)
+
+    def find_named(self, claimed: ClaimedQuote) -> Iterator[Page]:
+        """Yield the versions of the source that another tool names, newest first."""
+        if not claimed.url:
+            yield from self._given.find_by_title(claimed.title)
+            return
+        address = self._resolve_address(claimed.url)
+        if now := self._open_page(address):
+            yield now
+        yield from self._given.find_at_address(address)
+        yield from self._sources.archive.find_versions(address)
+
+    def explain_missing(self, claimed: ClaimedQuote) -> str:
+        """Return a sentence on why there is no version of the source, and what to do."""
+        failure = self._fetched.get(self._resolve_address(claimed.url)) if claimed.url else None
+        if isinstance(failure, Failure):
+            return f"{failure.outcome}: {failure.detail}"
+        return "the source is not stored: name a folder with --pages, or open it with --fetch"
+
+    def _resolve_address(self, url: str) -> str:
+        """Return the address that a source is stored under. A path is read from the answer's
+        folder."""
+        if is_url(url):
+            return urldefrag(url).url
+        local = url.lower().startswith("file:")
+        path = (
+            resolve_place_path(urldefrag(url).url) if local else Path(unquote(urldefrag(url).url))
+        )
+        return (self._folder / path).resolve().as_uri()
+
+    def _open_page(self, url: str) -> Page | None:
+        """Return the page as it is now, opened once; None unless asked for, or where it fails."""
+        if not self._fetch:
+            return None
+        if url not in self._fetched:
+            try:
+                opened = (
+                    self._sources.fetch_page(url)
+                    if is_url(url)
+                    else read_document_file(resolve_place_path(url))
+                )
+                self._fetched[url] = opened
+            except Failed as failed:
+                self._fetched[url] = failed.failure
+        now = self._fetched[url]
+        return now if isinstance(now, Page) else None
+
+
+def run_verify_command(
+    file: Path,
+    pages: Path | None,
+    fetch: bool,
+    json: bool,
+    settings: Settings,
+    elided: bool,
+    support: bool,
+) -> int:
+    """Check the quotes of a file of saved answers, print each verdict and return the exit code.
+
+    `pages` is a folder of documents to check against, besides the archive; `fetch` opens every
+    source as it is now; `elided` accepts quotations with harmless gaps; `support` also judges
+    the claims, by the evidence model of the settings' ranker, which never fails a quote. Raises
+    ValueError for a file that holds no answers of a known form or is too large, and Failed:
+    no_model, bad_model.
+    """
+    data = read_saved_file(file)
+    given = DocumentLookup(pages)
+    out, err = StreamConsole(), StreamConsole(stderr=True)
+    show_failures(err, given.unread)
+    with EvidenceSources(settings) as opened:
+        sources = CheckedSources(given, opened, fetch, file.absolute().parent)
+        verdicts = check_saved_answers(data, file.name, sources, elided)
+        claims: list[ClaimVerdict] = []
+        summary = [summarize_verdicts(verdicts)]
+        if support:
+            from rookery.shell.claim_verification import (  # it loads what only claims need
+                judge_saved_claims,
+                make_claim_judge,
+                summarize_claims,
+            )
+
+            judge = make_claim_judge(settings.ranker)
+            claims = judge_saved_claims(data, file.name, verdicts, sources, judge)
+            verdicts = [each for each in verdicts if each.outcome not in UNCHECKED_OUTCOMES]
+            summary = [
+                *([summarize_verdicts(verdicts)] if verdicts else []),
+                summarize_claims(claims),
+            ]
+        show_failures(err, sources.unread)
+    for each in (*verdicts, *claims):
+        if json:
+            sys.stdout.write(to_terminal_json(each) + "\n")
+        elif not isinstance(each, ClaimVerdict):
+            show_verdict(out, each)
+        elif not each.supported:
+            show_claim_verdict(out, each)
+    for line in summary:
+        err.print(line, style="dim", markup=False, soft_wrap=True)
+    if count_failed_quotes(verdicts):
+        return EXIT_UNVERIFIED
+    judged = any(map(_is_accepted, verdicts)) or any(each.support for each in claims)
+    return EXIT_ANSWERED if judged else EXIT_NO_EVIDENCE
+
+
+def read_saved_file(file: Path) -> bytes:
+    """Return the contents of a file of saved answers; `-` is standard input.
+
+    Raises ValueError where it is too large.
+    """
+    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as saved:
+        data = saved.read(MAX_SAVED_BYTES + 1)
+    if len(data) > MAX_SAVED_BYTES:
+        raise ValueError(f"{file} has more than {MAX_SAVED_BYTES:,} bytes: split it")
+    return data

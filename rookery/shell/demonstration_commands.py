@@ -1,0 +1,362 @@
+"""Commands that a person gives in a demonstration, at a prompt or on a web page: browser
+commands, quotes of a marked span, the answer.
+
+What is marked is a span of the page, never words: the words are cut from the page here, and the
+command is the one that a model would have to write. Each function returns a sentence that says why
+it did nothing, or an empty string; nothing is stored of a command that did nothing.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from rookery.browser.browser import BrowserRequest, BrowserSearch
+from rookery.browser.browser_commands import parse_command
+from rookery.browser.browser_episode import build_episode
+from rookery.browser.page_view import ViewWindow, WindowPart, WindowText, truncate_line
+from rookery.browser.quote_search import ABBREVIATION_MARK, find_quote, read_typed_text
+from rookery.pages.page_text import neutralize_text
+from rookery.pages.passages import find_sentences
+from rookery.pages.text_folding import fold_text
+from rookery.quotes.citation_syntax import CitationSyntaxError, parse_numbered
+from rookery.quotes.text_search import Span, TextFinder
+from rookery.records import Answer, Episode, Page
+from rookery.shell.browser_session import FIND_PREFIX, BrowserSession, parse_typed_command
+
+MAX_WHOLE_QUOTE = 200
+"""characters of a quote that is said in full"""
+MIN_QUOTE_ENDS = 40
+"""characters, at least, of the beginning and of the end of one that is abbreviated"""
+ONLY_PAGES = "only a page that was opened can be quoted: click on a link first"
+NO_WORDS = "there are no words in what you marked"
+NOT_IN_WINDOW = "this is not in the window any more: mark it again"
+QUOTE_IN_PARTS_HINT = "the page holds more between these words than it shows: quote them in parts"
+NO_ROOM_HINT = "there is room for {} more characters of quotes: quote less, or begin to answer"
+SAME_WORDS = (
+    "the same words stand further up in this window, and a quote takes those: mark a little more, "
+    "until no other place reads the same, or scroll until the other place is out of sight"
+)
+MIN_FIND_WORDS, MAX_FIND_WORDS = 5, 40
+"""words, at least and at most, that lead to a passage"""
+NOT_SUGGESTED = "this is none of the passages that were suggested on this page"
+NOT_FINDABLE = "its first words stand at other places of this page, too: scroll to it and mark it"
+LONGER_THAN_WINDOW = "this is longer than the window: mark the part that you need"
+UNWRITABLE = "this holds characters that cannot be typed: mark what stands on either side of them"
+# Between ideographs a line may end anywhere, and each can be chosen as words can.
+_IDEOGRAPH = (
+    "\u2e80-\u312f\u3190-\u31ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
+)
+WORD = re.compile(rf"[{_IDEOGRAPH}][\u0300-\u036f\u3099\u309a\ufe00-\ufe0f]*|[^\s{_IDEOGRAPH}]+")
+"""a run of letters that can be chosen as one"""
+
+
+class UnquotableSpanError(ValueError):
+    """No command quotes exactly this span; the message says why."""
+
+
+def trim_span(page: Page, window: ViewWindow, start: int, end: int) -> Span:
+    """Return the span without white space and invisible characters at its ends.
+
+    It is widened so that no letter is cut from its combining marks. Raises UnquotableSpanError if
+    nothing is left, or if it is not in the window.
+    """
+    if not window.start <= start <= end <= window.end:
+        raise UnquotableSpanError(NOT_IN_WINDOW)
+    folded = fold_text(page.text[window.start : window.end])
+    _, _, starts, ends = folded.changes
+    low, high = start - window.start, end - window.start
+    cut = bisect_right(starts, low) - 1
+    if cut >= 0 and low < ends[cut]:
+        low = starts[cut]
+    first, last = folded.from_source_offset(low), folded.from_source_offset(high)
+    words = folded.text[first:last]
+    first += len(words) - len(words.lstrip())
+    last -= len(words) - len(words.rstrip())
+    if first >= last:
+        raise UnquotableSpanError(NO_WORDS)
+    low, high = folded.to_source_span(first, last)
+    return window.start + low, window.start + high
+
+
+def find_quote_command(
+    page: Page,
+    finder: TextFinder,
+    window: ViewWindow,
+    parts: list[WindowPart],
+    span: Span,
+) -> str:
+    """Return the command "Quote: ..." that quotes exactly this trimmed span.
+
+    It gives the window's text, or only its first and last words if it is long. Raises
+    UnquotableSpanError if no such command does.
+    """
+    start, end = span
+    covered = [part for part in parts if part.start < part.end]
+    if "".join(page.text[start:end].split()) != "".join(
+        "".join(page.text[max(part.start, start) : min(part.end, end)].split())
+        for part in covered
+        if part.start < end and start < part.end
+    ):
+        raise UnquotableSpanError(QUOTE_IN_PARTS_HINT)
+    shown, copied = _get_shown_text(parts, start, end), WindowText(page, parts)
+    for words in _list_phrasings(shown, page.text[start:end]):
+        command = f"Quote: {words}"
+        said = parse_command(command)
+        found = find_quote(finder, said.argument, window.start, copied) if said else None
+        if found == span:
+            return str(said)
+    raise UnquotableSpanError(SAME_WORDS if parse_command(f"Quote: {shown}") else UNWRITABLE)
+
+
+def _get_shown_text(parts: list[WindowPart], start: int, end: int) -> str:
+    """Return the text of a span as the window shows it, without link and image markers."""
+    words: list[str] = []
+    for part in parts:
+        low, high = max(part.start, start), min(part.end, end)
+        if low < high:
+            words.append(part.text[low - part.start : high - part.start])
+        elif part.start == part.end and start < part.start < end and _is_gap(part):
+            words.append(part.text if part.text.isspace() else " ")
+    return "".join(words)
+
+
+def _is_gap(part: WindowPart) -> bool:
+    return part.text.isspace() or part.text == " | "
+
+
+def _list_phrasings(shown: str, exact: str) -> Iterator[str]:
+    """Yield texts that may name the span, the preferred one first."""
+    if len(shown) > MAX_WHOLE_QUOTE:  # its first and last words, with a mark between them
+        words = [found.span() for found in WORD.finditer(shown)]
+        front = min((end for _, end in words if end >= MIN_QUOTE_ENDS), default=len(shown))
+        tails = (start for start, _ in words if len(shown) - start >= MIN_QUOTE_ENDS)
+        back = max(tails, default=0)
+        if front < back:
+            yield f"{shown[:front]}{ABBREVIATION_MARK}{shown[back:]}"
+    yield shown
+    yield exact
+
+
+MAX_ANSWER_CHARACTERS = 100_000
+"""Maximum characters of an answer."""
+MAX_REQUEST_CHARACTERS = 200
+"""Maximum characters shown of a query or address."""
+NO_QUOTES = "quote something first: an answer rests on quotes"
+NO_COMMAND = (
+    "this is no command. Commands are Search, Find in page:, Quote:, Clicked on link and its "
+    "number, Scrolled down 1, Scrolled up 1, Top, Back and End: Answer, Nonsense or Controversial"
+)
+UNCITED = "no quote is cited: write [1] after what quote 1 says"
+Highlight = tuple[Span, str]
+"""A span of the page, and the name of its style."""
+
+
+class AnswerLint(NamedTuple):
+    """A remark on an answer that its writer may want to heed."""
+
+    sentence: str
+    bars: bool
+    """True if the answer cannot be handed in like this."""
+
+
+def run_typed_command(session: BrowserSession, line: str) -> str:
+    """Parse and run a typed command; return why it did nothing, or an empty string."""
+    command = parse_typed_command(line)
+    if command is None:
+        return NO_COMMAND
+    return run_browser_command(session, command)
+
+
+def run_browser_command(session: BrowserSession, command: str) -> str:
+    """Run a browser command; return why it did nothing, or an empty string."""
+    return _explain_refusal(session, command) or session.run_command(command)
+
+
+def quote_window_span(session: BrowserSession, start: int, end: int) -> str:
+    """Quote text[start:end] of the open page; return why it cannot be, or an empty string.
+
+    The span must lie in the window.
+    """
+    shown, view = session.observation, session.find_shown_view()
+    if view is None or session.ending or session.pending_request is not None:
+        return ONLY_PAGES
+    window = ViewWindow(shown.text, shown.start, shown.end)
+    finder = session.views.get_opened(view.page, session.task.rules).finder
+    parts = list(view.iter_parts(shown.start))
+    try:
+        span = trim_span(view.page, window, start, end)
+        command = find_quote_command(view.page, finder, window, parts, span)
+    except UnquotableSpanError as error:
+        return str(error)
+    room = session.task.rules.quoted - sum(len(quoted.text) for quoted in shown.quotes)
+    wanted = view.page.quote(*span)
+    if len(wanted.text) > room and wanted not in shown.quotes:
+        return NO_ROOM_HINT.format(room)
+    return run_browser_command(session, command)
+
+
+def find_passage_words(session: BrowserSession, page: Page, span: Span) -> str:
+    """Return the first words of a passage for `Find in page:`; empty if none lead there alone.
+
+    They are as few as stand nowhere else on the page, and MIN_FIND_WORDS at least.
+    """
+    start, end = span
+    finder = session.views.get_opened(page, session.task.rules).finder
+    ends = [found.end() for found in islice(WORD.finditer(page.text, start, end), MAX_FIND_WORDS)]
+    for stop in ends[MIN_FIND_WORDS - 1 :] or ends[-1:]:
+        words = " ".join(page.text[start:stop].split())
+        places = list(islice(finder.find_all(words, 0, spaced=True), 2))
+        if len(places) == 1 and parse_command(f"{FIND_PREFIX}{words}"):
+            return words
+    return ""
+
+
+def quote_suggested_span(session: BrowserSession, start: int, end: int) -> str:
+    """Quote a suggested passage; return why it cannot be, or an empty string.
+
+    If the window does not show it, it is looked for first, by the command that a model would give.
+    """
+    shown, view = session.observation, session.find_shown_view()
+    suggested = session.find_suggestions()
+    if view is None or suggested is None:
+        return ONLY_PAGES
+    if not any((start, end) == (each.start, each.end) for each in suggested.passages):
+        return NOT_SUGGESTED
+    if not shown.start <= start <= end <= shown.end:
+        words = find_passage_words(session, view.page, (start, end))
+        if not words:
+            return NOT_FINDABLE
+        if refused := run_browser_command(session, f"{FIND_PREFIX}{words}"):
+            return refused
+        if not session.observation.start <= start <= end <= session.observation.end:
+            return LONGER_THAN_WINDOW
+    return quote_window_span(session, start, end)
+
+
+def undo_last_command(session: BrowserSession) -> str:
+    """Undo the last command; return why not, or an empty string."""
+    return "" if session.undo() else "there is nothing to undo"
+
+
+def save_draft_answer(session: BrowserSession, text: str) -> str:
+    """Store the draft of the answer; return why not (it is too long), or an empty string."""
+    if len(text) > MAX_ANSWER_CHARACTERS:
+        return (
+            f"this is longer than {MAX_ANSWER_CHARACTERS:,} characters: shorten it, "
+            "then save it again"
+        )
+    session.save_draft(text)
+    return ""
+
+
+def lint_answer(session: BrowserSession, text: str) -> list[AnswerLint]:
+    """Return remarks on an answer: the fault that bars it from being handed in, or advice."""
+    if not text.strip():
+        return [AnswerLint("there is no answer yet: write one, or go back to reading", True)]
+    try:
+        answer = parse_numbered(text.strip(), session.observation.quotes)
+    except CitationSyntaxError as error:
+        return [AnswerLint(f"the answer {error}", True)]
+    return [AnswerLint(sentence, False) for sentence in _list_advice(answer)]
+
+
+def make_demonstration_episode(session: BrowserSession, person: str) -> Episode:
+    """Return the demonstration of a person as an Episode with the prompt of every step.
+
+    It is the same that `rookery browse` saves.
+    """
+    steps, browsed = session.replay_session(lambda library: library)
+    return build_episode(session.task, person, steps, browsed)
+
+
+def describe_request(request: BrowserRequest) -> tuple[str, str]:
+    """Return a request to the library in words: "Searching for" or "Opening", and the object."""
+    doing = "Searching for" if isinstance(request, BrowserSearch) else "Opening"
+    return doing, neutralize_text(truncate_line(request[0], MAX_REQUEST_CHARACTERS))
+
+
+def list_quotable_spans(session: BrowserSession) -> list[Span]:
+    """Return the spans of the sentences, headings and captions in the window, in order."""
+    view, shown = session.find_shown_view(), session.observation
+    if view is None:
+        return []
+    found = find_sentences(view.page, shown.start, shown.end)
+    headings = [
+        (max(block.start, shown.start), min(block.end, shown.end))
+        for block in view.page.blocks
+        if block.kind in ("heading", "caption") and block.start < shown.end
+    ]
+    seen = [
+        (part.start, part.end) for part in view.iter_parts(shown.start) if part.start < part.end
+    ]
+    return sorted(
+        span
+        for span in {*found, *headings}
+        if any(low < span[1] and span[0] < high for low, high in seen)
+    )
+
+
+def list_highlights(session: BrowserSession) -> list[Highlight]:
+    """Return the page's quoted spans, then those in the window that the last command found.
+
+    Only `Find in page` finds spans. On search results, whose text is no page's, they are spans of
+    the text that is shown.
+    """
+    view, shown = session.find_shown_view(), session.observation
+    marked: list[Highlight] = [
+        ((quoted.start, quoted.end), "quoted")
+        for quoted in shown.quotes
+        if view and (quoted.digest, quoted.url) == (shown.digest, shown.url)
+    ]
+    last = session.last_command
+    if not last.startswith(FIND_PREFIX):
+        return marked
+    if view:
+        finder = session.views.get_opened(view.page, session.task.rules).finder
+        start, end = shown.start, shown.end
+    else:
+        finder, start, end = TextFinder(shown.text), 0, len(shown.text)
+    for reading in read_typed_text(last.removeprefix(FIND_PREFIX)):
+        found = finder.find_all(reading, start, spaced=True)
+        spans = list(takewhile(lambda span: span[0] < end, found))
+        if spans:
+            return marked + [(span, "found") for span in spans]
+    return marked
+
+
+def _explain_refusal(session: BrowserSession, command: str) -> str:
+    """Return why a command would do nothing, or something that is not meant; empty if it is
+    fine."""
+    shown = session.observation
+    if session.pending_request is not None:
+        return "wait for the page, or cancel it"
+    if session.ending:
+        return "browsing has ended: go back to reading first"
+    if command == "End: Answer" and not shown.quotes:
+        return NO_QUOTES
+    if command.startswith("Scrolled down") and shown.scrollbar[1] >= 100:
+        return "this is the end of the page"
+    if (command.startswith("Scrolled up") or command == "Top") and not shown.scrollbar[0]:
+        return "this is the top of the page"
+    return ""
+
+
+def _list_advice(answer: Answer) -> list[str]:
+    """Return remarks on missing citations: none at all, unused quotes, paragraphs without."""
+    if not answer.claims:
+        return [UNCITED]
+    cited = {number for claim in answer.claims for number in claim.quotes}
+    unused = [f"[{n}]" for n in range(1, len(answer.quotes) + 1) if n - 1 not in cited]
+    advice = [f"not cited yet: {', '.join(unused)}"] if unused else []
+    at, bare = 0, 0
+    for paragraph in answer.text.split("\n\n"):
+        end = at + len(paragraph)
+        bare += bool(paragraph.strip()) and not any(
+            claim.start < end and at < claim.end for claim in answer.claims
+        )
+        at = end + 2
+    if bare:
+        advice.append(f"{bare} paragraph{'s' * (bare > 1)} without a citation")
+    return advice

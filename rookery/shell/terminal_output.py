@@ -1,0 +1,338 @@
+"""Format answers and checks for a terminal."""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from rookery.answers.methods import MODEL_METHODS
+from rookery.errors import Outcome
+from rookery.evidence.claim_support import ClaimVerdict
+from rookery.evidence.score_wording import word_score
+from rookery.pages.file_selection import SKIP_REASONS, SkippedGroup
+from rookery.pages.page_text import join_separator
+from rookery.pages.search_terms import find_language, get_question_terms, split_terms
+from rookery.quotes.quote_links import describe_location, make_deep_link
+from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
+from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
+from rookery.shell.command_line import UNWRAPPED_COLUMNS
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What turns the direction of a line, or is there and cannot be seen. Joiners stay: Persian and
+# emoji need them.
+_INVISIBLE = re.compile(
+    "[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+_WORD = re.compile(r"[^\W_]+")
+_ORDINAL = re.compile(r"\d(?:st|nd|rd|th)", re.IGNORECASE)
+_SCRIPT_SIGNS = {"sup": "^", "sub": "_"}
+
+INDENT = " " * 4
+MAX_QUOTE_CHARACTERS = 60
+"""characters of a checked quote on its line"""
+MAX_FAILURES_SHOWN = 5
+"""failures that are told in full; the others are only counted"""
+MAX_FILES_NAMED = 3
+"""files that are named of those left out for one reason"""
+
+
+class StreamConsole(Console):
+    """Standard output or error: lines are broken only for a terminal, and nothing moves elsewhere.
+
+    Rich itself takes what is piped for a terminal of 80 columns, and ends the process with 1 where
+    a reader closes the pipe; here BrokenPipeError is raised.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        terminal = (sys.stderr if stderr else sys.stdout).isatty()
+        super().__init__(
+            stderr=stderr,
+            highlight=False,
+            width=None if terminal else UNWRAPPED_COLUMNS,
+            force_interactive=None if terminal else False,
+        )
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError again, for the main function to end quietly."""
+        raise
+
+
+def sanitize_text(text: str) -> str:
+    """Return the text without what could harm a terminal.
+
+    Control characters become U+FFFD, except tab and line feed; direction marks and other invisible
+    characters are removed.
+    """
+    return _INVISIBLE.sub("", replace_control_characters(text))
+
+
+def replace_control_characters(text: str) -> str:
+    """Replace each control character by U+FFFD, so that offsets still hold.
+
+    Tab and line feed stay.
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def to_terminal_json(record: Record) -> str:
+    """Return the record as one line of JSON in which all control characters are escaped.
+
+    JSON itself escapes only a part of them, and the others could command a terminal.
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", record.to_json())
+
+
+def show_answer(
+    console: Console, episode: Episode, pages: Sequence[Page | None], verdicts: Sequence[Verdict]
+) -> None:
+    """Print the answer with numbered citations, then each quote with its source and its check.
+
+    `pages` are those of the quotes, in their order, None where one is not to be had. Nothing is
+    printed where there is no answer.
+    """
+    answer = episode.answer
+    if answer is None:
+        return
+    views = [format_quote(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
+    print_indented(console, Text(), _format_cited_text(answer, views))
+    if answer.declined and answer.quotes:
+        console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
+    for number, (quote, page, verdict) in enumerate(
+        zip(answer.quotes, pages, verdicts, strict=True), 1
+    ):
+        console.print()
+        mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
+        language = find_language(page.text if page else quote.text)
+        shown = _highlight_terms(views[number - 1], episode.question.text, language)
+        print_indented(console, Text.assemble(mark), shown)
+        _show_source(console, quote, page, verdict)
+
+
+def _show_source(console: Console, quote: Quote, page: Page | None, verdict: Verdict) -> None:
+    where = describe_location(page, quote.start) if page else ""
+    about = sanitize_text(
+        " · ".join(part for part in (_collapse_whitespace(quote.title), where) if part)
+    )
+    print_indented(
+        console, Text(INDENT), Text.assemble((about, "italic"), _format_outcome(verdict))
+    )
+    link = Text.assemble(INDENT, (sanitize_text(make_deep_link(quote, page)), "blue"))
+    console.print(link, soft_wrap=True)  # a link that is broken into lines cannot be opened
+
+
+def print_indented(console: Console, mark: Text, text: Text) -> None:
+    """Print a text behind a mark, in lines that begin under each other and end without spaces."""
+    for line in text.wrap(console, max(20, console.width - len(mark))):
+        line.rstrip()
+        console.print(mark + line, soft_wrap=True)
+        mark = Text(" " * len(mark))
+
+
+def format_quote(quote: Quote, page: Page | None) -> str:
+    """Return the quote's words as its page shows them: raised 9 as ^9, a row's cells apart, clean.
+
+    Only for the eye. What is stored, checked and linked is the quote itself.
+    """
+    changes = (
+        [] if page is None or page.digest != quote.digest else _list_display_changes(quote, page)
+    )
+    shown, last = "", 0
+    for start, end, put in changes:
+        shown += quote.text[last:start] + put
+        last = end
+    return sanitize_text(re.sub(r"\s*\n\s*\n\s*", "\n", shown + quote.text[last:]))
+
+
+def _list_display_changes(quote: Quote, page: Page) -> list[tuple[int, int, str]]:
+    """Return the replacements that a display makes in quote.text[start:end], in the order of the
+    text."""
+    size = len(quote.text)
+    raised = [
+        (mark.start - quote.start, mark.start - quote.start, _SCRIPT_SIGNS[mark.kind])
+        for mark in page.marks
+        if mark.kind in _SCRIPT_SIGNS
+        and 0 < mark.start - quote.start < size
+        and _is_raised(quote.text, mark, mark.start - quote.start)
+    ]
+    gaps = [
+        (before.end - quote.start, after.start - quote.start, join_separator(gap, before, after))
+        for before, after in pairwise(page.blocks)
+        if before.kind == after.kind == "cell"
+        and quote.start < before.end
+        and after.start < quote.end
+        and "\t" in (gap := page.text[before.end : after.start])
+    ]
+    return sorted({*raised, *gaps})
+
+
+def _is_raised(text: str, mark: Mark, at: int) -> bool:
+    """Return whether a raised or lowered number is marked: `10^9` and `H_2O`, but neither `19th`
+    nor the number of a footnote."""
+    inside = text[at : at + mark.end - mark.start]
+    joined = text[at - 1].isalnum() or text[at - 1] in ")]}"
+    ordinal = _ORDINAL.fullmatch(text[at - 1] + inside)
+    return joined and not ordinal and inside[:1] not in ("", "[", "(", "*")
+
+
+def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
+    """Return one line: what was verified, how sure the answer is, and what could not be read."""
+    answer = episode.answer
+    parts = [f"method {episode.by}"]
+    if answer is None:
+        parts.insert(0, NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}"))
+    else:
+        good = sum(verdict.verified for verdict in verdicts)
+        quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
+        score = [word_score(episode)] if answer.score is not None else []
+        parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
+    early = [failure for failure in episode.failures if failure.outcome == Outcome.STOPPED_EARLY]
+    parts += [failure.detail.partition(":")[0] for failure in early]
+    if episode.failures:
+        by_model = any(each in MODEL_METHODS for each in (episode.by, episode.failures[-1].what))
+        noted = "noted" if by_model else "not read"
+        parts.append(f"{noted}: {', '.join(format_failure_counts(episode.failures))}")
+    return " · ".join(parts)
+
+
+NO_ANSWER_MESSAGES: Mapping[str, str] = {
+    Outcome.NO_EVIDENCE: "no evidence",
+    Outcome.NO_CLAIM: "no answer: the question assumes no claim that could be denied",
+    Outcome.BAD_SYNTAX: "no answer: what the model wrote cites nothing that it was shown",
+    Outcome.NO_QUOTES: "no answer: the model quoted nothing to answer from",
+    Outcome.MAX_ACTIONS: "no answer: the model's actions ran out before it quoted anything",
+    Outcome.NONSENSE: "no answer: the model takes the question for nonsense",
+    Outcome.CONTROVERSIAL: "no answer: the model takes the question for controversial",
+    Outcome.STUCK: "no answer: the model went round in circles",
+    Outcome.POLICY_FAILED: "no answer: the model could not be asked",
+}
+
+
+def format_failure_counts(
+    failures: Sequence[Failure], translate: Callable[[str], str] = str
+) -> list[str]:
+    """Format counts of failures, the most frequent first: `3 timed_out`.
+
+    `translate` receives the words without their number.
+    """
+    counted = Counter(failure.outcome for failure in failures)
+    return [
+        f"{n} {translate(OUTCOME_WORDS[outcome][n > 1] if outcome in OUTCOME_WORDS else outcome)}"
+        for outcome, n in counted.most_common()
+    ]
+
+
+OUTCOME_WORDS: Mapping[str, tuple[str, str]] = {
+    Outcome.UNSUPPORTED: (
+        "sentence taken out, which no quote supports",
+        "sentences taken out, which no quote supports",
+    ),
+    Outcome.NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
+    Outcome.SHARD_FAILED: ("shard of the library missing", "shards of the library missing"),
+}
+"""words for outcomes that are no codes to the reader: for one, and for several"""
+
+
+def show_failures(console: Console, failures: Sequence[Failure]) -> None:
+    """Print why things could not be read, each reason once, and how many more there are."""
+    said = list(dict.fromkeys(f"{f.what}: {f.detail or f.outcome}" for f in failures))
+    for sentence in said[:MAX_FAILURES_SHOWN]:
+        console.print(f"rookery: {sanitize_text(sentence)}", markup=False, soft_wrap=True)
+    if len(said) > MAX_FAILURES_SHOWN:
+        console.print(f"rookery: and {len(said) - MAX_FAILURES_SHOWN} more", markup=False)
+
+
+def format_skipped_files(skipped: Sequence[SkippedGroup]) -> str:
+    """Format how many files were left out, why, and examples; empty if none was."""
+    parts = []
+    for one in skipped:
+        names = [each.rstrip("/").rpartition("/")[2] for each in one.examples[:MAX_FILES_NAMED]]
+        more = ["…"] if one.count > len(names) else []
+        parts.append(f"{one.count:,} {SKIP_REASONS[one.reason]} ({', '.join([*names, *more])})")
+    return f"left out: {'; '.join(parts)}" if parts else ""
+
+
+def show_verdict(console: Console, verdict: Verdict | ClaimedVerdict | TextVerdict) -> None:
+    """Print one checked quote on one line, and below it its source and remarks."""
+    if isinstance(verdict, Verdict):
+        text, source = verdict.quote.text, [verdict.quote.url] if verdict.detail else []
+    elif isinstance(verdict, ClaimedVerdict):
+        claimed, text = verdict.claimed, verdict.claimed.text
+        source = [claimed.where, claimed.url or claimed.title or "no source named"]
+    else:
+        text, source = verdict.text, []
+    _show_outcome(
+        console, verdict.outcome, text, ": ".join(filter(None, [*source, verdict.detail]))
+    )
+
+
+def show_claim_verdict(console: Console, verdict: ClaimVerdict) -> None:
+    """Print one judged claim on one line, and below it its probabilities or why it has none."""
+    shares = msgspec.structs.asdict(verdict.support) if verdict.support else {}
+    said = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+    _show_outcome(console, verdict.outcome, verdict.claim, verdict.detail or said)
+
+
+def _show_outcome(console: Console, outcome: str, text: str, why: str) -> None:
+    short = sanitize_text(_collapse_whitespace(text))
+    cut = (
+        short
+        if len(short) <= MAX_QUOTE_CHARACTERS
+        else short[: MAX_QUOTE_CHARACTERS - 1].rstrip() + "…"
+    )
+    style = OUTCOME_STYLES.get(outcome, "red")
+    console.print(Text.assemble((f"{outcome:16}", style), f"“{cut}”"), soft_wrap=True)
+    if why:
+        console.print(Text(" " * 16 + sanitize_text(_collapse_whitespace(why))), soft_wrap=True)
+
+
+OUTCOME_STYLES = {"verified": "green"} | dict.fromkeys(
+    ("not_quoted", "not_judged", "neither", "uncited", "unverified"), "yellow"
+)
+
+
+def _format_outcome(verdict: Verdict) -> tuple[str, str]:
+    if verdict.verified:
+        return " · verified", "green"
+    return f" · NOT VERIFIED: {sanitize_text(verdict.detail)}", "bold red"
+
+
+def _collapse_whitespace(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _format_cited_text(answer: Answer, views: Sequence[str]) -> Text:
+    """Return the answer's text, with marks close behind each claim, never alone on a line."""
+    shown, last = Text(), 0
+    for claim in answer.claims:
+        shown.append(sanitize_text(answer.text[last : claim.start]))
+        shown.append(
+            _format_claim(answer, answer.text[claim.start : claim.end], claim.quotes, views)
+        )
+        shown.append("".join(f"[{number + 1}]" for number in claim.quotes), "bold cyan")
+        last = claim.end
+    return shown.append(sanitize_text(answer.text[last:]))
+
+
+def _format_claim(answer: Answer, said: str, numbers: Sequence[int], views: Sequence[str]) -> str:
+    """Return a claim that is one of its quotes is shown as that quote is."""
+    for number in numbers:
+        if _collapse_whitespace(answer.quotes[number].text) == said:
+            return _collapse_whitespace(views[number])
+    return sanitize_text(said)
+
+
+def _highlight_terms(text: str, question: str, language: str) -> Text:
+    """Return the quote in quotation marks, the question's words in bold."""
+    wanted = set(get_question_terms(question, language))
+    shown, last = Text("“"), 0
+    for word in _WORD.finditer(text):
+        if wanted.intersection(split_terms(word.group(), language)):
+            shown.append(text[last : word.start()])
+            shown.append(word.group(), "bold yellow")
+            last = word.end()
+    return shown.append(text[last:] + "”")

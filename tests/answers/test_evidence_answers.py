@@ -1,0 +1,197 @@
+"""Answers by the evidence model: which blocks are quoted, what is declined. The judge looks for
+words, so that each case can be worked out by hand."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from rookery.answers.evidence_answers import (
+    EvidenceSettings,
+    JudgedSection,
+    answer_by_evidence,
+    choose_quote,
+    estimate_probabilities,
+    narrow_section,
+)
+from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
+from rookery.library.search_index import InMemoryLibrary
+from rookery.pages.page_reader import read_page
+from rookery.records import Episode, Question
+
+STEPS = """<h1>Nest boxes</h1>
+<p>Old boxes are cleaned each autumn, when the birds have left them for good.</p>
+<h2>Hanging a box</h2>
+<p>To hang a box for jackdaws:</p>
+<ol><li>Choose a wall that faces north or east.</li>
+<li>Drive two long screws into the wall.</li>
+<li>Hang the box five metres above the ground.</li></ol>
+<p>Jackdaws look at a new box for weeks before they move in.</p>
+<h2>Counting</h2>
+<p>This command counts the boxes:</p>
+<pre>box count --all
+box list</pre>"""
+COPY = "<h1>Boxes again</h1><p>Hang the box five metres above the ground, as everybody does.</p>"
+
+
+class WordJudge:
+    """Judges by a word: the passages that hold it answer, at its place."""
+
+    def __init__(self, **odds: float) -> None:
+        self._odds = odds
+
+    def __call__(
+        self, question: str, passages: Sequence[EvidencePassage]
+    ) -> list[EvidenceJudgement]:
+        judged = []
+        for passage in passages:
+            found = [
+                (odds, match.span())
+                for word, odds in self._odds.items()
+                if (match := re.search(word, passage.text))
+            ]
+            odds, span = max(found, default=(-9.0, (0, 1)))
+            judged.append(EvidenceJudgement(odds, span, 0.0, 0.0, 0.0, 1.0))
+        return judged
+
+
+def ask(judge: EvidenceJudge, settings: EvidenceSettings = EvidenceSettings()) -> Episode:
+    pages = [
+        read_page(html.encode(), f"https://boxes.example/{name}", "text/html")
+        for name, html in (("steps", STEPS), ("copy", COPY))
+    ]
+    question = Question("1", "How do I hang and count a box for jackdaws above the ground?")
+    return answer_by_evidence(question, InMemoryLibrary(pages), judge, settings)
+
+
+def quoted(episode: Episode) -> list[str]:
+    assert episode.answer is not None
+    return [quote.text for quote in episode.answer.quotes]
+
+
+def test_steps_are_quoted_whole_with_what_announces_them() -> None:
+    [first] = quoted(ask(WordJudge(screws=3.0)))
+    assert first.startswith("To hang a box for jackdaws:")
+    assert first.endswith("five metres above the ground.")
+    assert "Choose a wall" in first
+    assert "look at a new box" not in first
+
+
+def test_code_is_quoted_with_the_sentence_before_it_and_keeps_its_lines() -> None:
+    episode = ask(WordJudge(count=3.0))
+    [first] = quoted(episode)
+    assert first.startswith("This command counts the boxes:")
+    assert "box count --all\nbox list" in first
+    assert episode.answer is not None
+    assert episode.answer.text == first
+
+
+def test_a_paragraph_is_quoted_alone() -> None:
+    assert quoted(ask(WordJudge(weeks=3.0))) == [
+        "Jackdaws look at a new box for weeks before they move in."
+    ]
+
+
+def test_a_long_block_is_cut_to_its_sentences() -> None:
+    settings = EvidenceSettings(longest=60)
+    assert quoted(ask(WordJudge(autumn=3.0), settings)) == [
+        "Old boxes are cleaned each autumn, when the birds have left them for good."[:60]
+    ]
+
+
+def test_a_second_page_is_quoted_only_if_it_adds_something() -> None:
+    both = ask(WordJudge(weeks=5.0, everybody=4.0))
+    assert [quote.url[-5:] for quote in both.answer.quotes] == ["steps", "/copy"]  # type: ignore[union-attr]
+    unsure = ask(WordJudge(weeks=5.0, everybody=-0.5))
+    assert len(quoted(unsure)) == 1
+    claims = both.answer.claims  # type: ignore[union-attr]
+    assert [both.answer.text[each.start : each.end] for each in claims] == quoted(both)  # type: ignore[union-attr]
+
+
+def test_a_list_of_references_is_never_quoted() -> None:
+    html = "<h1>Boxes</h1><h2>References</h2><p>How to hang a box above the ground, 1999.</p>"
+    page = read_page(html.encode(), "https://boxes.example/r", "text/html")
+    question = Question("1", "How do I hang a box above the ground?")
+    episode = answer_by_evidence(question, InMemoryLibrary([page]), WordJudge(hang=9.0))
+    assert quoted(episode) == []
+
+
+def test_it_declines_below_the_limit_and_shows_the_closest() -> None:
+    episode = ask(WordJudge(weeks=-0.2))
+    assert episode.stop == "declined"
+    assert episode.answer is not None
+    assert episode.answer.text == "No passage reached 0.5; the closest are below."
+    assert episode.answer.score == pytest.approx(0.450166, abs=2e-4)  # others far below
+    [closest] = quoted(episode)  # nothing else is close
+    assert "weeks" in closest
+    lower = ask(WordJudge(weeks=-0.2), EvidenceSettings(decline=0.4))
+    assert lower.stop == "end"
+
+
+def test_a_section_that_stands_out_is_likelier_right() -> None:
+    """Log-odds plus the logarithm of the share: alone, with an equal, and far above another."""
+    page = read_page(b"<p>One of the box in words.</p>", "https://boxes.example/", "text/html")
+
+    def estimate(*log_odds: float) -> list[float]:
+        judged = [EvidenceJudgement(each, (0, 3), 0.0, 0.0, 0.0, 1.0) for each in log_odds]
+        return estimate_probabilities([JudgedSection(page, 0, 9, each, 1.0) for each in judged])
+
+    assert estimate() == []
+    assert estimate(1.0) == pytest.approx([0.731059])  # e / (1 + e)
+    assert estimate(0.0, 0.0) == pytest.approx([1 / 3, 1 / 3])
+    # e × share e / (e + 1), and 1 × share 1 / (e + 1), as odds
+    assert estimate(1.0, 0.0) == pytest.approx([0.665241, 0.211942], abs=1e-6)
+    assert estimate(1e4, -1e4) == [1.0, 0.0]
+
+
+def narrow(judge: EvidenceJudge, longest: int = 900) -> str:
+    """The part of a section of four paragraphs that is left, by a span in the second."""
+    html = "".join(
+        f"<p>{word} of the box in words.</p>" for word in ("One", "Two", "Three", "Four")
+    )
+    page = read_page(html.encode(), "https://boxes.example/four", "text/html")
+    at = page.text.index("Two")
+    judgement = EvidenceJudgement(2.0, (at, at + 3), 0.0, 0.0, 0.0, 1.0)
+    section = JudgedSection(page, 0, len(page.text), judgement, 1.0)
+    found = narrow_section("which box?", section, judge, longest)
+    return page.text[slice(*found.judgement.span)]
+
+
+@pytest.mark.parametrize("cell", ["b1", "d3", "f4"])
+def test_rows_of_a_table_are_quoted_whole(cell: str) -> None:
+    rows = [[f"{column}{row}" for column in "abcdefgh"] for row in range(9)]
+    html = "".join(f"<tr>{''.join(f'<td>{each}' for each in row)}" for row in rows)
+    page = read_page(
+        f"<p>Counts</p><table>{html}</table>".encode(), "https://a.example/", "text/html"
+    )
+    at = page.text.index(cell)
+    judgement = EvidenceJudgement(2.0, (at, at + 2), 0.0, 0.0, 0.0, 1.0)
+    quote = choose_quote(JudgedSection(page, 8, len(page.text), judgement, 1.0), 900)
+    assert quote is not None
+    quoted_rows = quote.text.split("\n")
+    assert set(quoted_rows) <= {"\t".join(row) for row in rows}
+    assert any(cell in row for row in quoted_rows)
+
+
+def test_the_run_that_answers_best_is_taken_wherever_the_span_of_the_section_was() -> None:
+    assert narrow(WordJudge(Three=3.0, Two=1.0)) == "Three of the box in words."
+
+
+def test_the_shortest_of_the_runs_that_are_nearly_as_good_is_taken() -> None:
+    """Odds: both paragraphs together 3, one of them 3 less what is lost."""
+
+    def judge_both(lost: float) -> EvidenceJudge:
+        def judge(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+            def compute_odds(text: str) -> float:
+                return -9.0 if "Two" not in text else 3.0 - lost * ("Three" not in text)
+
+            odds = [compute_odds(passage.text) for passage in passages]
+            return [EvidenceJudgement(each, (0, 1), 0.0, 0.0, 0.0, 1.0) for each in odds]
+
+        return judge
+
+    assert narrow(judge_both(lost=0.2)) == "Two of the box in words."
+    both = narrow(judge_both(lost=0.3))
+    assert both.startswith("Two")
+    assert both.endswith("Three of the box in words.")
+    assert narrow(judge_both(lost=0.3), longest=40) == "Two of the box in words."

@@ -1,0 +1,329 @@
+"""The extractive answer: quotes that are slices, claims that rest on them, and when it declines."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.answers.extract import (
+    NOTHING_FOUND,
+    NOTHING_REACHED,
+    ConfidenceModel,
+    ExtractEvidence,
+    ExtractSettings,
+    _repeats_sentence,
+    _supports_sentence,
+    answer_by_extraction,
+    find_altered_extract,
+    weigh_evidence,
+)
+from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.errors import Failed
+from rookery.evidence.passage_ranking import ScoredSentence
+from rookery.library.search_index import SearchIndex
+from rookery.records import Answer, Block, Claim, Failure, Hit, Library, Page, Question
+
+
+def page(url: str, text: str, title: str = "") -> Page:
+    return Page(url, title, text, (Block(0, len(text), "paragraph"),))
+
+
+class Shelf(Library):
+    """A library of pages in memory: `placed` says which passage a hit means, as a folder does."""
+
+    def __init__(self, *pages: Page, placed: bool = True) -> None:
+        self.pages = {p.url: p for p in pages}
+        self.placed = placed
+        self.index = SearchIndex()
+        for p in pages:
+            self.index.add(p)
+        self.index.commit()
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        hits = self.index.search(query, k)
+        return hits if self.placed else [Hit(hit.url, hit.title, hit.snippet) for hit in hits]
+
+    def fetch(self, url: str) -> Page:
+        if url not in self.pages:
+            raise Failed(Failure(url, "http_404", "not on the shelf"))
+        return self.pages[url]
+
+
+LIFESPANS = (
+    page("a", "American crows live seven to eight years in the wild on average.", "Lifespan"),
+    page("b", "In the wild, most American crows live for seven to eight years.", "Crow facts"),
+    page("c", "A wild American crow that lives a hundred years is nothing unusual.", "Forum"),
+    page("d", "Ravens steal food from wolves. Wolves do not mind.", "Ravens"),
+    page("e", "Nutcrackers hide tens of thousands of seeds each autumn.", "Nutcrackers"),
+)
+
+
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize("asked", ["How long do American crows live?", "Do ravens steal food?"])
+def test_copies_of_a_text_support_nothing(asked: str, placed: bool) -> None:
+    """A forum that is mirrored ten times says it once."""
+    mirrors = [page(f"mirror{n}", p.text, p.title) for n in range(10) for p in LIFESPANS[2:4]]
+    alone = answer_by_extraction(Question("1", asked), Shelf(*LIFESPANS, placed=placed)).answer
+    mirrored = answer_by_extraction(
+        Question("1", asked), Shelf(*LIFESPANS, *mirrors, placed=placed)
+    )
+    assert alone is not None
+    assert mirrored.answer is not None
+    assert mirrored.answer.text == alone.text
+    digests = [quote.digest for quote in mirrored.answer.quotes]
+    addresses = {quote.url for quote in mirrored.answer.quotes}
+    assert len(addresses) == len(set(digests))
+    gathered = gather_passages(asked, Shelf(*LIFESPANS, *mirrors, placed=placed))
+    assert len({p.url for p, _ in gathered.found}) == len({p.digest for p, _ in gathered.found})
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_an_answer_rests_on_slices_of_its_pages(placed: bool) -> None:
+    shelf = Shelf(*LIFESPANS, placed=placed)
+    episode = answer_by_extraction(Question("1", "What do ravens steal from wolves?"), shelf)
+    assert episode.stop == "end"
+    assert episode.answer is not None
+    assert episode.answer.quotes[0].text == "Ravens steal food from wolves."
+    for quote in episode.answer.quotes:
+        assert quote == shelf.fetch(quote.url).quote(quote.start, quote.end)
+    for claim in episode.answer.claims:
+        first = episode.answer.quotes[claim.quotes[0]]
+        assert episode.answer.text[claim.start : claim.end] == first.text
+
+
+def test_what_two_pages_say_outvotes_what_one_says() -> None:
+    answer = answer_by_extraction(
+        Question("1", "How many years do wild American crows live?"), Shelf(*LIFESPANS)
+    ).answer
+    assert answer is not None
+    assert [quote.url for quote in answer.quotes] == ["a", "b"]
+    assert answer.claims == (Claim(0, len(answer.text), (0, 1)),)
+
+
+def test_the_same_sentence_is_said_once_and_cited_twice() -> None:
+    said = "Ravens steal food from wolves in winter."
+    shelf = Shelf(
+        page("a", said),
+        page("b", "In winter the wolves lose much of their food to ravens, which steal it."),
+        page("c", "Wolves hunt in winter, too."),
+    )
+    answer = answer_by_extraction(
+        Question("1", "What do ravens steal from wolves in winter?"), shelf
+    ).answer
+    assert answer is not None
+    assert answer.text.count(said) == 1
+    assert answer.claims[0].quotes == (0, 1)
+
+
+def test_a_denial_is_outvoted_by_pages_that_affirm() -> None:
+    shelf = Shelf(
+        page("forum", "Crows cannot recognise human faces."),
+        page("a", "Crows recognise human faces and remember them."),
+        page("b", "Wild crows can recognise a human by the face alone."),
+        page("c", "That crows recognise human faces was shown with masks."),
+    )
+    answer = answer_by_extraction(Question("1", "Can crows recognise human faces?"), shelf).answer
+    assert answer is not None
+    assert answer.quotes[0].url != "forum"
+
+
+def test_a_question_that_nothing_answers_is_declined_with_the_nearest_quotes() -> None:
+    episode = answer_by_extraction(
+        Question("1", "Which wolves wrote the tax law of Peru?"), Shelf(*LIFESPANS)
+    )
+    assert episode.stop == "declined"
+    assert episode.answer is not None
+    assert episode.answer.declined
+    assert episode.answer.quotes
+    assert episode.answer.claims == ()
+
+
+def test_a_colon_takes_along_what_it_announces() -> None:
+    text = "To hide a seed without being seen:\n\nlook round\ndig\n\nSpring comes."
+    blocks = (
+        Block(0, 34, "paragraph"),
+        Block(36, 46, "code"),
+        Block(47, 50, "code"),
+        Block(52, 65, "paragraph"),
+    )
+    shelf = Shelf(Page("u", "Seeds", text, blocks), *LIFESPANS)
+    answer = answer_by_extraction(
+        Question("1", "How do I hide a seed without being seen?"), shelf
+    ).answer
+    assert answer is not None
+    assert answer.quotes[0].text == "To hide a seed without being seen:\n\nlook round\ndig"
+    assert not any("dig" in quote.text for quote in answer.quotes[1:])
+
+
+def test_a_sentence_that_only_repeats_the_question_is_no_support() -> None:
+    shelf = Shelf(
+        page("a", "Ravens steal food from wolves."),
+        page("b", "Whether ravens steal from wolves was long unknown."),
+        *LIFESPANS[4:],
+    )
+    asked = Question("1", "Do ravens steal from wolves?")
+    answer = answer_by_extraction(asked, shelf, settings=ExtractSettings(decline=0)).answer
+    assert answer is not None
+    assert answer.claims[0].quotes == (0,)
+
+
+def test_two_reasons_do_not_agree_because_both_say_because() -> None:
+    shelf = Shelf(
+        page("a", "Crows bring gifts to people because food follows."),
+        page("b", "Crows bring gifts to people because magpies ordered it."),
+        *LIFESPANS[3:],
+    )
+    answer = answer_by_extraction(
+        Question("1", "Why do crows bring gifts to people?"), shelf
+    ).answer
+    assert answer is not None
+    assert {quote.url for quote in answer.quotes} <= {"a", "b"}
+    assert all(len(claim.quotes) == 1 for claim in answer.claims)
+
+
+def test_nothing_found_is_declined_and_a_failed_search_is_not_an_answer() -> None:
+    class Broken(Shelf):
+        def search(self, query: str, k: int) -> list[Hit]:
+            raise Failed(Failure(query, "search_failed", "the engine is down"))
+
+    nothing = answer_by_extraction(Question("1", "Zyzzyva?"), Shelf(*LIFESPANS))
+    assert (nothing.stop, nothing.answer and nothing.answer.quotes) == ("declined", ())
+    broken = answer_by_extraction(Question("1", "Do crows play?"), Broken(*LIFESPANS))
+    assert (broken.stop, broken.answer, broken.count_failures()) == (
+        "no_evidence",
+        None,
+        {"search_failed": 1},
+    )
+
+
+def test_pages_that_cannot_be_opened_are_counted_and_the_rest_is_used() -> None:
+    shelf = Shelf(*LIFESPANS, placed=False)
+    del shelf.pages["a"]
+    gathered = gather_passages("How long do American crows live?", shelf)
+    assert [failure.outcome for failure in gathered.failures] == ["http_404"]
+    assert {hit.url for _, hit in gathered.found} >= {"b", "c"}
+    shelf.pages.clear()
+    assert (
+        answer_by_extraction(Question("1", "How long do American crows live?"), shelf).stop
+        == "no_evidence"
+    )
+
+
+def test_a_page_that_changed_since_it_was_indexed_is_read_anew() -> None:
+    shelf = Shelf(page("a", "Crows live long. Nobody knows why they do."), *LIFESPANS[3:])
+    shelf.pages["a"] = page("a", "New edition. Crows live for about eight years. That is all.")
+    found = gather_passages("How long do crows live?", shelf).found
+    assert all(page.text[hit.start : hit.end] and hit.digest == page.digest for page, hit in found)
+    assert any("eight years" in page.text[hit.start : hit.end] for page, hit in found)
+
+
+def test_the_question_is_cut_to_its_limit_before_it_is_searched() -> None:
+    class Recording(Shelf):
+        def search(self, query: str, k: int) -> list[Hit]:
+            self.asked = query
+            return []
+
+    shelf = Recording()
+    gather_passages("crow " * 1000, shelf, RetrievalLimits(question=50))
+    assert shelf.asked == "crow " * 10
+
+
+def test_confidence_by_hand() -> None:
+    sure = ConfidenceModel(passage=2, margin=3, offset=-1)
+    assert sure.estimate_probability(ExtractEvidence((), 0.5, 0.6)) == pytest.approx(
+        1 / (1 + 2.718281828**-1.8)
+    )
+    assert sure.estimate_probability(ExtractEvidence((), 0.5, 0.6)) > sure.estimate_probability(
+        ExtractEvidence((), 0.5, 0.5)
+    )
+
+
+def test_the_margin_is_the_lead_over_the_next_nine() -> None:
+    """One sentence in all: nothing stands beside it, so that its lead is its whole score."""
+    alone = page("alone", "Ravens steal eggs.")
+    found = RetrievedPassages(((alone, Hit("alone", "", "", alone.digest, 0, 18, 0.5)),))
+    evidence = weigh_evidence("What do ravens steal?", found)
+    assert evidence is not None
+    assert evidence.passage == 0.5
+    assert evidence.margin == evidence.groups[0][0].score > 0
+    assert weigh_evidence("What do ravens steal?", RetrievedPassages(())) is None
+
+
+def test_a_threshold_of_one_declines_and_of_zero_answers() -> None:
+    shelf, question = Shelf(*LIFESPANS), Question("1", "What do ravens steal?")
+    assert (
+        answer_by_extraction(question, shelf, settings=ExtractSettings(decline=1.0)).stop
+        == "declined"
+    )
+    assert (
+        answer_by_extraction(question, shelf, settings=ExtractSettings(decline=0.0)).stop == "end"
+    )
+
+
+@given(st.text(min_size=1, max_size=60), st.lists(st.text(min_size=1, max_size=200), max_size=5))
+def test_whatever_the_pages_say_quotes_are_slices(question: str, texts: list[str]) -> None:
+    shelf = Shelf(*(page(str(n), text) for n, text in enumerate(texts)))
+    answer = answer_by_extraction(Question("1", question), shelf).answer
+    assert answer is not None
+    for quote in answer.quotes:
+        assert quote == shelf.fetch(quote.url).quote(quote.start, quote.end)
+
+
+def test_what_was_changed_in_a_saved_answer_is_found() -> None:
+    answer = answer_by_extraction(
+        Question("1", "How long do American crows live?"), Shelf(*LIFESPANS)
+    ).answer
+    assert answer is not None
+    first = answer.claims[0]
+    assert find_altered_extract(answer) == []
+    before = "Nothing that was read answers this."  # as version 0.1 wrote it
+    for text in (NOTHING_FOUND, NOTHING_REACHED.format(0.2), before):
+        assert find_altered_extract(Answer(text, answer.quotes, declined=True)) == []
+
+    def found(**fields: object) -> list[str]:
+        changed = msgspec.structs.replace(answer, **fields)
+        return [each.text for each in find_altered_extract(changed)]
+
+    text = answer.text
+    said = text[first.start : first.end]
+    assert found(text="never" + text[5:]) == ["never" + said[5:]]
+    assert found(text=f"{text} Not.") == [" Not."]
+    assert found(text=f"No. {text}", claims=()) == [f"No. {text}"]
+    assert found(claims=()) == [text]
+    assert found(text="", claims=()) == [""]
+    assert found(declined=True) == [text]
+    assert found(text=NOTHING_FOUND, claims=()) == [NOTHING_FOUND]
+    assert found(claims=(Claim(first.start, first.end, ()), *answer.claims[1:])) == [said]
+    assert found(claims=(Claim(2, first.end, first.quotes), *answer.claims[1:])) == [
+        said[2:],
+        said[:2],
+    ]
+    assert found(claims=(*answer.claims, answer.claims[-1]))
+
+
+def test_what_is_too_short_to_be_verified_is_never_quoted() -> None:
+    shelf = Shelf(
+        page("a", "Crows. Crows fly. They do! Yes."),
+        page("b", "Crows fly by day and sleep at night."),
+    )
+    answer = answer_by_extraction(
+        Question("1", "Do crows fly?"), shelf, settings=ExtractSettings(decline=0)
+    ).answer
+    assert answer is not None
+    assert {quote.text for quote in answer.quotes} == {"Crows fly by day and sleep at night."}
+    alone = answer_by_extraction(Question("1", "Do crows fly?"), Shelf(page("a", "Crows fly.")))
+    assert alone.answer == Answer(NOTHING_FOUND, declined=True)
+
+
+def test_sentences_in_another_language_support_each_other_by_its_words() -> None:
+    """Krähe and Krähen, Nuss and Nüsse, versteckt and verstecken are one word in German each."""
+    pages = [
+        page("a", "Im Herbst verstecken die Krähen viele Nüsse in der Erde und finden sie wieder."),
+        page("b", "Eine Krähe versteckt im Herbst die Nuss in der Erde und findet sie wieder."),
+        page("c", "Der Häher ist ein Vogel, der in Wäldern lebt und die Menschen nicht mag."),
+    ]
+    one, two, other = (ScoredSentence(each, 0, len(each.text), 1.0) for each in pages)
+    assert _supports_sentence("Was geschieht im Winter?", one, two)
+    assert not _supports_sentence("Was geschieht im Winter?", one, other)
+    assert _repeats_sentence(one, two, 0.8)
+    assert not _repeats_sentence(one, other, 0.8)

@@ -1,0 +1,453 @@
+"""Forged answers are refused and honest ones verified, one by one, by the command and over MCP."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from commands import CORVIDS, GIFTS, Run
+from stage import Said, Stage
+
+from rookery.evidence.evidence_model import BUNDLED_MODEL
+from rookery.library.libraries import get_bundled_folder
+from rookery.library.page_archive import PageArchive
+from rookery.library.question_files import bundled_questions, read_questions
+from rookery.records import Page
+from rookery.server.mcp.tools import ArchivedSources, describe_verdict
+from rookery.shell.answer_verification import check_saved_answers
+
+FACES_PAGE = (get_bundled_folder() / "faces.html").resolve().as_uri()
+GIFTS_PAGE = (get_bundled_folder() / "gifts-from-crows.html").resolve().as_uri()
+SIDES = ("--both-sides", "--ranker", str(BUNDLED_MODEL))
+BECAUSE = "Crows most likely bring gifts to people because they have learned"
+REST = "objects left at the feeding place are followed by more food"
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What was asked in this module, by its arguments: each answer is made once."""
+    return {}
+
+
+@pytest.fixture
+def ask(run: Run, asked: dict[str, str]) -> Callable[..., str]:
+    """The JSON line of `rookery ask QUESTION OPTIONS` over the bundled pages."""
+
+    def asks(question: str = GIFTS, *options: str) -> str:
+        key = repr((question, options))
+        if key not in asked:
+            asked[key] = run("ask", question, *CORVIDS, "--json", *options).out
+        return asked[key]
+
+    return asks
+
+
+def whole_text(answer: Json, text: str) -> None:
+    """Another text, held by the claims as before where they still can be."""
+    answer["text"] = text
+    for claim in answer["claims"]:
+        claim["end"] = min(claim["end"], len(text))
+        claim["start"] = min(claim["start"], claim["end"])
+
+
+def cut_quote(answer: Json, start: int, end: int, also_text: bool) -> None:
+    """The first quote cut to its [start:end], offsets too; the text as well, if wanted."""
+    quote = answer["quotes"][0]
+    quote |= {
+        "start": quote["start"] + start,
+        "end": quote["start"] + end,
+        "text": quote["text"][start:end],
+    }
+    if also_text:
+        answer["text"], answer["quotes"] = quote["text"], [quote]
+        answer["claims"] = [{"start": 0, "end": len(quote["text"]), "quotes": [0]}]
+
+
+def swap(answer: Json, field: str) -> None:
+    first, last = answer["quotes"][0], answer["quotes"][-1]
+    first[field], last[field] = last[field], first[field]
+
+
+def alter(answer: Json, **fields: object) -> None:
+    answer["quotes"][0] |= fields
+
+
+def point(answer: Json, **fields: object) -> None:
+    answer["claims"][0] |= fields
+
+
+def say(answer: Json, old: str, new: str) -> None:
+    assert old in answer["text"]
+    whole_text(answer, answer["text"].replace(old, new, 1))
+
+
+def say_and_quote(answer: Json, old: str, new: str) -> None:
+    say(answer, old, new)
+    answer["quotes"][0]["text"] = answer["quotes"][0]["text"].replace(old, new, 1)
+
+
+FORGED_SAVED: dict[str, tuple[Callable[[Json], object], str]] = {
+    "the opposite": (lambda a: say(a, "most likely bring", "have never brought"), "claim_differs"),
+    "one word less": (lambda a: say(a, "most likely ", ""), "claim_differs"),
+    "one letter": (lambda a: say(a, "gifts", "Gifts"), "claim_differs"),
+    "another answer": (lambda a: whole_text(a, "No."), "claim_differs"),
+    "no answer": (lambda a: whole_text(a, ""), "claim_differs"),
+    "a sentence after": (lambda a: whole_text(a, a["text"] + " This is a lie."), "claim_differs"),
+    "a sentence before": (
+        lambda a: a.update(text="Not so: " + a["text"], claims=[]),
+        "claim_differs",
+    ),
+    "no claims": (lambda a: a.update(claims=[]), "claim_differs"),
+    "no quotes": (lambda a: a.update(claims=[], quotes=[]), "claim_differs"),
+    "a declined answer that speaks": (lambda a: a.update(declined=True), "claim_differs"),
+    "a claim on another quote": (
+        lambda a: point(a, quotes=[len(a["quotes"]) - 1]),
+        "claim_differs",
+    ),
+    "a claim on no quote": (lambda a: point(a, quotes=[]), "claim_differs"),
+    "a claim that holds less": (lambda a: point(a, start=6), "claim_differs"),
+    "a claim that ends early": (lambda a: point(a, end=5), "claim_differs"),
+    "a claim twice": (lambda a: a["claims"].append(a["claims"][0]), "claim_differs"),
+    "three letters": (lambda a: cut_quote(a, 0, 3, True), "too_short"),
+    "two words": (lambda a: cut_quote(a, 6, 17, True), "too_short"),
+    "two words and two halves": (lambda a: cut_quote(a, 4, 19, True), "too_short"),
+    "a cut quote alone": (lambda a: cut_quote(a, 0, 30, False), "claim_differs"),
+    "a changed quote": (lambda a: alter(a, text="Crows never bring gifts."), "text_differs"),
+    "quote and text changed": (
+        lambda a: say_and_quote(a, "most likely", "very seldom"),
+        "text_differs",
+    ),
+    "a moved quote": (lambda a: alter(a, start=3), "text_differs"),
+    "a quote from before the page": (lambda a: alter(a, start=-3), "out_of_range"),
+    "a quote that ends late": (lambda a: alter(a, end=10**9), "out_of_range"),
+    "an unknown address": (lambda a: alter(a, url="https://www.nature.com/1"), "wrong_source"),
+    "a file of another name": (lambda a: alter(a, url="file:///etc/hosts"), "wrong_source"),
+    "the address of another page": (lambda a: alter(a, url=FACES_PAGE), "wrong_source"),
+    "a part of the address": (lambda a: alter(a, url=GIFTS_PAGE + "/"), "wrong_source"),
+    "an empty address": (lambda a: alter(a, url=""), "wrong_source"),
+    "another title": (lambda a: alter(a, title="Nature"), "wrong_source"),
+    "no title": (lambda a: alter(a, title=""), "wrong_source"),
+    "another digest": (lambda a: alter(a, digest="0" * 32), "digest_differs"),
+    "nothing that is stored": (
+        lambda a: alter(a, digest="0" * 32, url="https://gone.example/"),
+        "page_missing",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORGED_SAVED)
+def test_a_forged_answer_is_refused(
+    run: Run, ask: Callable[..., str], tmp_path: Path, home: Path, name: str
+) -> None:
+    forge, outcome = FORGED_SAVED[name]
+    saved = json.loads(ask())
+    forge(saved["answer"])
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(saved), "utf-8")
+    code, out, _ = run("cite", "verify", file)
+    assert code == 5
+    assert outcome in [line.split()[0] for line in out.splitlines() if line[:1].strip()]
+    lines = run("cite", "verify", file, "--json").out.splitlines()
+    assert outcome in [json.loads(line)["outcome"] for line in lines]
+    with PageArchive(home / "data" / "rookery" / "archive.sqlite") as archive:
+        found = check_saved_answers(
+            file.read_bytes(), "x", ArchivedSources(archive, lambda url: "")
+        )
+    assert outcome in [describe_verdict(each).outcome for each in found]
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda a: point(a, end=10**6),
+        lambda a: point(a, start=-1),
+        lambda a: point(a, start=9, end=3),
+        lambda a: point(a, quotes=[17]),
+        lambda a: point(a, quotes=[-1]),
+        lambda a: a.update(verified=True),
+        lambda a: a.pop("text"),
+        lambda a: alter(a, start="3"),
+    ],
+)
+def test_a_claim_that_points_nowhere_is_refused_in_words(
+    run: Run, ask: Callable[..., str], tmp_path: Path, forge: Callable[[Json], object]
+) -> None:
+    saved = json.loads(ask())
+    forge(saved["answer"])
+    (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
+    code, out, err = run("cite", "verify", tmp_path / "answer.json")
+    assert (code, out) == (2, "")
+    assert "answer.json, the answer: not a whole answer: " in err
+    assert "Traceback" not in err
+
+
+FORGED_SIDES: tuple[Callable[[Json], object], ...] = (
+    lambda a: say(a, "Against:", "Besides:"),
+    lambda a: whole_text(a, a["text"] + " It is so."),
+    lambda a: whole_text(a, a["text"].replace("Claim:", "Truth:")),
+    lambda a: point(a, end=a["claims"][0]["end"] - 2),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forge", FORGED_SIDES)
+def test_forged_sides_are_refused(
+    run: Run, ask: Callable[..., str], tmp_path: Path, forge: Callable[[Json], object]
+) -> None:
+    saved = json.loads(ask("Do crows live for a hundred years?", *SIDES))
+    assert saved["answer"]["claims"]
+    forge(saved["answer"])
+    (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
+    code, out, _ = run("cite", "verify", tmp_path / "answer.json")
+    assert (code, "claim_differs" in out) == (5, True)
+
+
+HONEST_QUESTIONS = [question.text for question in read_questions(bundled_questions())][:14]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", HONEST_QUESTIONS)
+def test_what_ask_answers_is_verified(
+    run: Run, ask: Callable[..., str], tmp_path: Path, question: str
+) -> None:
+    (tmp_path / "answer.json").write_text(ask(question), "utf-8")
+    saved = json.loads(ask(question))
+    code, out, err = run("cite", "verify", tmp_path / "answer.json")
+    quotes = len(saved["answer"]["quotes"])
+    assert code == (0 if quotes else 4)
+    assert [line.split()[0] for line in out.splitlines()] == ["verified"] * quotes
+    assert not quotes or err == f"{quotes} of {quotes} quotes verified\n"
+
+
+def without(saved: Json, *names: str) -> str:
+    return json.dumps({name: value for name, value in saved.items() if name not in names})
+
+
+HONEST_FORMS: dict[str, Callable[[Callable[..., str]], str]] = {
+    "declined": lambda ask: ask(GIFTS, "--decline", "1"),
+    "both sides": lambda ask: ask("Do crows live for a hundred years?", *SIDES),
+    "sides declined": lambda ask: ask("Do crows sing opera at night?", *SIDES),
+    "a bare answer": lambda ask: json.dumps(json.loads(ask())["answer"]),
+    "no method": lambda ask: without(json.loads(ask()), "method"),
+    "lines": lambda ask: ask() + ask("Do crows remember human faces?"),
+    "a list": lambda ask: f"[{ask().strip()},{ask().strip()}]",
+    "indented": lambda ask: json.dumps(json.loads(ask()), indent=2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", HONEST_FORMS)
+def test_honest_answers_in_every_form_are_verified(
+    run: Run, ask: Callable[..., str], tmp_path: Path, form: str
+) -> None:
+    (tmp_path / "answer.json").write_text(HONEST_FORMS[form](ask), "utf-8")
+    code, out, err = run("cite", "verify", tmp_path / "answer.json")
+    assert (code, {line.split()[0] for line in out.splitlines()}) == (0, {"verified"})
+    assert "not judged" not in err
+
+
+def test_what_a_model_wrote_is_counted_as_not_judged(
+    run: Run, ask: Callable[..., str], tmp_path: Path
+) -> None:
+    saved = json.loads(ask())
+    quotes = saved["answer"]["quotes"]
+    text = "They learn it. Crows want more food, it seems. Nobody knows."
+    claims = [{"start": 15, "end": 46, "quotes": [0]}]
+    saved |= {"method": "webglm", "answer": {"text": text, "quotes": quotes, "claims": claims}}
+    (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
+    code, out, err = run("cite", "verify", tmp_path / "answer.json")
+    outcomes = [line.split()[0] for line in out.splitlines() if line[:1].strip()]
+    assert (code, outcomes) == (0, ["verified"] * len(quotes) + ["not_judged"] * 3)
+    assert "; 3 sentences written by a model were not judged: only their quotes" in err
+    del saved["method"]
+    (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
+    assert "3 sentences" in run("cite", "verify", tmp_path / "answer.json").err
+
+
+# Answers of other tools
+
+
+def markdown(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
+    return "answer.md", f"As they say, “{quoted}” [1].\n\n[1] {source}\n"
+
+
+def block_quote(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
+    return "answer.md", f"> {quoted}\n>\n> — [Gifts](<{source}>)\n"
+
+
+def openai(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
+    text = f"They say “{quoted}”. (source)"
+    cited = {
+        "type": "url_citation",
+        "start_index": text.index("(source"),
+        "end_index": len(text),
+        "url": source,
+        "title": "Gifts",
+    }
+    message = {"role": "assistant", "content": text, "annotations": [cited]}
+    return "answer.json", json.dumps({"choices": [{"message": message}]})
+
+
+def anthropic(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
+    cited = {"type": "web_search_result_location", "url": source, "cited_text": quoted}
+    content = [{"type": "text", "text": "They learn it.", "citations": [cited]}]
+    return "answer.json", json.dumps({"role": "assistant", "content": content})
+
+
+def perplexity(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
+    message = {"role": "assistant", "content": f"They say “{quoted}” [1]."}
+    return "answer.json", json.dumps({"choices": [{"message": message}], "citations": [source]})
+
+
+def gemini(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
+    said = f"“{quoted}”"
+    text = f"Früher hieß es: {said}, ja."
+    start = len("Früher hieß es: ".encode())
+    segment = {"startIndex": start, "endIndex": start + len(said.encode()), "text": said}
+    metadata = {
+        "groundingChunks": [{"web": {"uri": source, "title": "gifts"}}],
+        "groundingSupports": [{"segment": segment, "groundingChunkIndices": [0]}],
+    }
+    content = {"role": "model", "parts": [{"text": text}]}
+    whole = {"candidates": [{"content": content, "groundingMetadata": metadata}]}
+    return "answer.json", json.dumps(whole)
+
+
+FORMATS = (markdown, block_quote, openai, anthropic, perplexity, gemini)
+TRUE = f"{BECAUSE} that a particular person feeds them"
+FALSE_QUOTES = {
+    TRUE.replace("most likely", "never"): "not_found",
+    TRUE.replace("feeds", "hates"): "not_found",
+    f"{BECAUSE} … more food … a particular person": "not_found",
+    f"Crows most ... {REST}": "elided",
+    f"{BECAUSE} ... followed by more food": "elided",
+}
+
+
+def outcomes_of(
+    run: Run, folder: Path, saved: tuple[str, str], *options: str | Path
+) -> tuple[int, list[str], str]:
+    (folder / saved[0]).write_text(saved[1], "utf-8")
+    code, out, err = run("cite", "verify", folder / saved[0], "--json", *options)
+    return code, [json.loads(line)["outcome"] for line in out.splitlines()], err
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_quotes_of_other_tools_are_verified_or_refused_in_every_format(
+    run: Run, ask: Callable[..., str], tmp_path: Path, form: Callable[..., tuple[str, str]]
+) -> None:
+    ask()
+    assert outcomes_of(run, tmp_path, form(TRUE))[:2] == (0, ["verified"])
+    for quoted, outcome in FALSE_QUOTES.items():
+        assert outcomes_of(run, tmp_path, form(quoted))[:2] == (5, [outcome])
+    assert outcomes_of(run, tmp_path, form(TRUE, FACES_PAGE))[:2] == (5, ["not_found"])
+    gone = "https://gone.example/gifts"
+    assert outcomes_of(run, tmp_path, form(TRUE, gone))[:2] == (5, ["page_missing"])
+
+
+@pytest.mark.slow
+def test_an_elided_quotation_is_never_verified_and_passes_only_where_it_is_harmless(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text(
+        "Notes\n\nThe new drug does not cure cancer in mice. The old drug, which was made in the "
+        "same valley, does cure cancer in rats.\n\nThe wait... was long for the birds.\n"
+    )
+    pages = ("--pages", tmp_path / "notes.txt")
+    turned = markdown("The new drug does ... cure cancer in mice", "notes.txt")
+    assert outcomes_of(run, tmp_path, turned, *pages)[:2] == (5, ["elided"])
+    assert outcomes_of(run, tmp_path, turned, *pages, "--allow-elided")[:2] == (5, ["elided"])
+    code, out, err = run("cite", "verify", tmp_path / "answer.md", *pages)
+    assert (code, "left out: “not”" in out) == (5, True)
+    assert "0 of 1 quotes verified; 1 elided, 0 of them accepted" in err
+    harmless = markdown("The old drug, … does cure cancer in rats", "notes.txt")
+    assert outcomes_of(run, tmp_path, harmless, *pages)[:2] == (5, ["elided"])
+    code, found, err = outcomes_of(run, tmp_path, harmless, *pages, "--allow-elided")
+    assert (code, found) == (0, ["elided"])
+    assert "0 of 1 quotes verified; 1 elided, 1 of them accepted" in err
+    literal = markdown("The wait… was long for the birds", "notes.txt")
+    assert outcomes_of(run, tmp_path, literal, *pages)[:2] == (0, ["verified"])
+
+
+def test_of_several_cited_sources_each_that_lacks_the_words_is_told(
+    run: Run, ask: Callable[..., str], tmp_path: Path
+) -> None:
+    ask()
+    text = f"“{TRUE}” [1][2].\n\n[1]: {GIFTS_PAGE}\n[2]: {FACES_PAGE}\n"
+    code, found, _ = outcomes_of(run, tmp_path, ("answer.md", text))
+    assert (code, found) == (0, ["verified", "not_found"])
+    out = run("cite", "verify", tmp_path / "answer.md").out
+    assert f"{FACES_PAGE}: these words do not stand in the source; they stand in another" in out
+
+
+@pytest.mark.slow
+def test_files_are_found_by_their_place_beside_the_answer_and_in_given_folders(
+    run: Run, tmp_path: Path
+) -> None:
+    for folder, said in (("a", "Crows remember human faces."), ("b", "Jays bury many acorns.")):
+        (tmp_path / "docs" / folder).mkdir(parents=True)
+        (tmp_path / "docs" / folder / "my notes.txt").write_text(f"Notes\n\n{said}\n")
+    right = markdown("Crows remember human faces", "Notes — docs/a/my%20notes.txt")
+    wrong = markdown("Crows remember human faces", "Notes — docs/b/my%20notes.txt")
+    assert outcomes_of(run, tmp_path, right)[:2] == (5, ["page_missing"])
+    for options in (("--fetch",), ("--pages", tmp_path / "docs")):
+        assert outcomes_of(run, tmp_path, right, *options)[:2] == (0, ["verified"])
+        assert outcomes_of(run, tmp_path, wrong, *options)[:2] == (5, ["not_found"])
+    run("ask", "What do crows remember?", "--in", tmp_path / "docs")
+    assert outcomes_of(run, tmp_path, right)[:2] == (0, ["verified"])
+    elsewhere = (tmp_path / "docs" / "a" / "my notes.txt").as_uri()
+    by_url = markdown("Crows remember human faces", elsewhere)
+    assert outcomes_of(run, tmp_path, by_url)[:2] == (0, ["verified"])
+
+
+# Addresses and versions
+
+
+def story(said: str) -> str:
+    filler = "The wind was in the trees all day, and the rain came down on the roof. " * 3
+    return f"<title>Jays</title><article><h1>Jays</h1><p>{said} {filler}</p></article>"
+
+
+@pytest.mark.slow
+def test_mirrors_redirects_and_changed_pages(run: Run, web: Stage, tmp_path: Path) -> None:
+    jays, mirror, short = (f"{web.base}/{name}" for name in ("jays", "mirror", "short"))
+    first, second = story("Jays bury acorns in autumn."), story("Jays bury nuts in winter.")
+    web.routes.update({"/jays": Said(first), "/mirror": Said(first)})
+    web.routes["/short"] = Said("", status=301, headers=(("Location", "/jays"),))
+    for address in (mirror, short):
+        assert run("browse", address, "--allow-private").code == 0
+    page = Page.from_json(run("browse", jays, "--json", "--allow-private").out)
+    assert page.url == jays
+    start = page.text.index("Jays bury")
+    quote = page.quote(start, start + len("Jays bury acorns in autumn."))
+    answer = {"text": quote.text, "claims": [{"start": 0, "end": 27, "quotes": [0]}]}
+
+    def verified(url: str, *options: str) -> tuple[int, Json]:
+        named = msgspec.to_builtins(msgspec.structs.replace(quote, url=url))
+        saved = {"question": {"id": "1", "text": "Jays?"}, "stop": "end", "method": "extract"}
+        saved["answer"] = {**answer, "quotes": [named]}
+        (tmp_path / "answer.json").write_text(json.dumps(saved))
+        code, out, _ = run("cite", "verify", tmp_path / "answer.json", "--json", *options)
+        return code, json.loads(out)
+
+    for url in (jays, mirror, short):
+        assert verified(url)[0] == 0
+        assert verified(url)[1]["detail"] == ""
+    code, verdict = verified(f"{web.base}/never")
+    assert (code, verdict["outcome"]) == (5, "wrong_source")
+    web.routes["/jays"] = Said(second)
+    changed = f"verified against the version of {page.fetched[:10]}; the page now differs and no"
+    assert verified(jays)[1]["detail"] == ""
+    code, verdict = verified(jays, "--fetch", "--allow-private")
+    assert (code, verdict["outcome"]) == (0, "verified")
+    assert verdict["detail"].startswith(changed)
+    assert verified(jays)[1]["detail"].startswith(changed)  # it is stored now
+    assert verified(mirror)[1]["detail"] == ""
+    (tmp_path / "answer.md").write_text(f"“Jays bury acorns in autumn.” ({jays})")
+    code, out, _ = run("cite", "verify", tmp_path / "answer.md")
+    assert (code, changed in out) == (0, True)

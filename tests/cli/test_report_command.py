@@ -1,0 +1,58 @@
+"""`rookery cite report`: saved answers as one report, its quotes checked again."""
+
+from pathlib import Path
+
+import pytest
+from commands import CORVIDS, GIFTS, Run
+
+from rookery.pages.page_reader import read_page
+
+TRAM = "What does a tram ticket cost in Oslo?"
+
+
+@pytest.fixture
+def saved(run: Run, tmp_path: Path) -> Path:
+    """An answer, and a question that was declined."""
+    asked, out = tmp_path / "asked.jsonl", tmp_path / "answers.jsonl"
+    asked.write_text(f'{{"id": "1", "text": "{GIFTS}"}}\n{{"id": "2", "text": "{TRAM}"}}\n')
+    assert run("ask", "--batch", asked, "--out", out, *CORVIDS, "--decline", "0.85").code == 0
+    return out
+
+
+def test_saved_answers_become_one_report(run: Run, saved: Path, tmp_path: Path) -> None:
+    for name in ("report.md", "report.html", "report.docx"):
+        made = tmp_path / name
+        code, out, err = run("cite", "report", saved, "--out", made, "--title", "All about crows")
+        assert (code, out) == (0, "")
+        assert "2 questions: 1 answered, 1 declined. " in err
+        file = made.read_bytes()
+        text = read_page(file, made.as_uri()).text if name[-1] == "x" else file.decode()
+        for said in ("All about crows", GIFTS, TRAM, "Declined", "verified", "Sources"):
+            assert said in text
+        assert "NOT VERIFIED" not in text
+    again = run("cite", "report", saved, "--out", made)
+    assert again.code == 2
+    assert "there is such a file already" in again.err
+    # A quote that was altered since is said not to stand on its page.
+    altered = tmp_path / "altered.jsonl"
+    line = saved.read_text("utf-8").splitlines()[0]
+    start = line.index('"text":', line.index('"quotes"')) + 9
+    altered.write_text(f"{line[:start]}Nobody said: {line[start:]}\n", "utf-8")
+    assert run("cite", "report", altered, "--out", tmp_path / "altered.md").code == 5
+    assert "NOT VERIFIED" in (tmp_path / "altered.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "out", "why"),
+    [('{"no": "answer"}', "report.md", "line 1: not an answer of rookery ask --json"),
+     ("\n", "report.md", "there is no answer in it"),
+     ("", "report.pdf", "ends with .html, .md or .docx")],
+)  # fmt: skip
+def test_bad_use_is_one_sentence(run: Run, tmp_path: Path, text: str, out: str, why: str) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(text)
+    failed = run("cite", "report", file, "--out", tmp_path / out)
+    assert failed.code == 2
+    assert why in failed.err
+    assert failed.err.count("\n") == 1
+    assert not (tmp_path / out).exists()

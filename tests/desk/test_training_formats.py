@@ -1,0 +1,191 @@
+"""Rows for other libraries: what those read without a word, and what comes back."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rookery.desk.training_formats import (
+    DemonstrationRow,
+    PreferenceRow,
+    convert_training_file,
+    format_answer_with_quotes,
+    make_demonstration_rows,
+    make_preference_rows,
+    read_demonstration_rows,
+    read_preference_rows,
+    write_training_rows,
+)
+from rookery.errors import Failed
+from rookery.learn.random_models import write_tiny_model
+from rookery.records import Answer, Claim, Comparison, Completion, Episode, Page, Question, Step
+
+WHY = Question("1", "Why do crows bring gifts?")
+PAGE = Page("https://a.org", "Gifts", "They are fed. Nobody tested it.")
+
+
+def comparison(*weights: float, question: Question = WHY) -> Comparison:
+    answers = tuple(Answer(f"Answer {n}") for n in range(len(weights)))
+    return Comparison(question, answers, weights, "rater")
+
+
+def pairs(*weights: float) -> list[tuple[str, str]]:
+    rows = make_preference_rows([comparison(*weights)]).rows
+    return [
+        (each.chosen[-1], each.rejected[-1]) for each in rows if isinstance(each, PreferenceRow)
+    ]
+
+
+def test_of_k_answers_every_pair_of_which_one_was_preferred() -> None:
+    assert pairs(1, 0) == [("0", "1")]
+    assert pairs(0.3, 0.7) == [("1", "0")]
+    assert pairs(0, 0, 1, 0) == [("2", "0"), ("2", "1"), ("2", "3")]
+    assert pairs(0.2, 0.5, 0.3) == [("1", "0"), ("2", "0"), ("1", "2")]
+
+
+def test_ties_are_left_out_and_counted() -> None:
+    rows, left_out = make_preference_rows(
+        [comparison(0.5, 0.5), comparison(0, 0, 1, 0), comparison(1, 0)]
+    )
+    assert len(rows) == 4
+    assert left_out == {"pairs of equal weight": 1 + 3}
+    same = Comparison(WHY, (Answer("Yes."), Answer("Yes.", score=0.3)), (1.0, 0.0), "rater")
+    assert make_preference_rows([same]) == ([], {"pairs of answers that read the same": 1})
+
+
+@pytest.mark.slow
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=6).filter(any))
+def test_as_many_rows_and_ties_as_there_are_pairs(weights: list[int]) -> None:
+    rows, left_out = make_preference_rows([comparison(*(w / sum(weights) for w in weights))])
+    assert len(rows) + left_out.total() == len(weights) * (len(weights) - 1) // 2
+
+
+def test_an_answer_is_shown_with_the_quotes_that_it_cites() -> None:
+    quotes = (PAGE.quote(14, 31), PAGE.quote(0, 13), PAGE.quote(0, 8))
+    answer = Answer("They are fed, untested.", quotes, (Claim(0, 12, (1,)), Claim(14, 22, (0, 1))))
+    assert format_answer_with_quotes(answer) == (
+        "They are fed [2], untested [1][2].\n\n"
+        "[1] Gifts: Nobody tested it.\n[2] Gifts: They are fed."
+    )
+    assert format_answer_with_quotes(Answer("No idea.")) == "No idea."
+
+
+def test_every_step_is_a_prompt_and_a_completion() -> None:
+    steps = (Step("shown", Completion("Search crows")), Step("", Completion("Back")))
+    assert make_demonstration_rows([Episode(WHY, "person", steps)]) == (
+        [DemonstrationRow("shown", "Search crows")],
+        {"steps whose prompt is not stored": 1},
+    )
+
+
+def test_what_was_written_comes_back(tmp_path: Path) -> None:
+    odd = Question("7", 'Why "crows"?\n\u2028 é 日本 \U0001f426')
+    exported = make_preference_rows([comparison(0, 1, question=odd)])
+    write_training_rows(exported.rows, tmp_path / "pairs.jsonl")
+    [back] = read_preference_rows(tmp_path / "pairs.jsonl", "trl")
+    assert back.question.text == odd.text
+    assert [answer.text for answer in back.answers] == ["Answer 1", "Answer 0"]
+    assert back.weights == (1.0, 0.0)
+    assert make_preference_rows([back]) == exported
+    episode = Episode(odd, "person", (Step(odd.text, Completion("Back")),))
+    write_training_rows(make_demonstration_rows([episode]).rows, tmp_path / "steps.jsonl")
+    [again] = read_demonstration_rows(tmp_path / "steps.jsonl", "person")
+    assert (again.steps, again.by) == (episode.steps, "person")
+    assert again.answer == Answer("Back")
+
+
+def test_conversations_of_one_message_are_texts(tmp_path: Path) -> None:
+    def message(text: str) -> list[dict[str, str]]:
+        return [{"role": "user", "content": text}]
+
+    row = {"prompt": message("Why?"), "chosen": message("So."), "rejected": "No.", "score": 3}
+    long = row | {"chosen": [*message("Why?"), *message("So.")]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(long))
+    rows = read_preference_rows(tmp_path / "rows.jsonl", "x")
+    assert [answer.text for answer in next(rows).answers] == ["So.", "No."]
+    with pytest.raises(Failed, match="many_messages: row 2 has a conversation of 2 messages"):
+        next(rows)
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "Why?", "chosen": "So."}')
+    with pytest.raises(
+        Failed, match=r"line 1: bad_line: no PreferenceLine .*missing required field"
+    ):
+        next(read_preference_rows(tmp_path / "rows.jsonl", "x"))
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Failed, match="not_written: make room, or allow writing there"):
+        write_training_rows([], tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.fixture
+def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
+        monkeypatch.setenv(name, "1")
+    from datasets import load_dataset  # type: ignore[import-untyped]
+
+    def load(rows: Any) -> Any:
+        write_training_rows(rows, tmp_path / "rows.jsonl")
+        files = str(tmp_path / "rows.jsonl")
+        return load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path))
+
+    return load
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # theirs, of each other
+def test_trl_reads_the_rows_and_trains_on_them(loads: Any, tmp_path: Path) -> None:
+    trl: Any = import_module("trl")
+    rows = make_preference_rows([comparison(1, 0), comparison(0, 0, 1, 0)]).rows
+    pairs = loads(rows)
+    assert sorted(pairs.column_names) == ["chosen", "prompt", "rejected"]
+    write_tiny_model(tmp_path / "model", ["Answer 1"], vocabulary=300)
+    model = str(tmp_path / "model")
+    usual: Any = {"output_dir": str(tmp_path / "out"), "report_to": [], "max_steps": 1}
+    usual |= {"use_cpu": True, "bf16": False, "disable_tqdm": True, "save_strategy": "no"}
+    reward = trl.RewardTrainer(model, args=trl.RewardConfig(**usual), train_dataset=pairs)
+    tokenizer = reward.processing_class
+    read = [tokenizer.decode(row["chosen_ids"]) for row in reward.train_dataset]
+    for row, text in zip(rows, read, strict=True):
+        assert isinstance(row, PreferenceRow)
+        assert f"{row.prompt}{row.chosen}" in text
+    reward.train()
+    steps = loads([DemonstrationRow("Why?", "So.")])
+    taught = trl.SFTTrainer(model, args=trl.SFTConfig(**usual), train_dataset=steps)
+    [row] = taught.train_dataset
+    said = [token for token in row["labels"] if token != -100]
+    assert tokenizer.decode(said, skip_special_tokens=True) == "So."
+
+
+def test_a_file_is_converted_by_what_its_first_line_holds(tmp_path: Path) -> None:
+    ours, rows, back = (tmp_path / name for name in ("ours.jsonl", "rows.jsonl", "back.jsonl"))
+    ours.write_text(f"{comparison(1, 0).to_json()}\n{comparison(0.5, 0.5).to_json()}\n")
+    assert convert_training_file(ours, rows, "") == (1, {"pairs of equal weight": 1})
+    assert json.loads(rows.read_text()) == {
+        "prompt": WHY.text,
+        "chosen": "Answer 0",
+        "rejected": "Answer 1",
+    }
+    assert convert_training_file(rows, back, "TRL") == (1, {})
+    found = Comparison.from_json(back.read_text())
+    assert (found.question.text, found.weights, found.by) == (WHY.text, (1.0, 0.0), "TRL")
+    assert [answer.text for answer in found.answers] == ["Answer 0", "Answer 1"]
+
+    episode = Episode(WHY, "ada", (Step("Why?", Completion("Because.")),))
+    ours.write_text(episode.to_json() + "\n")
+    assert convert_training_file(ours, rows, "") == (1, {})
+    assert convert_training_file(rows, back, "TRL") == (1, {})
+    assert Episode.from_json(back.read_text()).steps == (Step("Why?", Completion("Because.")),)
+
+
+@pytest.mark.parametrize("first", ["", '{"text": "crows"}', "[]"])
+def test_a_file_of_another_kind_is_told(tmp_path: Path, first: str) -> None:
+    (tmp_path / "some.jsonl").write_text(first + "\n")
+    with pytest.raises(Failed, match=r"some.jsonl.*(first line is no comparison|no dict)"):
+        convert_training_file(tmp_path / "some.jsonl", tmp_path / "rows.jsonl", "")
+    assert not (tmp_path / "rows.jsonl").exists()

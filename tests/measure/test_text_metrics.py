@@ -1,0 +1,256 @@
+"""Copying: hand-worked texts, brute force, and the paper's examples of preambles."""
+
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rookery.measure.intervals import estimate_share
+from rookery.measure.text_metrics import (
+    CopiedStretch,
+    align_copied_pairs,
+    find_longest_stretch,
+    make_copy_map_figure,
+    make_text_figure,
+    measure_copied_openings,
+    measure_copied_positions,
+    measure_novelty,
+    measure_repetition,
+    shares_opening,
+    split_sentences,
+    starts_with_greeting,
+)
+from rookery.quotes.word_overlap import split_words
+
+SOURCE = "Crows hide seeds in autumn. A crow remembers where it hid them. Jays do so too."
+TEXTS = st.lists(st.sampled_from("crow jay of oak hid".split()), max_size=9).map(" ".join)
+
+
+def test_sentences_end_with_their_line_too() -> None:
+    text = "Crows hide seeds. They come back\n\nJays too: Dr. Smith says so.\n"
+    found = [text[slice(*span)] for span in split_sentences(text)]
+    assert found == ["Crows hide seeds.", "They come back", "Jays too: Dr. Smith says so."]
+
+
+def test_what_is_copied_whole_has_nothing_novel() -> None:
+    found = measure_novelty(["A crow remembers where it hid them. Jays do so too."], [SOURCE])
+    assert {name: each.value for name, each in found.items()} == {
+        "1 word": 0,
+        "2 words": 0,
+        "3 words": 0,
+        "4 words": 0,
+        "sentence": 0,
+    }
+
+
+def test_novel_runs_worked_by_hand() -> None:
+    """ "crows hide" and "seeds in" stand in the source, "hide the" and "the seeds" do not."""
+    found = measure_novelty(["Crows hide the seeds, in AUTUMN! Jays do so too."], [SOURCE])
+    assert found["1 word"].value == pytest.approx(1 / 10)
+    assert found["2 words"].value == pytest.approx(2 / 8)
+    assert found["3 words"].value == pytest.approx(3 / 6)
+    assert found["4 words"].value == pytest.approx(3 / 4)
+    assert found["sentence"].value == pytest.approx(1 / 2)
+    assert found["sentence"].count == 2
+
+
+def test_a_run_stays_within_a_sentence_that_is_said_and_may_cross_those_of_the_source() -> None:
+    assert measure_novelty(["Crows. Hide."], ["hide crows"], [2]).keys() == {"sentence"}
+    assert measure_novelty(["In autumn a crow"], [SOURCE], [4])["4 words"].value == 0
+
+
+def test_half_a_word_is_not_copied() -> None:
+    assert measure_novelty(["crow"], ["scrowl crows"], [1])["1 word"].value == 1
+
+
+def test_texts_are_counted_together_and_drawn_apart() -> None:
+    """One of four words of two texts; a sample of two texts has none, a quarter or a third."""
+    found = measure_novelty(["crow", "crow hid oak"], ["oak crow", "crow hid"], [1])["1 word"]
+    assert (found.value, found.count) == (1 / 4, 4)
+    assert found.low == 0
+    assert found.high == pytest.approx(1 / 3)
+
+
+def stands(run: list[str], whole: list[str]) -> bool:
+    return any(whole[at : at + len(run)] == run for at in range(len(whole) - len(run) + 1))
+
+
+@given(TEXTS, TEXTS, st.integers(1, 4))
+def test_novel_and_repeated_runs_are_those_of_brute_force(said: str, source: str, n: int) -> None:
+    ours, theirs = split_words(said), split_words(source)
+    runs = [ours[at : at + n] for at in range(len(ours) - n + 1)]
+    name = f"{n} word{'s' * (n > 1)}"
+    new, twice = measure_novelty([said], [source], [n]), measure_repetition([said], [n])
+    assert (name in new) == (name in twice) == bool(runs)
+    if runs:
+        expected = sum(not stands(run, theirs) for run in runs) / len(runs)
+        assert new[name].value == pytest.approx(expected, abs=1e-12)
+        assert twice[name].value == pytest.approx(
+            sum(runs.count(run) > 1 for run in runs) / len(runs), abs=1e-12
+        )
+
+
+def test_repeated_runs_worked_by_hand() -> None:
+    found = measure_repetition(["The crow hid. The crow hid. The jay saw."])
+    assert found["1 word"].value == pytest.approx(7 / 9)
+    assert found["2 words"].value == pytest.approx(4 / 6)
+    assert found["3 words"].value == pytest.approx(2 / 3)
+    assert found["sentence"].value == pytest.approx(2 / 3)
+    assert "4 words" not in found
+
+
+def test_repetition_is_within_one_text() -> None:
+    assert measure_repetition(["the crow hid"] * 2, [1])["1 word"].value == 0
+
+
+def test_a_run_has_a_word() -> None:
+    with pytest.raises(ValueError, match="one word"):
+        measure_novelty(["a"], ["a"], [0])
+
+
+def test_texts_without_a_source_are_refused() -> None:
+    with pytest.raises(ValueError):
+        measure_novelty(["a", "b"], ["a"])
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(TEXTS, TEXTS)
+def test_copied_pairs_are_a_longest_common_subsequence(said: str, source: str) -> None:
+    ours, theirs = (tuple(pairwise(split_words(text))) for text in (said, source))
+
+    @cache
+    def longest(i: int, j: int) -> int:
+        if i == len(ours) or j == len(theirs):
+            return 0
+        if ours[i] == theirs[j]:
+            return 1 + longest(i + 1, j + 1)
+        return max(longest(i + 1, j), longest(i, j + 1))
+
+    found = align_copied_pairs(said, source)
+    assert len(found) == longest(0, 0)
+    assert all(ours[i] == theirs[j] for i, j in found)
+    assert all(i < k and j < m for (i, j), (k, m) in pairwise(found))
+
+
+def test_copied_pairs_stand_where_the_source_has_them() -> None:
+    assert align_copied_pairs("Wow: it hid them", SOURCE) == [(1, 9), (2, 10)]
+    assert split_words(SOURCE)[9:12] == ["it", "hid", "them"]
+
+
+def test_parts_of_the_source_worked_by_hand() -> None:
+    """Sixteen words, fifteen pairs: five of them begin in each third."""
+    assert len(split_words(SOURCE)) == 16
+    found = measure_copied_positions(["Crows hide seeds. Jays do so too"], [SOURCE], parts=3)
+    assert list(found) == ["0–33%", "33–66%", "66–100%"]
+    assert [each.value for each in found.values()] == [2 / 5, 0, 3 / 5]
+
+
+def test_a_source_that_is_copied_whole_is_copied_evenly() -> None:
+    found = measure_copied_positions([SOURCE], [SOURCE], parts=5)
+    assert [each.value for each in found.values()] == pytest.approx([1 / 5] * 5)
+
+
+@given(TEXTS, TEXTS, st.integers(1, 12))
+def test_the_parts_are_all_that_is_copied(said: str, source: str, parts: int) -> None:
+    found = measure_copied_positions([said], [source], parts)
+    assert bool(found) == bool(align_copied_pairs(said, source))
+    if found:
+        assert len(found) == parts
+        assert sum(each.value for each in found.values()) == pytest.approx(1, abs=1e-12)
+
+
+def longest_by_force(said: str, source: str) -> CopiedStretch:
+    ours, theirs = split_words(said), split_words(source)
+    each = [
+        CopiedStretch(i, j, length)
+        for i in range(len(ours))
+        for j in range(len(theirs))
+        for length in range(1, len(ours) - i + 1)
+        if ours[i : i + length] == theirs[j : j + length]
+    ]
+    return min(
+        each, key=lambda one: (-one.length, one.said, one.source), default=CopiedStretch(0, 0, 0)
+    )
+
+
+@given(TEXTS, TEXTS)
+def test_the_longest_stretch_is_that_of_brute_force(said: str, source: str) -> None:
+    assert find_longest_stretch(said, source) == longest_by_force(said, source)
+
+
+def test_words_that_a_long_source_has_often_count_too() -> None:
+    assert find_longest_stretch("rook of the", "of the oak jay " * 100) == CopiedStretch(1, 0, 2)
+
+
+def test_the_first_words_are_copied_in_order_and_from_the_start() -> None:
+    assert shares_opening("Crows hide seeds well.", SOURCE)
+    assert shares_opening("crows, hide", SOURCE, k=2)
+    assert not shares_opening("Hide seeds in", SOURCE)
+    assert not shares_opening("Crows hide", "Crows hide")
+    assert not shares_opening("Crows hide", SOURCE)
+
+
+@pytest.mark.parametrize("text", ["Hi all, I need help", "So, yesterday", "OK.", "okay then"])
+def test_preambles_of_posts(text: str) -> None:
+    assert starts_with_greeting(text)
+
+
+@pytest.mark.parametrize("text", ["Some say hi", "History is long", "Hiya", ""])
+def test_what_is_no_preamble_of_a_post(text: str) -> None:
+    assert not starts_with_greeting(text)
+
+
+def test_openings_worked_by_hand() -> None:
+    sources = ["Hi all of you", "so it began today", "Crows hide seeds", "A jay flew"]
+    said = ["Hi all of us", "It began", "Crows hide seeds", "The jay flew"]
+    assert measure_copied_openings(said, sources) == {
+        "all": estimate_share(2, 4),
+        "preamble": estimate_share(1, 2),
+    }
+    assert measure_copied_openings(said[2:], sources[2:]) == {"all": estimate_share(1, 2)}
+    assert measure_copied_openings(said, sources, lambda text: "jay" in text)[
+        "preamble"
+    ] == estimate_share(0, 1)
+    with pytest.raises(ValueError):
+        measure_copied_openings([], [])
+
+
+def test_figures_have_a_row_for_each_system_and_measure() -> None:
+    said = ["Crows hide seeds. Crows hide seeds."]
+    for name, found in (
+        ("novel", measure_novelty(said, [SOURCE])),
+        ("repeated", measure_repetition(said)),
+        ("openings", measure_copied_openings(said, [SOURCE])),
+        ("copied-from", measure_copied_positions(said, [SOURCE])),
+    ):
+        figure = make_text_figure(name, {"copier": found, "same": found}, "one text")
+        assert [row[:3] for row in figure.rows] == [
+            (system, measure, each.value)
+            for system in ("copier", "same")
+            for measure, each in found.items()
+        ]
+        assert figure.picture.places == tuple(found)
+        assert figure.source.startswith("Ziegler, ")
+
+
+def test_places_are_points_of_a_row_each_shorter_sources_first() -> None:
+    said = ["Crows hide seeds. It hides them: it hid them.", "a jay flew by"]
+    figure = make_copy_map_figure(said, [SOURCE, "a jay flew"], "two texts")
+    first, last, ends = figure.picture.lines
+    assert first.points == ((0, 0), (0, 1), (9, 1))
+    assert last.points == ((2, 0), (2, 1), (11, 1))
+    assert ends.points == ((3, 0), (16, 1))
+    assert figure.rows == ((0, 3, 4, 2, 1), (1, 16, 9, 4, 2))
+
+
+def test_what_stands_apart_in_either_text_is_two_stretches() -> None:
+    apart = make_copy_map_figure(["oak jay owl owl jay hid"], ["oak jay owl jay hid"], "one text")
+    assert apart.rows == ((0, 5, 6, 4, 2),)
+    assert apart.picture.lines[0].points == ((0, 0), (2, 0))
+
+
+def test_a_text_that_copies_nothing_has_an_empty_row() -> None:
+    assert make_copy_map_figure(["owl"], [SOURCE], "one text").rows == ((0, 16, 1, 0, 0),)

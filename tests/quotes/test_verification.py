@@ -1,0 +1,141 @@
+"""Each way in which a saved quote can be wrong gets its own outcome."""
+
+import msgspec
+import pytest
+
+from rookery.quotes.verification import Verdict, check_quote, verify_quotes
+from rookery.records import Answer, Page, Quote
+
+URL = "https://crows.example/memory"
+PAGE = Page(URL, "Memory", "Crows remember faces.\n\nThey “never” forget a grudge.")
+QUOTE = PAGE.quote(23, 46)
+
+
+def changed(quote: Quote, **fields: object) -> Quote:
+    return msgspec.structs.replace(quote, **fields)
+
+
+def test_a_slice_is_verified_without_reservation() -> None:
+    assert check_quote(QUOTE, PAGE) == Verdict(QUOTE, "verified")
+    assert check_quote(QUOTE, PAGE).verified
+
+
+@pytest.mark.parametrize(
+    ("quote", "page", "outcome", "detail"),
+    [
+        (QUOTE, None, "page_missing", f"no copy of {URL}"),
+        (changed(QUOTE, text="They always forget"), PAGE, "text_differs", "does not stand in it"),
+        (changed(QUOTE, text="They “never” forget an"), PAGE, "text_differs", "the page has"),
+        (changed(QUOTE, start=24, end=47), PAGE, "text_differs", "stands in it at [23:46]"),
+        (changed(QUOTE, end=900), PAGE, "out_of_range", "has 52 characters"),
+        (changed(QUOTE, start=-1, end=22), PAGE, "out_of_range", "[-1:22]"),
+        (changed(QUOTE, start=46), PAGE, "out_of_range", "[46:46]"),
+        (changed(QUOTE, start=50, end=40), PAGE, "out_of_range", "[50:40]"),
+    ],
+)
+def test_each_fault_has_its_outcome(
+    quote: Quote, page: Page | None, outcome: str, detail: str
+) -> None:
+    verdict = check_quote(quote, page)
+    assert verdict.outcome == outcome
+    assert not verdict.verified
+    assert detail in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        ("New. They “never” forget a grudge.", "stands in it at [5:28]"),
+        ('New. THEY "never" forget a  grudge.', "but for case, white space or typography, at [5:"),
+        ("New. They “always” forget a grudge.", "does not stand in it"),
+    ],
+)
+def test_of_another_version_it_is_said_whether_the_text_stands_there(
+    text: str, detail: str
+) -> None:
+    newer = Page(URL, "Memory", text, fetched="2025-01-01T00:00:00Z")
+    verdict = check_quote(QUOTE, newer)
+    assert verdict.outcome == "digest_differs"
+    assert detail in verdict.detail
+    assert "fetched 2025-01-01" in verdict.detail
+
+
+def test_the_same_text_at_another_address_or_under_another_title_is_another_source() -> None:
+    copy = msgspec.structs.replace(PAGE, url="https://mirror.example/")
+    assert check_quote(QUOTE, copy) == Verdict(
+        QUOTE,
+        "wrong_source",
+        f"this text was read from https://mirror.example/ and never from {URL}",
+    )
+    titled = msgspec.structs.replace(PAGE, title="Forgetting")
+    verdict = check_quote(QUOTE, titled)
+    assert verdict.outcome == "wrong_source"
+    assert "“Forgetting”, not “Memory”" in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "still"), [("They “never” forget a grudge. New.", "still"), ("New.", "no longer")]
+)
+def test_a_page_that_has_changed_since_is_said(text: str, still: str) -> None:
+    page = msgspec.structs.replace(PAGE, fetched="2025-01-31T09:00:00Z")
+    verdict = check_quote(QUOTE, page, Page(URL, "Memory", text))
+    assert verdict.verified
+    assert verdict.detail == (
+        f"verified against the version of 2025-01-31; the page now differs and {still} has "
+        "these words"
+    )
+    assert check_quote(QUOTE, page, page).detail == ""
+
+
+SHORT = Page(
+    URL, "Memory", "The jay hid 17 nuts. Ask Corvus why. Not so, says Darwin. 鴉は人の顔を覚える。"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("The", "too_short"),
+        ("jay hid", "too_short"),
+        ("The jay h", "too_short"),
+        ("Ask Cor", "too_short"),
+        ("Not", "too_short"),
+        ("Not so", "too_short"),
+        ("人の顔", "too_short"),
+        ("17", "verified"),
+        ("7 nuts.", "too_short"),
+        ("Ask Corvus", "verified"),
+        ("says Darwin", "verified"),
+        ("The jay hid", "verified"),
+        ("鴉は人の顔を", "verified"),
+    ],
+)
+def test_a_quote_that_says_nothing_is_too_short(text: str, outcome: str) -> None:
+    start = SHORT.text.index(text)
+    assert check_quote(SHORT.quote(start, start + len(text)), SHORT).outcome == outcome
+
+
+def test_every_quote_of_an_answer_is_looked_up() -> None:
+    other = changed(QUOTE, digest="0" * 32, url="https://gone.example/")
+    asked = []
+
+    def pages(quote: Quote) -> Page | None:
+        asked.append(quote)
+        return PAGE if quote.digest == PAGE.digest else None
+
+    verdicts = verify_quotes(Answer("", (QUOTE, other, QUOTE)), pages)
+    assert [verdict.outcome for verdict in verdicts] == ["verified", "page_missing", "verified"]
+    assert asked == [QUOTE, other, QUOTE]
+
+
+def test_a_verdict_survives_json_and_knows_its_outcomes() -> None:
+    verdict = check_quote(QUOTE, None)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    with pytest.raises(msgspec.ValidationError):
+        Verdict.from_json(verdict.to_json().replace("page_missing", "fine"))
+
+
+@pytest.mark.parametrize("at", range(0, 23, 3))
+def test_no_changed_character_passes(at: int) -> None:
+    text = QUOTE.text[:at] + "#" + QUOTE.text[at + 1 :]
+    assert check_quote(changed(QUOTE, text=text), PAGE).outcome == "text_differs"

@@ -1,0 +1,389 @@
+"""Asking and reading without a browser: the pages, the stream, what readers say of an answer."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from askers import CROWS, JUDGED_CROWS, LONG, SECONDS, home
+from selectolax.lexbor import LexborHTMLParser
+from starlette.testclient import TestClient
+from visits import Opened, Visit, open_store
+
+from rookery.desk import accounts, adjudication, labelling_queue, tables
+from rookery.desk.judgement_conversion import convert_to_ratings
+from rookery.desk.labelling_records import Judgement, PersonRole
+from rookery.server.answer_pages import ProgressLine, format_source_name
+from rookery.server.api.answer_sessions import FINAL_EVENTS
+from rookery.server.app import build_web_app
+from rookery.settings import ModelSettings, Settings
+
+SCRIPT = "<script>alert(1)</script>"
+pytestmark = pytest.mark.usefixtures("home")
+__all__ = ["home"]
+
+
+class Reading(NamedTuple):
+    """A server that answers from the corvids, for the people of one test."""
+
+    opened: Opened
+    client: TestClient
+    number: int = 0
+
+    def visit(self, name: str = "rita", role: PersonRole = "reader") -> Visit:
+        client = TestClient(self.client.app, base_url="http://desk.test")
+        name = f"{name} {self.number}"
+        token = accounts.create_invite(self.opened.store, name, role, "ada")
+        assert client.post(f"/enter/{token}").status_code == 200
+        return Visit(client, name)
+
+
+@pytest.fixture(scope="module")
+def server(
+    home: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Reading]:
+    opened = open_store(empty_store, tmp_path_factory.mktemp("reading"))
+    app = build_web_app(opened.store, JUDGED_CROWS, opened.limits)
+    with TestClient(app, base_url="http://desk.test") as client:
+        yield Reading(opened, client)
+    opened.store.close()
+
+
+@pytest.fixture
+def reading(server: Reading) -> Reading:
+    """The server, with people whom no other test has."""
+    return server._replace(number=len(accounts.list_people(server.opened.store)))
+
+
+def answered(visit: Visit, question: str = LONG, **how: str) -> str:
+    """Asks, and looks at the page again and again, as a browser without scripts does; where."""
+    visit.post("/ask", question=question, **how)
+    assert visit.at.startswith("/answers/"), visit.text
+    until = time.monotonic() + SECONDS
+    while visit.page.css_first("noscript meta[http-equiv=refresh]"):
+        assert time.monotonic() < until, visit.text
+        time.sleep(0.05)
+        visit.get(visit.at)
+    return visit.at
+
+
+@pytest.mark.slow
+def test_an_answer_is_read_without_a_script(reading: Reading) -> None:
+    visit = reading.visit()
+    answered(visit)
+    text = visit.first(".answer-text").text()
+    buttons = visit.page.css(".answer-text button.cite")
+    assert [button.text() for button in buttons] == ["1", "2", "3"]
+    assert "seven or eight years" in text
+    for button in buttons:
+        popover = visit.first(f"#{button.attributes['popovertarget']}")
+        assert "popover" in popover.attributes
+        assert "verified" in popover.text()
+        assert popover.css_first("blockquote") is not None
+        shown = popover.css_first("a[href^='/pages/']")
+        assert shown is not None
+        assert re.search(r"start=\d+&end=\d+#quote$", shown.attributes["href"] or "")
+    assert "How Long Do Crows Live?" in visit.text
+    assert "Searched “How long do crows live?”" in visit.text
+
+
+@pytest.mark.slow
+def test_no_page_says_where_files_lie(reading: Reading) -> None:
+    visit = reading.visit()
+    at = answered(visit)
+    pages = [visit.get(address).html for address in (at, "/", "/asked")]
+    with visit.client.stream("GET", f"{at}/events") as stream:
+        pages.append(stream.read().decode())
+    for page in pages:
+        assert "file:" not in page
+        assert str(Path(__file__).parent.parent) not in page
+        assert "/corvids/" not in page
+
+
+def test_a_decline_says_what_was_looked_at_and_shows_the_rejected_quotes(
+    reading: Reading,
+) -> None:
+    visit = reading.visit()
+    answered(visit, "What is the capital of Peru?", decline="0.85")
+    assert "No passage reached the threshold." in visit.text
+    assert visit.page.css(".quotes .evidence")
+    assert visit.page.css_first(".answer-text") is None
+    assert visit.page.css("details.trail[open] .step")
+    assert "Was it right to decline?" in visit.text
+
+
+@pytest.mark.slow
+def test_both_sides_stand_beside_each_other(reading: Reading) -> None:
+    visit = reading.visit()
+    answered(visit, "Do crows live for a hundred years?", method="sides")
+    sides = {each.css("h2")[0].text(): each for each in visit.page.css(".side")}
+    assert list(sides) == ["For", "Against"]
+    assert all(side.css("button.cite") for side in sides.values())
+    assert "Judged by the evidence model" in visit.text
+
+
+def test_both_sides_are_offered_where_something_can_judge_them(
+    reading: Reading, empty_store: Path, tmp_path: Path
+) -> None:
+    assert reading.visit().get("/").page.css("input[name=method][value=sides]")
+    opened = open_store(empty_store, tmp_path)
+    with TestClient(build_web_app(opened.store, CROWS), base_url="http://desk.test") as client:
+        visit = Reading(opened, client).visit()
+        assert not visit.get("/").page.css("input[name=method][value=sides]")
+        visit.post("/ask", question="Do crows remember faces?", method="sides")
+        assert (visit.status, "There is no method of this name" in visit.text) == (400, True)
+    opened.store.close()
+
+
+def test_a_question_that_cannot_be_answered_says_why(reading: Reading) -> None:
+    visit = reading.visit()
+    answered(visit, "What do ravens eat?", method="sides")
+    assert "assumes no claim" in visit.text
+    assert visit.page.css_first("form.rate") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"question": " "}, "The question is empty"),
+        ({"question": "why " * 9000}, "has 35,999 characters"),
+        ({"question": LONG, "method": "oracle"}, "There is no method of this name"),
+        ({"question": LONG, "decline": "much"}, "Give a number from 0 to 1"),
+        ({"question": LONG, "place": "the moon"}, "There is no place of this name"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_sentence_beside_the_question(
+    reading: Reading, fields: dict[str, str], sentence: str
+) -> None:
+    visit = reading.visit().post("/ask", **fields)
+    assert visit.status == 400
+    assert sentence in visit.text
+    kept = visit.first("textarea[name=question]").text()
+    assert " ".join(kept.split()) == " ".join(fields["question"].split())
+    assert "Nothing yet" in visit.get("/asked").text
+
+
+@pytest.mark.slow
+def test_the_history_is_ones_own_and_is_searched(reading: Reading) -> None:
+    rita, omar = reading.visit("rita"), reading.visit("omar")
+    mine = answered(rita, LONG)
+    answered(rita, "Do crows remember faces?", method="sides")
+    answered(omar, "How clever are ravens?")
+    assert len(rita.get("/asked").page.css(".asked-rows li")) == 2
+    found = rita.get("/asked?words=crows+LIVE").page.css(".asked-rows a.asked")
+    assert [each.attributes["href"] for each in found] == [mine]
+    assert "None of your questions" in rita.get("/asked?words=ravens").text
+    rita.post(f"{mine}/share", team="yes")
+    assert "seven or eight" in omar.get(mine).text
+    assert f"asked by {rita.name}" in omar.text
+    assert omar.post(f"{mine}/cancel").status == 403
+
+
+def test_readers_read_and_others_work_at_the_desk_too(reading: Reading) -> None:
+    reader, labeller = reading.visit("rita"), reading.visit("lena", "labeller")
+    assert reader.get("/desk").status == 403
+    assert reader.get("/history").status == 403
+    heads = {
+        (visit.name[:4], at): [a.text() for a in visit.get(at).page.css("header nav a")]
+        for visit, at in ((reader, "/"), (labeller, "/"), (labeller, "/desk"))
+    }
+    assert "Desk" not in heads["rita", "/"]
+    assert heads["rita", "/"][0] == heads["lena", "/"][0] == heads["lena", "/desk"][0] == "Ask"
+    assert heads["lena", "/"][-1] == "Desk"
+    assert heads["lena", "/desk"][1] == "Tasks"
+
+
+def test_the_desk_alone_leads_from_the_first_page_to_the_tasks(opened: Opened) -> None:
+    app = build_web_app(opened.store, Settings(), reading=False)
+    client = TestClient(app, base_url="http://desk.test")
+    token = accounts.create_invite(opened.store, "lena", "labeller", "ada")
+    entered = client.post(f"/enter/{token}")
+    assert entered.url.path == "/desk"
+    assert "You are signed in" in entered.text
+    assert LexborHTMLParser(entered.text).css("header nav a")[0].text() == "Tasks"
+    assert client.post("/ask", data={"question": LONG}).status_code == 404
+    assert client.get("/answers/x").status_code == 404
+
+
+def said(stream: str) -> list[ProgressLine]:
+    return [
+        ProgressLine.from_json(line[6:])
+        for line in stream.splitlines()
+        if line.startswith("data: ")
+    ]
+
+
+def test_the_stream_tells_all_and_goes_on_where_it_broke_off(reading: Reading) -> None:
+    visit = reading.visit()
+    at = visit.post("/ask", question=LONG).at
+    answer = visit.client.get(f"{at}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = said(answer.text)
+    assert [line.number for line in lines] == list(range(len(lines)))
+    assert lines[-1].kind == "answered"
+    assert sum(line.kind in FINAL_EVENTS for line in lines) == 1
+    rest = visit.client.get(f"{at}/events", headers={"last-event-id": "4"})
+    assert said(rest.text) == lines[5:]
+    assert said(visit.client.get(f"{at}/events?after=4").text) == lines[5:]
+    assert said(visit.client.get(f"{at}/events?after=-9").text) == lines
+    assert visit.client.get("/answers/none/events").status_code == 404
+    assert reading.client.get(f"{at}/events").status_code == 401
+
+
+def test_a_page_that_comes_again_shows_one_line_for_each_page(reading: Reading) -> None:
+    visit = reading.visit()
+    answered(visit)
+    keys = [step.attributes["data-key"] for step in visit.page.css(".step")]
+    assert len(keys) == len(set(keys)) > 5
+    assert not visit.page.css(".step.opening, .step.searching")
+
+
+def rated_by(reading: Reading, visit: Visit) -> list[tuple[adjudication.PlacedItem, Judgement]]:
+    """What the desk counts of what somebody said."""
+    with reading.opened.store.begin_read() as connection:
+        found = adjudication.load_labelling_data(connection, ["reading"]).iterate_counted()
+        return [(placed, each) for placed, each in found if each.by == visit.name]
+
+
+def test_thumbs_become_one_rating_of_this_answer(reading: Reading) -> None:
+    visit = reading.visit()
+    at = answered(visit)
+    visit.post(f"{at}/rate", thumbs="up")
+    assert "Noted" in visit.text
+    assert visit.first("button[value=up]").attributes["aria-pressed"] == "true"
+    visit.post(f"{at}/rate", thumbs="up")
+    visit.post(f"{at}/rate", thumbs="down", comment=f" too short {SCRIPT} ")
+    assert visit.first("button[value=down]").attributes["aria-pressed"] == "true"
+    assert visit.first("input[name=comment]").attributes["value"] == f"too short {SCRIPT}"
+    ((placed, judgement),) = rated_by(reading, visit)
+    ((rating),) = convert_to_ratings(placed.item, judgement)
+    assert (rating.scale, rating.value, rating.by) == ("thumbs", 0.0, visit.name)
+    assert rating.question.text == LONG
+    assert (placed.item.source, placed.item.writers) == ("reading", ("extract",))
+    assert "seven or eight years" in rating.answer.text
+    assert len(labelling_queue.list_judgements(reading.opened.store, visit.name, 9)) == 1
+    visit.post(f"{at}/share", team="yes")
+    other = reading.visit("omar")
+    other.post(f"{at}/rate", thumbs="up")
+    ((same, _),) = rated_by(reading, other)
+    assert same == placed
+
+
+def test_nobody_is_handed_out_what_readers_rated(reading: Reading) -> None:
+    visit = reading.visit()
+    visit.post(f"{answered(visit)}/rate", thumbs="up")
+    assert "Nothing to do just now" in reading.visit("lena", "labeller").get("/desk").text
+
+
+def test_a_wrong_citation_is_a_flag_that_says_which(reading: Reading) -> None:
+    visit, store = reading.visit(), reading.opened.store
+    at = answered(visit)
+    visit.post(f"{at}/wrong", quote="2", words="about others")
+    assert visit.status == 200
+    flags = [
+        each
+        for each in labelling_queue.list_judgements(store, visit.name, 9)
+        if each.kind == "flagged"
+    ]
+    assert [each.filled for each in flags] == [{"reason": "citation 2 is wrong: about others"}]
+    assert "You reported this as wrong" in visit.first("#c2").text()
+    assert "You said that this is wrong" not in visit.first("#c1").text()
+    assert not visit.page.css("#c2 form")
+    visit.post(f"{at}/rate", thumbs="up")
+    assert visit.first("button[value=up]").attributes["aria-pressed"] == "true"
+
+
+@pytest.mark.parametrize("quote", ["0", "4", "-1", "x", "", "9" * 50])
+def test_a_citation_that_is_none_cannot_be_wrong(reading: Reading, quote: str) -> None:
+    visit = reading.visit()
+    at = answered(visit)
+    assert visit.post(f"{at}/wrong", quote=quote).status == 400
+    assert visit.post(f"{at}/rate", thumbs=quote).status == 400
+    assert labelling_queue.list_judgements(reading.opened.store, visit.name, 9) == []
+
+
+def test_what_is_asked_is_shown_as_text(reading: Reading) -> None:
+    visit = reading.visit()
+    at = answered(visit, f"{SCRIPT} crows \u202e \x00 live & <b>?")
+    for address in (at, "/", "/asked", f"/?question={SCRIPT}", f"/asked?words={SCRIPT}"):
+        assert SCRIPT not in visit.get(address).html
+    assert visit.get("/answers/none").status == 404
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        ("file:///home/ada/crows/on%20ages.html", "on ages.html"),
+        ("/home/ada/crows/broken.pdf", "broken.pdf"),
+        ("https://www.birds.example/secret/age?key=1", "birds.example"),
+        ("crow-7b at http://10.0.0.7:8000/v1", "crow-7b"),
+        ("", ""),
+    ],
+)
+def test_what_failed_is_named_without_where_it_lies(what: str, name: str) -> None:
+    assert format_source_name(what) == name
+
+
+def test_a_model_that_fails_is_told_and_names_no_path(opened: Opened, tmp_path: Path) -> None:
+    script = tmp_path / "said.jsonl"
+    script.write_text("")
+    models = ModelSettings(f"script:{script}")
+    settings = msgspec.structs.replace(CROWS, models=models)
+    with TestClient(build_web_app(opened.store, settings), base_url="http://desk.test") as client:
+        visit = Reading(opened, client).visit()
+        assert [o.text() for o in visit.get("/").page.css("#model option")][-1] == "said"
+        answered(visit, LONG, method="webglm", model="said")
+        assert "the model could not be asked" in visit.text.lower()
+        assert str(tmp_path) not in visit.html
+
+
+@pytest.mark.slow
+def test_an_answer_is_private_until_it_is_shared_and_gone_once_deleted(reading: Reading) -> None:
+    rita, ben, stranger = reading.visit("rita"), reading.visit("ben"), Visit(
+        TestClient(reading.client.app, base_url="http://desk.test"), "nobody"
+    )  # fmt: skip
+    at = answered(rita)
+    pages = ("", ".html", ".json", "/trace", "/events")
+    assert "private" in rita.get(at).text
+    for page in pages:
+        assert ben.get(f"{at}{page}").status == 404
+        assert stranger.get(f"{at}{page}").status == 401
+    for act in ("rate", "wrong", "cancel", "share", "delete"):
+        assert ben.post(f"{at}/{act}", thumbs="up", quote="1", team="yes").status == 404
+    rita.post(f"{at}/share", team="yes")
+    assert "shared with the team" in rita.text
+    assert "seven or eight years" in ben.get(at).text
+    assert "asked by rita" in ben.text
+    assert ben.page.css_first("#share") is None
+    assert ben.post(f"{at}/share", link="yes").status == 403
+    assert ben.post(f"{at}/delete").status == 403
+    ben.post(f"{at}/rate", thumbs="up", comment="so it is")
+    rita.post(f"{at}/share", link="yes")  # and with the team no more
+    link = rita.first("#link").attributes["value"] or ""
+    assert link.startswith("http://desk.test/shared/")
+    assert len(link.rpartition("/")[2]) >= 32
+    assert ben.get(at).status == 404
+    seen = stranger.get(link.removeprefix("http://desk.test"))
+    assert "seven or eight years" in seen.text
+    assert "rita" not in seen.text
+    assert seen.page.css("main form, main button, main a[href^='/']") == []
+    rita.post(f"{at}/share")
+    assert stranger.get(link.removeprefix("http://desk.test")).status == 404
+    rita.post(f"{at}/share", link="yes")
+    assert rita.first("#link").attributes["value"] != link  # the former never works again
+    new = (rita.first("#link").attributes["value"] or "").removeprefix("http://desk.test")
+    rita.post(f"{at}/delete")
+    assert rita.at.startswith("/asked")
+    assert "Deleted for good" in rita.text
+    for page in pages:
+        assert rita.get(f"{at}{page}").status == 404
+    assert stranger.get(new).status == 404
+    name = at.rpartition("/")[2]
+    with reading.opened.store.begin_read() as connection:
+        for table in tables.metadata.sorted_tables:
+            for row in connection.execute(table.select()).mappings():
+                assert name not in str(dict(row)), table.name
+                assert "so it is" not in str(dict(row)), table.name

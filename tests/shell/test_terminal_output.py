@@ -1,0 +1,162 @@
+"""Answers in a terminal: what the eye gets, which is never what is stored."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from rookery.pages.page_reader import read_page
+from rookery.quotes.quote_links import describe_location
+from rookery.quotes.verification import verify_quotes
+from rookery.records import Answer, Claim, Episode, Failure, Page, Question, Quote
+from rookery.shell.terminal_output import (
+    format_quote,
+    replace_control_characters,
+    sanitize_text,
+    show_answer,
+    show_failures,
+    summarize_answer,
+    to_terminal_json,
+)
+
+HTML = """<!doctype html><title>Crows in numbers</title><article><h1>Numbers</h1>
+<p>A raven has 1.2 × 10<sup>9</sup> neurons and breathes CO<sub>2</sub> out.<sup>[3]</sup></p>
+<p>On the 19<sup>th</sup> day m<sup>2</sup> were counted. The rain went on and on all day.</p>
+<table><tr><th>Bird</th><th>Weight</th></tr><tr><td>Jay</td><td>170 g</td></tr></table>
+<pre>jay\t=\tGarrulus</pre></article>"""
+URL = "https://example.org/a/rather/long/address/of/a/page/about/crows/in/numbers.html"
+
+
+def page() -> Page:
+    return read_page(HTML.encode(), URL)
+
+
+def cut(start: str, end: str) -> Quote:
+    """The quote from the first of these strings to the end of the second."""
+    whole = page()
+    at = whole.text.index(start)
+    return whole.quote(at, whole.text.index(end, at) + len(end))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "seen"),
+    [
+        ("A raven", "out.[3]", "A raven has 1.2 × 10^9 neurons and breathes CO_2 out.[3]"),
+        ("On the", "counted.", "On the 19th day m^2 were counted."),
+        ("9 neurons", "out.", "9 neurons and breathes CO_2 out."),
+        ("Jay", "170 g", "Jay | 170 g"),
+        ("y\t", "17", "y | 17"),
+        ("jay\t", "Garrulus", "jay\t=\tGarrulus"),
+    ],
+)
+def test_a_view_shows_what_its_page_shows(start: str, end: str, seen: str) -> None:
+    quote = cut(start, end)
+    assert format_quote(quote, page()) == seen
+    assert format_quote(quote, None) == quote.text
+    assert format_quote(quote, Page(URL, "", "another version")) == quote.text
+
+
+def test_what_is_unseen_or_commands_the_terminal_is_not_shown() -> None:
+    assert sanitize_text("a\x1b[31mb\u202ec\u200bd\xade\x9bf") == "a\ufffd[31mbcde\ufffdf"
+    assert sanitize_text("می\u200cخواهم 👩\u200d👧") == "می\u200cخواهم 👩\u200d👧"
+    assert replace_control_characters("a\x1bb\u202ec\td\n") == "a\ufffdb\u202ec\td\n"
+
+
+def test_json_commands_no_terminal_and_reads_back_the_same() -> None:
+    quote = Quote(URL, "a\x1bb\x7fc\x9bd", "0", 0, 3, "é\x85\n”")
+    line = to_terminal_json(quote)
+    assert not re.search("[\x00-\x1f\x7f-\x9f]", line)
+    assert Quote.from_json(line) == quote
+
+
+def episode(*quotes: Quote, declined: bool = False) -> Episode:
+    """An answer of one claim a quote, as the extractive method writes it."""
+    said, claims = "", []
+    for number, quote in enumerate(quotes):
+        start = len(said) + bool(said)
+        said += " " * bool(said) + " ".join(quote.text.split())
+        claims.append(Claim(start, len(said), (number,)))
+    answer = Answer(said, quotes, tuple(claims), score=0.75)
+    if declined:
+        answer = Answer("Nothing answers this.", quotes, declined=True, score=0.1)
+    stop = "declined" if declined else "end"
+    return Episode(Question("1", "How many neurons does a raven have?"), "x", (), answer, stop)
+
+
+def shown(asked: Episode, width: int, terminal: bool = False) -> str:
+    assert asked.answer is not None
+    verdicts = verify_quotes(asked.answer, lambda quote: page())
+    console = Console(file=io.StringIO(), width=width, force_terminal=terminal, highlight=False)
+    show_answer(console, asked, [page()] * len(verdicts), verdicts)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+NEURONS, TABLE = cut("A raven", "out."), cut("Jay", "170 g")
+
+
+def test_an_answer_its_quotes_and_their_sources() -> None:
+    assert shown(episode(NEURONS, TABLE), 100).splitlines() == [
+        "A raven has 1.2 × 10^9 neurons and breathes CO_2 out.[1] Jay | 170 g[2]",
+        "",
+        "[1] “A raven has 1.2 × 10^9 neurons and breathes CO_2 out.”",
+        f"    Crows in numbers · {describe_location(page(), NEURONS.start)} · verified",
+        f"    {URL}#:~:text=A%20raven%20has%201.2%20%C3%97,out.",
+        "",
+        "[2] “Jay | 170 g”",
+        f"    Crows in numbers · {describe_location(page(), TABLE.start)} · verified",
+        f"    {URL}#:~:text=Jay,170%20g",
+    ]
+
+
+@pytest.mark.parametrize("width", range(24, 100, 5))
+def test_at_any_width_links_are_whole_and_marks_stand_behind_a_word(width: int) -> None:
+    lines = shown(episode(NEURONS, TABLE), width).splitlines()
+    links = [line for line in lines if "https:" in line]
+    assert all(f"    {URL}#:~:text=" in line for line in links)
+    assert len(links) == 2
+    assert all(len(line) <= width for line in lines if line not in links)
+    answer = lines[: lines.index("")]
+    assert not any(re.match(r"\s*\[\d\]", line) for line in answer)
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_the_words_asked_for_are_marked_and_only_on_a_terminal() -> None:
+    coloured = shown(episode(NEURONS), 100, terminal=True)
+    marked = re.findall(r"\x1b\[1;33m(\w+)\x1b\[0m", coloured)
+    assert marked == ["raven", "neurons"]
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == shown(episode(NEURONS), 100)
+
+
+def test_a_quote_that_does_not_verify_is_named_beside_it() -> None:
+    forged = Quote(
+        **{name: getattr(NEURONS, name) for name in NEURONS.__struct_fields__} | {"start": 0}
+    )
+    assert "NOT VERIFIED: the page has" in " ".join(shown(episode(forged), 100).split())
+
+
+def test_a_decline_shows_quotes_as_rejected_without_numbers() -> None:
+    said = shown(episode(NEURONS, declined=True), 100)
+    assert said.startswith("Nothing answers this.\n\nRejected as too weak an answer")
+    assert "\n  ✗ “A raven has" in said
+    assert "[1]" not in said
+
+
+def test_the_counts_read_well() -> None:
+    asked = episode(NEURONS)
+    assert asked.answer is not None
+    verdicts = verify_quotes(asked.answer, lambda quote: page())
+    assert summarize_answer(asked, verdicts) == "1 of 1 quote verified · score 0.75 · method x"
+    failures = (*(Failure(f"f{n}", "timed_out") for n in range(6)), Failure("g", "robots"))
+    nothing = Episode(asked.question, "x", stop="no_evidence", failures=failures)
+    assert (
+        summarize_answer(nothing, []) == "no evidence · method x · not read: 6 timed_out, 1 robots"
+    )
+    console = Console(file=io.StringIO(), width=80)
+    show_failures(console, failures)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines()[4:] == [
+        "rookery: f4: timed_out",
+        "rookery: and 2 more",
+    ]
