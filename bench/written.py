@@ -51,8 +51,7 @@ from rookery.evidence.evidence_model import (
     load_evidence_model,
 )
 from rookery.evidence.sentence_support import locate_answers
-from rookery.library.gold_answers import contains_gold_answer
-from rookery.library.question_files import read_squad
+from rookery.library.question_files import contains_gold_answer, read_squad
 from rookery.measure.intervals import Estimate, estimate_share
 from rookery.models.installed_models import WRITING_MODEL, find_model_folder
 from rookery.quotes.repair import CorrectionSettings, measure_shared_words

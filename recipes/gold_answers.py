@@ -8,8 +8,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rookery.errors import Failed
-from rookery.library.gold_answers import contains_gold_answer
-from rookery.library.question_files import SquadArticle, SquadData
+from rookery.library.question_files import SquadArticle, SquadData, contains_gold_answer
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import find_language, get_question_terms, split_terms
 from rookery.pages.text_folding import find_occurrences, locate_quote

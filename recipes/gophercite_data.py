@@ -13,8 +13,7 @@ from recipes.fact_comparisons import (
     read_climate_claims,
 )
 from recipes.policy_samples import QuotedSample, build_quote_prompt
-from rookery.library.gold_answers import contains_gold_answer, is_correct_answer
-from rookery.library.question_files import SquadData
+from rookery.library.question_files import SquadData, contains_gold_answer, is_correct_answer
 from rookery.library.search_index import InMemoryLibrary
 from rookery.measure.ratings import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.pages.passages import find_sentences

@@ -19,7 +19,7 @@ from recipes.gophercite_floors import (
 )
 from recipes.policy_samples import QuotedSample
 from recipes.rewards import score_with_both_outputs
-from rookery.library.gold_answers import is_correct_answer
+from rookery.library.question_files import is_correct_answer
 from rookery.measure import reward_frontiers
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from recipes.gold_answers import AnswerLocation, look_up_answer
+from rookery.browser.browser import ABBREVIATION_MARK
 from rookery.browser.browser_commands import (
     SCREEN_LINK,
     STATE_PATTERN,
@@ -21,10 +22,9 @@ from rookery.browser.browser_commands import (
     Observation,
     parse_command,
 )
-from rookery.browser.quote_search import ABBREVIATION_MARK
 from rookery.browser.rollout import make_scripted_policy, run_rollouts
 from rookery.library.call_recording import CallRecording
-from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.question_files import contains_gold_answer
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import (

@@ -22,7 +22,7 @@ from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model
-from rookery.library.gold_answers import is_correct_answer
+from rookery.library.question_files import is_correct_answer
 from rookery.measure.citations import (
     list_statements,
     make_citations_figure,

@@ -13,7 +13,7 @@ from recipes.webgpt_pools import CLONED_POLICY, PPO_POLICY, JudgedSamples, rate_
 from recipes.webgpt_stages import Samples
 from rookery.learn.reinforcement_learning import ReinforcementResult
 from rookery.learn.reward_training import RewardTrainingResult
-from rookery.library.gold_answers import is_correct_answer
+from rookery.library.question_files import is_correct_answer
 from rookery.measure.reward_frontiers import (
     BudgetPoint,
     estimate_best_of_n,

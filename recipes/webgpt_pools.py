@@ -10,7 +10,7 @@ from recipes.webgpt_floors import SCRIPT
 from recipes.webgpt_stages import Samples
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.reward_model import RewardModel
-from rookery.library.gold_answers import is_correct_answer
+from rookery.library.question_files import is_correct_answer
 from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.pairwise import PairwiseMatch, make_win_rate_figure

@@ -18,7 +18,7 @@ from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_r
 from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult, train_reward_model
-from rookery.library.gold_answers import is_correct_answer
+from rookery.library.question_files import is_correct_answer
 from rookery.records import Answer, Comparison, Library, Question
 
 

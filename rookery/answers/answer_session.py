@@ -414,7 +414,7 @@ class AnswerSession:
         """Return the settings of choosing among samples. Raises Failed without a calibration."""
         from rookery.answers.best_of_n import BestOfNSettings
         from rookery.evidence.calibration import get_minimum_score
-        from rookery.evidence.evidence_reward import make_evidence_reward
+        from rookery.evidence.claim_support import make_evidence_reward
 
         found, judge = self.read_calibration(), self._load_sample_judge()
         reward = None if judge is None else make_evidence_reward(judge)

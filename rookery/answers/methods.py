@@ -91,8 +91,7 @@ class AnswerMethod(NamedTuple):
 
 def _choose_ranker(run: QuestionRun) -> "PassageRanker":
     """Return the ranking by the evidence model, else by the sentence encoder, else by words."""
-    from rookery.evidence.evidence_ranking import rank_by_evidence
-    from rookery.evidence.passage_ranking import rank_passages
+    from rookery.evidence.passage_ranking import rank_by_evidence, rank_passages
 
     if judge := run.session.sources.load_evidence_judge():
         return partial(rank_by_evidence, judge=judge)

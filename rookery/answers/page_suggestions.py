@@ -17,8 +17,8 @@ from rookery.answers.evidence_answers import (
     list_sections,
     narrow_section,
 )
+from rookery.evidence.calibration import MIDDLE_SCORE
 from rookery.evidence.evidence_model import EvidenceJudge
-from rookery.evidence.score_wording import MIDDLE_SCORE
 from rookery.pages.search_terms import ENGLISH, find_language, get_question_terms, split_terms
 from rookery.records import Block, Page, Quote
 

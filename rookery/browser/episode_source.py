@@ -18,8 +18,8 @@ from rookery.browser.page_view import PageViewCache
 from rookery.errors import Outcome
 from rookery.library.caching_library import CachingLibrary
 from rookery.library.call_recording import CallRecording, RecordingLibrary
-from rookery.library.gold_answers import is_correct_answer
 from rookery.library.libraries import get_contents_digest
+from rookery.library.question_files import is_correct_answer
 from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
 
 

@@ -30,9 +30,8 @@ from rookery.answers.evidence_answers import EvidenceSettings
 from rookery.answers.extract import ExtractSettings
 from rookery.answers.methods import AnswerCallbacks
 from rookery.errors import Failed, Outcome
-from rookery.evidence.calibration import get_minimum_score
+from rookery.evidence.calibration import explain_score, get_minimum_score
 from rookery.evidence.passage_ranking import RankedPassage
-from rookery.evidence.score_wording import explain_score
 from rookery.library.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
 from rookery.library.question_files import parse_question, read_questions
 from rookery.library.worker_processes import choose_worker_count, map_in_workers

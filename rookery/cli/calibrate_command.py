@@ -23,7 +23,7 @@ from rookery.evidence.calibration import (
     store_calibration_labels,
     write_calibration_curve,
 )
-from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.question_files import contains_gold_answer
 from rookery.records import Answer, Failure, Question, Rating, Record
 from rookery.settings import Settings, get_data_folder
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED

@@ -296,7 +296,7 @@ def remove_indexes(
     places: PlaceNames, dry_run: DryRun = False, as_json: JsonOption = False
 ) -> None:
     """Remove the indexes of places. The archive keeps their pages, so that quotes verify."""
-    from rookery.library.shards import NOTE_FILE
+    from rookery.library.sharded_library import NOTE_FILE
     from rookery.library.stored_indexes import list_stored_indexes
     from rookery.settings import get_cache_folder
 

@@ -17,10 +17,14 @@ from rookery.browser.rollout import make_scripted_policy, run_rollouts
 from rookery.errors import Failed, Outcome
 from rookery.learn.random_models import write_tiny_model
 from rookery.library.folder_library import FolderLibrary
-from rookery.library.gold_answers import contains_gold_answer, is_correct_answer
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
-from rookery.library.question_files import bundled_questions, read_questions
+from rookery.library.question_files import (
+    bundled_questions,
+    contains_gold_answer,
+    is_correct_answer,
+    read_questions,
+)
 from rookery.pages.passages import find_sentences
 from rookery.records import (
     Answer,

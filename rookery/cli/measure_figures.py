@@ -18,8 +18,7 @@ from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_ratin
 from rookery.errors import Failed, Outcome
 from rookery.evidence.dense_ranker import load_dense_ranker
 from rookery.json_lines import read_json_lines
-from rookery.library.gold_answers import contains_gold_answer
-from rookery.library.question_files import read_questions
+from rookery.library.question_files import contains_gold_answer, read_questions
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
 from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness
 from rookery.measure.actions import count_actions, make_actions_figure

@@ -53,7 +53,7 @@ from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.desk.store import read_events
 from rookery.desk.tables import judgements
 from rookery.errors import Failed, Outcome
-from rookery.evidence.score_wording import grade_score
+from rookery.evidence.calibration import grade_score
 from rookery.pages.page_text import neutralize_text
 from rookery.quotes.text_search import Span
 from rookery.records import Episode, Page, Quote, digest_of

@@ -10,14 +10,14 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderLibrary, FolderLimits, ProgressCallback
 from rookery.library.page_archive import PageArchive
-from rookery.library.search_merging import MergedSearch, make_auto_search
-from rookery.library.sharded_library import ShardedLibrary
-from rookery.library.shards import NOTE_FILE
+from rookery.library.sharded_library import NOTE_FILE, ShardedLibrary
 from rookery.library.site_library import SiteLibrary
 from rookery.library.web_library import (
+    MergedSearch,
     SearchEngine,
     WebLibrary,
     WebSearch,
+    make_auto_search,
     make_brave_engine,
     make_duckduckgo_engine,
     make_google_engine,

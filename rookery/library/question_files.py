@@ -24,7 +24,8 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.library.published_questions import convert_published_question, split_published_document
-from rookery.records import Failure, Question, Record, prepare_type
+from rookery.pages.text_folding import fold_text
+from rookery.records import Answer, Failure, Question, Record, prepare_type
 
 MOST_QUESTION_CHARACTERS = 10_000
 """characters of a question"""
@@ -399,3 +400,19 @@ def _is_whole_words(text: str, start: int, length: int) -> bool:
 
 def _is_word_character(edge: str) -> bool:
     return _WORD.fullmatch(edge) is not None
+
+
+def contains_gold_answer(text: str, gold: str) -> bool:
+    """Return True if a text contains a gold answer as whole words, typography and case ignored."""
+    wanted = fold_text(gold).text.strip(" .,;:!?\"'")
+    pattern = rf"(?<!\w){re.escape(wanted)}(?!\w)"
+    return bool(wanted) and re.search(pattern, fold_text(text).text) is not None
+
+
+def is_correct_answer(question: Question, answer: Answer | None) -> bool:
+    """Return True if the answer's text and one of its quotes contain the same gold answer."""
+    return answer is not None and any(
+        contains_gold_answer(answer.text, gold)
+        and any(contains_gold_answer(each.text, gold) for each in answer.quotes)
+        for gold in question.gold
+    )

@@ -23,7 +23,7 @@ from rookery.library.bm25 import (
     parse_query,
 )
 from rookery.library.page_archive import translate_storage_errors
-from rookery.pages.index_entries import IndexEntry, build_index_entries
+from rookery.pages.passages import IndexEntry, build_index_entries
 from rookery.pages.search_terms import LANGUAGES, join_pairs, split_terms
 from rookery.records import Failure, Hit, Library, Page, prepare_type
 

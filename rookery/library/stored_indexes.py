@@ -25,8 +25,7 @@ from rookery.library.search_index import (
     hold_lock,
     read_index_note,
 )
-from rookery.library.sharded_library import find_shards_note
-from rookery.library.shards import NOTE_FILE, ShardsNote
+from rookery.library.sharded_library import NOTE_FILE, ShardsNote, find_shards_note
 from rookery.library.site_library import FinishedCrawl
 from rookery.library.warc import WarcContents
 from rookery.records import Failure, Record, prepare_type

@@ -106,7 +106,7 @@ def map_in_workers(
     what `make` and the function raise.
     """
     if ray:
-        from rookery.library.ray_batch import map_with_ray
+        from rookery.library.ray_cluster import map_with_ray
 
         yield from map_with_ray(items, make, workers, ray)
         return
@@ -170,7 +170,7 @@ def choose_worker_count(workers: int, ray: str) -> int:
     """
     if workers or not ray:
         return workers or count_cores()
-    from rookery.library.ray_batch import count_ray_processors
+    from rookery.library.ray_cluster import count_ray_processors
 
     return count_ray_processors(ray)
 

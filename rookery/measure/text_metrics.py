@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 from rapidfuzz.distance import LCSseq
 
-from rookery.library.gold_answers import contains_gold_answer
+from rookery.library.question_files import contains_gold_answer
 from rookery.measure.figures import (
     Figure,
     FigureLine,

@@ -1,22 +1,20 @@
 """Read bytes of any type as a Page; type and text encoding are detected from the bytes."""
 
 import codecs
+import io
 import re
 import unicodedata
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 import webencodings
 
 from rookery.errors import Failed, Outcome
-from rookery.pages.document_types import (
-    detect_archive,
-    detect_text_document,
-    is_packed_manual,
-    is_picture,
-)
 from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING
 from rookery.pages.html.html_parser import (
     HARMLESS_TAG_COUNT,
@@ -36,6 +34,79 @@ from rookery.pages.text_documents import (
     read_text,
 )
 from rookery.records import Page
+
+_HEAD = 4096
+_OFFICE = {"word/document": "docx", "ppt/presentation": "pptx", "xl/workbook": "xlsx"}
+_MIMETYPES = {
+    "application/epub+zip": "epub",
+    **dict.fromkeys(
+        (
+            f"application/vnd.oasis.opendocument.{what}"
+            for what in ("text", "presentation", "spreadsheet")
+        ),
+        "open_document",
+    ),
+}
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
+_FEED = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)\s*)*+"
+    rb"<(?:rss[\s/>]|feed\s[^>]*www\.w3\.org/2005/Atom|rdf:RDF\s[^>]*purl\.org/rss/1\.0/"
+    rb"|(?:urlset|sitemapindex)\s[^>]*sitemaps\.org/schemas)",
+    re.DOTALL,
+)
+_MANUAL = re.compile(rb"(?:(?!\.(?:TH|Dd)\b)(?:[.'][^\n]*|[ \t]*)\n)*+\.(?:TH[ \t]+\S|Dd\b)")
+_MAILBOX = re.compile(rb"From \S[^\n]*\d{4}\r?\n[!-9;-~]+:")
+_HEADERS = re.compile(rb"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*+)++")
+_SENDER = re.compile(rb"^From:", re.MULTILINE | re.IGNORECASE)
+_SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.MULTILINE | re.IGNORECASE)
+
+
+def detect_archive(data: bytes) -> str:
+    """Return the kind of document that a zip archive is; empty for another archive.
+
+    An e-book and a document of LibreOffice name their type first, an Office document has a part of
+    a known name. Of a damaged archive, the names are looked for in its bytes.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, IndexError):
+        names = [part for part in _OFFICE if part.encode() in data]
+    for start, kind in _OFFICE.items():
+        if any(name.startswith(start) for name in names):
+            return kind
+    told = re.match(rb"mimetype([\w./+-]+?)(?:PK|\s|$)", data[30:200])
+    return _MIMETYPES.get(told[1].decode(), "") if told else ""
+
+
+def is_picture(data: bytes) -> bool:
+    """Tell whether these bytes are a picture in which text can be recognized: PNG, JPEG, TIFF."""
+    return data.startswith(_PICTURES)
+
+
+def is_packed_manual(data: bytes) -> bool:
+    """Tell whether these bytes are a man page compressed by gzip."""
+    try:
+        head = zlib.decompressobj(31).decompress(data[: 16 * _HEAD], _HEAD)
+    except zlib.error:
+        return False
+    return _MANUAL.match(head) is not None
+
+
+def detect_text_document(data: bytes) -> str:
+    """Return feed, man, mailbox or mail if text begins as one does, else nothing."""
+    head = data[:_HEAD]
+    if _FEED.match(head):
+        return "feed"
+    if _MANUAL.match(head):
+        return "man"
+    if _MAILBOX.match(head):
+        return "mailbox"
+    headers = _HEADERS.match(data[: 16 * _HEAD])
+    if headers and _SENDER.search(headers[0]) and _SENT.search(headers[0]):
+        return "mail"
+    return ""
+
 
 __all__ = ["ReadLimits", "detect_type", "join_visible_text", "neutralize_text", "read_page"]
 
@@ -142,10 +213,8 @@ def _read_by_kind(
     if kind in TEXT_READERS:
         return read_text(decode_text(data, content_type, False), url, fetched, kind)
     if kind in DOCUMENT_READERS or kind in ("man", "picture"):
-        from rookery.pages.document_readers import READER_OF_DOCUMENT
-
         try:
-            return READER_OF_DOCUMENT[kind](data, url, fetched, limits)
+            return _load_document_readers()[kind](data, url, fetched, limits)
         except Failed as failed:  # a part may have an address of its own
             raise Failed(msgspec.structs.replace(failed.failure, what=url)) from failed
     if kind == "encrypted":
@@ -156,6 +225,36 @@ def _read_by_kind(
         what = "a picture, an archive or a document of a type that is not read"
         raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, what)
     raise build_read_error(url, Outcome.BINARY, "its bytes are not text")
+
+
+@cache
+def _load_document_readers() -> dict[str, Callable[[bytes, str, str, ReadLimits], Page]]:
+    """Import the readers of documents by kind when the first one is read: they cost time."""
+    from rookery.pages.external_programs import read_manual, read_picture
+    from rookery.pages.feeds import read_feed
+    from rookery.pages.mail_documents import read_mail, read_mailbox
+    from rookery.pages.notebooks import read_notebook
+    from rookery.pages.zip_documents import (
+        read_docx,
+        read_epub,
+        read_open_document,
+        read_pptx,
+        read_xlsx,
+    )
+
+    return {
+        "docx": read_docx,
+        "pptx": read_pptx,
+        "xlsx": read_xlsx,
+        "open_document": read_open_document,
+        "epub": read_epub,
+        "mail": read_mail,
+        "mailbox": read_mailbox,
+        "notebook": read_notebook,
+        "feed": read_feed,
+        "man": read_manual,
+        "picture": read_picture,
+    }
 
 
 def _read_pdf_and_scans(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:

@@ -26,7 +26,7 @@ from typing import Self, TypeAlias
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.pages.index_entries import IndexEntry, build_index_entries
+from rookery.pages.passages import IndexEntry, build_index_entries
 from rookery.pages.text_documents import ReadLimits, read_text
 from rookery.records import Failure, Page, prepare_type
 

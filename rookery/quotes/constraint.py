@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rookery.quotes.grammar import IndexedDocument, VerbatimGrammar, index_document
-from rookery.quotes.token_trie import NEVER, IntArray, RaggedArray, SpelledText
+from rookery.quotes.vocabulary import NEVER, IntArray, RaggedArray, SpelledText
 
 
 class QuoteFragmentSpan(NamedTuple):

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rookery.quotes.citation_syntax import WORDS_END, AnswerForm, AnswerShape, render_inline
-from rookery.quotes.token_trie import (
+from rookery.quotes.vocabulary import (
     NEVER,
     SEPARATORS,
     ByteArray,
@@ -30,10 +30,10 @@ from rookery.quotes.token_trie import (
     RaggedArray,
     SpelledText,
     TokenPieces,
+    Vocabulary,
     number_distinct,
     sort_distinct,
 )
-from rookery.quotes.vocabulary import Vocabulary
 from rookery.records import Answer, Claim, Page
 
 TransitionTable = dict[str, tuple[str, dict[str, str]]]

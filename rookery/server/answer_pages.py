@@ -44,7 +44,7 @@ from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.desk.store import Store
 from rookery.desk.tables import judgements
 from rookery.errors import Failed, Outcome
-from rookery.evidence.score_wording import explain_score, word_score
+from rookery.evidence.calibration import explain_score, word_score
 from rookery.library.libraries import is_url
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import Verdict

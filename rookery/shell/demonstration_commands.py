@@ -12,11 +12,16 @@ from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from rookery.browser.browser import BrowserRequest, BrowserSearch
+from rookery.browser.browser import (
+    ABBREVIATION_MARK,
+    BrowserRequest,
+    BrowserSearch,
+    find_quote,
+    read_typed_text,
+)
 from rookery.browser.browser_commands import parse_command
 from rookery.browser.browser_episode import build_episode
 from rookery.browser.page_view import ViewWindow, WindowPart, WindowText, truncate_line
-from rookery.browser.quote_search import ABBREVIATION_MARK, find_quote, read_typed_text
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.passages import find_sentences
 from rookery.pages.text_folding import fold_text

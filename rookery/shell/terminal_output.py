@@ -12,8 +12,8 @@ from rich.text import Text
 
 from rookery.answers.methods import MODEL_METHODS
 from rookery.errors import Outcome
+from rookery.evidence.calibration import word_score
 from rookery.evidence.claim_support import ClaimVerdict
-from rookery.evidence.score_wording import word_score
 from rookery.pages.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.pages.page_text import join_separator
 from rookery.pages.search_terms import find_language, get_question_terms, split_terms

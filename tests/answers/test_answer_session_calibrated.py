@@ -13,8 +13,7 @@ from rookery.cli.calibrate_command import calibrate_documents
 from rookery.cli.index_command import _refresh_index
 from rookery.errors import Failed
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
-from rookery.library.shards import get_shard_folder
+from rookery.library.sharded_library import ShardedLibrary, build_sharded_index, get_shard_folder
 from rookery.records import Answer, Question
 from rookery.settings import FileSelection, Settings, get_cache_folder
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.browser.browser import read_typed_text
 from rookery.browser.page_view import PageView, get_domain, is_subdomain
-from rookery.browser.quote_search import read_typed_text
 from rookery.library.libraries import get_bundled_folder
 from rookery.pages.page_reader import read_page
 from rookery.pages.page_text import join_visible_text, neutralize_text

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from little import Little, html
 
+from rookery.browser.browser import find_quote
 from rookery.browser.browser_commands import BrowserRules
 from rookery.browser.page_view import PageView, PageViewCache, WindowText
-from rookery.browser.quote_search import find_quote
 from rookery.cli import demonstration_files
 from rookery.desk import demonstration_sessions, judgement_conversion, store
 from rookery.desk.demonstration_sessions import (

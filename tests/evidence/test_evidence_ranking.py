@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.evidence.evidence_ranking import (
+from rookery.evidence.passage_ranking import (
     LONG_QUERY_WORDS,
     MAX_JUDGED_PASSAGES,
     rank_by_evidence,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from rookery.answers.best_of_n import choose_best_answer
+from rookery.evidence.claim_support import make_evidence_reward
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.evidence.evidence_reward import make_evidence_reward
 from rookery.records import Answer, Claim, Page, Question
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rookery.evidence import score_wording
-from rookery.evidence.score_wording import explain_score, grade_score, word_score
+from rookery.evidence.calibration import MEASURED, explain_score, grade_score, word_score
 from rookery.records import Answer, Episode, Question
 
 
@@ -64,7 +63,7 @@ def test_a_calibrated_score_is_a_rounded_probability(score: float, shown: int) -
 def test_what_is_told_was_measured() -> None:
     saved = Path(__file__).parents[2] / "bench" / "results" / "test" / "documentation.jsonl"
     rows = [json.loads(line) for line in saved.read_text(encoding="utf-8").splitlines()]
-    for grade, counts in score_wording.MEASURED.items():
+    for grade, counts in MEASURED.items():
         given = [r for r in rows if r["answered"] and grade_score(r["score"]) == grade]
         assert counts == (sum(r["first"] for r in given), len(given))
     assert "25 of 28 first quotes" in explain_score(make_episode(0.9))

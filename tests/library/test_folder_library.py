@@ -18,7 +18,7 @@ from rookery.library.libraries import CombinedLibrary, get_contents_digest
 from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import SearchIndex
 from rookery.pages.file_selection import FileStamp
-from rookery.pages.index_entries import build_index_entries
+from rookery.pages.passages import build_index_entries
 from rookery.pages.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
 
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 import rookery
 from rookery.library.bm25 import BM25_SATURATION
 from rookery.library.search_index import SearchIndex
-from rookery.pages.index_entries import TITLE_REPETITIONS, build_index_entries
 from rookery.pages.page_reader import read_page
-from rookery.pages.passages import PassageSizes, cut_passages, find_sentences, get_headings_above
+from rookery.pages.passages import (
+    TITLE_REPETITIONS,
+    PassageSizes,
+    build_index_entries,
+    cut_passages,
+    find_sentences,
+    get_headings_above,
+)
 from rookery.pages.search_terms import split_terms
 from rookery.records import Block, Hit, Link, Page
 

@@ -12,19 +12,17 @@ from test_web_library import BRAVE, SEARXNG, WIKIPEDIA, says
 from rookery.errors import Failed
 from rookery.library.libraries import make_web_search
 from rookery.library.page_archive import PageArchive
-from rookery.library.search_merging import (
-    MergedSearch,
-    canonicalize_address,
-    make_auto_search,
-    merge_hits,
-)
 from rookery.library.web_library import (
+    MergedSearch,
     SearchEngine,
     WebLibrary,
+    canonicalize_address,
+    make_auto_search,
     make_brave_engine,
     make_duckduckgo_engine,
     make_searxng_engine,
     make_wikipedia_engine,
+    merge_hits,
 )
 from rookery.network.fetcher import USER_AGENT, Fetcher, build_user_agent, parse_product_token
 from rookery.network.http_response import parse_retry_after

@@ -22,9 +22,13 @@ from rookery.library.folder_library import FolderLibrary, get_shard_number
 from rookery.library.libraries import get_bundled_folder, open_places
 from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import SearchIndex
-from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
-from rookery.library.shards import Shard, get_shard_folder
-from rookery.pages.index_entries import build_index_entries
+from rookery.library.sharded_library import (
+    Shard,
+    ShardedLibrary,
+    build_sharded_index,
+    get_shard_folder,
+)
+from rookery.pages.passages import build_index_entries
 from rookery.records import Hit, Page, digest_of
 from rookery.settings import FileSelection
 

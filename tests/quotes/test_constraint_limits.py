@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from verbatim_cases import CROWS, MARKS, ODD, SHAPES, chosen, may, plain, tokens, walk
 from verbatim_oracle import Oracle
 
-from rookery.browser.quote_search import find_quote
+from rookery.browser.browser import find_quote
 from rookery.quotes.citation_syntax import AnswerShape
 from rookery.quotes.constraint import VerbatimConstraint
 from rookery.quotes.grammar import VerbatimGrammar

@@ -5,10 +5,9 @@ from random import Random
 
 import pytest
 
-from rookery.browser.browser import browse_library
+from rookery.browser.browser import browse_library, find_quote
 from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.page_view import OpenedPage, WindowPart, WindowText
-from rookery.browser.quote_search import find_quote
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rookery.browser.quote_search import find_in_page, find_quote
+from rookery.browser.browser import find_in_page, find_quote
 from rookery.pages.text_folding import fold_text
 from rookery.quotes.text_search import CHUNK_LENGTH, TextFinder
 

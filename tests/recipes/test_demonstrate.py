@@ -26,18 +26,21 @@ from recipes.oracle_policies import (
     strip_site_name,
     vary_quote,
 )
-from rookery.browser.browser import browse_library
+from rookery.browser.browser import browse_library, find_quote
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, parse_command
 from rookery.browser.page_view import OpenedPage
-from rookery.browser.quote_search import find_quote
 from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed
 from rookery.library.call_recording import CallRecording
 from rookery.library.folder_library import FolderLibrary
-from rookery.library.gold_answers import contains_gold_answer
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
-from rookery.library.question_files import SquadArticle, bundled_questions, render_pages
+from rookery.library.question_files import (
+    SquadArticle,
+    bundled_questions,
+    contains_gold_answer,
+    render_pages,
+)
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
 from rookery.pages.search_terms import split_terms

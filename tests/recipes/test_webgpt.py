@@ -33,7 +33,7 @@ from recipes.webgpt_rewards import make_comparisons
 from recipes.webgpt_stages import Samples
 from rookery.errors import Failed
 from rookery.json_lines import read_json_lines
-from rookery.library.gold_answers import is_correct_answer
+from rookery.library.question_files import is_correct_answer
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import Estimate
 from rookery.records import Answer, Comparison, Episode, Page, Question

@@ -16,10 +16,9 @@ from env_serving import FOOD, GIFTS, RIGHT, TRAIN, ask, play, session
 
 from rookery.browser.episode_source import SourceEpisode
 from rookery.errors import Failed
+from rookery.evidence.claim_support import make_evidence_reward
 from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
-from rookery.evidence.evidence_reward import make_evidence_reward
-from rookery.library.call_recording import CallRecording
-from rookery.library.frozen_web import FrozenWeb
+from rookery.library.call_recording import CallRecording, FrozenWeb
 from rookery.server.env.settings import EnvSettings, open_environment
 from rookery.settings import Settings
 

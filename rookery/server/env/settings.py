@@ -16,9 +16,8 @@ from rookery.answers.answer_session import EvidenceSources
 from rookery.browser.browser_commands import BrowserRules
 from rookery.browser.episode_source import EpisodeSource, reward_accepted_answer
 from rookery.desk.store import Store
-from rookery.evidence.evidence_reward import make_evidence_reward
-from rookery.library.call_recording import CallRecording
-from rookery.library.frozen_web import FrozenWeb
+from rookery.evidence.claim_support import make_evidence_reward
+from rookery.library.call_recording import CallRecording, FrozenWeb
 from rookery.library.libraries import BUNDLED_PLACE, get_contents_digest
 from rookery.library.question_files import bundled_questions, read_questions
 from rookery.library.web_library import WebLibrary

@@ -28,7 +28,7 @@ from rookery.browser.browser import (
 from rookery.browser.browser_commands import BrowserRules
 from rookery.browser.page_view import OpenedPage, PageView, PageViewCache, build_results_page
 from rookery.errors import Failed, Outcome
-from rookery.evidence.score_wording import word_score
+from rookery.evidence.calibration import word_score
 from rookery.library.libraries import is_url
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import WebLibrary
