@@ -132,12 +132,14 @@ def redeem_invite(store: Store, token: str) -> str:
 
     Raises Failed (no_invite) if the invitation is unknown, was used or has expired.
     """
-    now, its = store.clock(), invites.c.token == _hash_token(token)
+    now, matching = store.clock(), invites.c.token == _hash_token(token)
     with store.begin_write() as connection:
-        fresh = its & invites.c.used.is_(None) & (invites.c.until >= now)
+        fresh = matching & invites.c.used.is_(None) & (invites.c.until >= now)
         if connection.execute(update(invites).where(fresh).values(used=now)).rowcount == 0:
-            raise _make_refused_invite_error(connection.execute(select(invites).where(its)).first())
-        person = str(connection.scalar(select(invites.c.person).where(its)))
+            raise _make_refused_invite_error(
+                connection.execute(select(invites).where(matching)).first()
+            )
+        person = str(connection.scalar(select(invites.c.person).where(matching)))
         session = open_session(connection, person, now)
         write_audit_entry(connection, person, "enter", "", now)
     return session
@@ -179,8 +181,8 @@ def find_session_person(store: Store, session_token: str) -> Person | None:
         return None
     if now - row.seen >= SEEN_INTERVAL:
         with store.begin_write() as connection:
-            its = sessions.c.token == token
-            connection.execute(update(sessions).where(its).values(seen=now))
+            matching = sessions.c.token == token
+            connection.execute(update(sessions).where(matching).values(seen=now))
     return Person(*row[:-1])
 
 
@@ -257,10 +259,10 @@ def _update_person(connection: Connection, name: str, **values: object) -> None:
         raise Failed(Failure(name, Outcome.NO_PERSON, "nobody has this name: look at who there is"))
 
 
-def _make_refused_invite_error(found: Row[tuple[str, str, float, float | None]] | None) -> Failed:
-    if found is None:
+def _make_refused_invite_error(invite: Row[tuple[str, str, float, float | None]] | None) -> Failed:
+    if invite is None:
         detail = "no such invite was made: copy the whole link, or ask for another"
-    elif found.used is not None:
+    elif invite.used is not None:
         detail = "it was used before, and each lets one person in once: ask for another"
     else:
         detail = "it is too old: ask for another"

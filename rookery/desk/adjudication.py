@@ -155,13 +155,17 @@ def load_labelling_data(
         for row in connection.execute(items.select().where(*where).order_by(items.c.number))
     }
     handed_in = select(judgements.c.body).join(items).where(*where).order_by(judgements.c.number)
-    made = [Judgement.from_json(body) for body in connection.scalars(handed_in)]
-    left = _find_left_out(made, placed, select_active_exclusions(load_exclusions(connection)))
+    submitted = [Judgement.from_json(body) for body in connection.scalars(handed_in)]
+    left_out = _find_left_out(
+        submitted, placed, select_active_exclusions(load_exclusions(connection))
+    )
     roles = connection.execute(select(tables.people.c.name, tables.people.c.role))
-    known = index_forms(read_form_versions(connection))
+    known_forms = index_forms(read_form_versions(connection))
     shares = load_pass_shares(connection)
     decided = {each.item: each for each in load_decisions(connection) if each.item in placed}
-    return LabellingData(placed, made, left, dict(iter(roles)), known, shares, decided)
+    return LabellingData(
+        placed, submitted, left_out, dict(iter(roles)), known_forms, shares, decided
+    )
 
 
 def _make_placed_item(row: Row[Any]) -> PlacedItem:
@@ -173,26 +177,26 @@ def _make_placed_item(row: Row[Any]) -> PlacedItem:
     return PlacedItem(row.id, row.batch, item, *laid)
 
 
-def trace_versions(made: Iterable[Judgement]) -> dict[str, tuple[Judgement, ...]]:
+def trace_versions(submitted: Iterable[Judgement]) -> dict[str, tuple[Judgement, ...]]:
     """Return each judgement after the earlier versions that it corrects, oldest first, by its id.
 
-    `made` has corrections after what they correct, as in order of submission.
+    `submitted` has corrections after what they correct, as in order of submission.
     """
     versions: dict[str, tuple[Judgement, ...]] = {}
-    for each in made:
+    for each in submitted:
         versions[each.id] = (*versions.get(each.supersedes, ()), each)
     return versions
 
 
-def measure_judging_seconds(made: Iterable[Judgement]) -> dict[str, float]:
+def measure_judging_seconds(submitted: Iterable[Judgement]) -> dict[str, float]:
     """Return the seconds that each judgement took, by its id; those of a correction are added to
     those of what it corrects.
 
-    `made` are as `trace_versions` takes them.
+    `submitted` are as `trace_versions` takes them.
     """
     return {
         key: sum(each.ended - each.began for each in versions)
-        for key, versions in trace_versions(made).items()
+        for key, versions in trace_versions(submitted).items()
     }
 
 
@@ -212,13 +216,13 @@ def load_exclusions(connection: Connection, which: str | None = None) -> list[Ex
     With `which`, only those of this person or judgement.
     """
     rows = connection.execute(_EXCLUSIONS if which is None else _EXCLUSIONS_OF, {"whose": which})
-    found = []
+    records = []
     for row in rows.mappings():
         values = dict(row)
         if values["what"].startswith(_PERSON_IN_BATCH):
             values |= {"what": "person", "batch": values["what"].removeprefix(_PERSON_IN_BATCH)}
-        found.append(Exclusion(**values))
-    return found
+        records.append(Exclusion(**values))
+    return records
 
 
 def write_exclusion(
@@ -262,25 +266,29 @@ def covers_judgement(exclusion: Exclusion, versions: Sequence[Judgement], batch:
 
 
 def _find_left_out(
-    made: Sequence[Judgement], placed: Mapping[str, PlacedItem], excluding: Sequence[Exclusion]
+    submitted: Sequence[Judgement], placed: Mapping[str, PlacedItem], excluding: Sequence[Exclusion]
 ) -> dict[str, LeftOutJudgement]:
-    newer = {each.supersedes: each for each in made if each.supersedes}
+    newer = {each.supersedes: each for each in submitted if each.supersedes}
     by_name: dict[str, list[Exclusion]] = {}
     for row in excluding:
         by_name.setdefault(row.which, []).append(row)
-    traced, left = trace_versions(made), {}
-    for each in made:
+    traced, left_out = trace_versions(submitted), {}
+    for each in submitted:
         if (newest := newer.get(each.id)) is not None:
             reason = f"corrected by {newest.id}"
-            left[each.id] = LeftOutJudgement(each.id, "corrected", reason, newest.by, newest.ended)
+            left_out[each.id] = LeftOutJudgement(
+                each.id, "corrected", reason, newest.by, newest.ended
+            )
             continue
         versions = traced[each.id]
         names = (each.by, *(version.id for version in versions))
         for row in (row for name in names for row in by_name.get(name, ())):
             if covers_judgement(row, versions, placed[each.item].batch):
-                left[each.id] = LeftOutJudgement(each.id, "excluded", row.reason, row.by, row.at)
+                left_out[each.id] = LeftOutJudgement(
+                    each.id, "excluded", row.reason, row.by, row.at
+                )
                 break
-    return left
+    return left_out
 
 
 RaterPairKind = Literal["researcher and labeller", "labellers", "researchers"]
@@ -373,12 +381,12 @@ def compare_rater_pairs(work: LabellingData) -> tuple[RaterPairAgreement, ...]:
     share = partial(jackknife_interval, least=0.0)
     return tuple(
         RaterPairAgreement(
-            *both,
-            estimate_statistic(two[both], compute_half_credit_agreement, share),
-            estimate_statistic(two[both], compute_cohen_kappa, jackknife_interval),
-            estimate_statistic(many[both], compute_exact_agreement, share),
+            *raters,
+            estimate_statistic(two[raters], compute_half_credit_agreement, share),
+            estimate_statistic(two[raters], compute_cohen_kappa, jackknife_interval),
+            estimate_statistic(many[raters], compute_exact_agreement, share),
         )
-        for both in sorted({*two, *many})
+        for raters in sorted({*two, *many})
     )
 
 
@@ -401,14 +409,14 @@ def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAg
                 else float(a == b)
             )
             credits[between].append(agree)
-        for between, found in credits.items():
-            (two if count == 2 else many)[between].append(found)
-    drawn = partial(resample_interval, rounds=rounds)
+        for between, pair_credits in credits.items():
+            (two if count == 2 else many)[between].append(pair_credits)
+    make_interval = partial(resample_interval, rounds=rounds)
     return tuple(
         RaterGroupAgreement(
             kind,
             *(
-                estimate_statistic(_sum_credits(each[kind]), _average_credits, drawn)
+                estimate_statistic(_sum_credits(each[kind]), _average_credits, make_interval)
                 for each in (two, many)
             ),
         )
@@ -424,15 +432,17 @@ def compute_field_alphas(work: LabellingData, rounds: int) -> tuple[FieldAlpha, 
     bootstrap resamples.
     """
     fields, tables = _build_value_tables(work)
-    drawn = partial(resample_interval, rounds=rounds)
-    found = []
+    make_interval = partial(resample_interval, rounds=rounds)
+    alphas = []
     for (form, name, variant), table in tables.items():
         level = get_measurement_level(fields[form, name, variant])
         units = [count_values(row) for row in table.values()]
-        alpha = estimate_statistic(units, partial(compute_krippendorff_alpha, level=level), drawn)
+        alpha = estimate_statistic(
+            units, partial(compute_krippendorff_alpha, level=level), make_interval
+        )
         size = sum(map(len, table.values()))
-        found.append(FieldAlpha(form, name, level, size, alpha, variant))
-    return tuple(sorted(found, key=lambda each: _get_form_rank(work, each.form)))
+        alphas.append(FieldAlpha(form, name, level, size, alpha, variant))
+    return tuple(sorted(alphas, key=lambda each: _get_form_rank(work, each.form)))
 
 
 def compute_field_kappas(work: LabellingData) -> tuple[FieldKappa, ...]:
@@ -442,16 +452,16 @@ def compute_field_kappas(work: LabellingData) -> tuple[FieldKappa, ...]:
     those of `compute_field_alphas`; the intervals are jackknife ones. In the order of the forms,
     then of the names.
     """
-    found = []
+    kappas = []
     for (form, name, variant), table in _build_value_tables(work)[1].items():
         pairs: dict[PairOf[str], list[PairOf[LabelValue]]] = defaultdict(list)
         for row in table.values():
             for (one, a), (other, b) in combinations(sorted(row.items()), 2):
                 pairs[one, other].append((a, b))
-        for both in sorted(both for both in pairs if len(pairs[both]) >= MIN_KAPPA_VALUES):
-            kappa = estimate_statistic(pairs[both], compute_cohen_kappa, jackknife_interval)
-            found.append(FieldKappa(form, name, *both, kappa, variant))
-    return tuple(sorted(found, key=lambda each: _get_form_rank(work, each.form)))
+        for raters in sorted(raters for raters in pairs if len(pairs[raters]) >= MIN_KAPPA_VALUES):
+            kappa = estimate_statistic(pairs[raters], compute_cohen_kappa, jackknife_interval)
+            kappas.append(FieldKappa(form, name, *raters, kappa, variant))
+    return tuple(sorted(kappas, key=lambda each: _get_form_rank(work, each.form)))
 
 
 def _get_form_rank(work: LabellingData, name: str) -> int:
@@ -487,12 +497,12 @@ def derive_majority_labels(work: LabellingData) -> Iterator[MajorityLabel]:
             }
             for scale in ("supported", "plausible")
         )
-        both: dict[tuple[str, tuple[int, ...]], list[float]] = defaultdict(list)
+        agreements: dict[tuple[str, tuple[int, ...]], list[float]] = defaultdict(list)
         for (item, place, by), value in supported.items():
             if (item, place, by) in plausible:
                 good = value == plausible[item, place, by] == "yes"
-                both[item, place].append(float(good))
-        for (item, place), agreed in both.items():
+                agreements[item, place].append(float(good))
+        for (item, place), agreed in agreements.items():
             of = MajorityLabel(item, form_name, SUPPORTED_AND_PLAUSIBLE, place, 0.0, (), False)
             yield _fill_majority(of, agreed, [0.0, 1.0])
 
@@ -552,14 +562,14 @@ def _add_variant(
 def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, int]]]:
     """Yield, for each item that several people compared, its number of answers and each person's
     preferred one."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    preferences: dict[str, dict[str, int]] = defaultdict(dict)
     for placed, judgement in work.iterate_counted():
         choice = (
             None if placed.prelude else find_preferred_answer(placed.item, judgement, work.forms)
         )
         if choice is not None:
-            found[placed.id][judgement.by] = choice
-    for item, chosen in found.items():
+            preferences[placed.id][judgement.by] = choice
+    for item, chosen in preferences.items():
         if len(chosen) > 1:
             yield len(work.items[item].item.answers), chosen
 

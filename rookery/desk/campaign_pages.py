@@ -18,10 +18,11 @@ from rookery.desk.dashboard import (
     render_dashboard_page,
 )
 from rookery.desk.page_endpoints import (
-    get_app_context,
     get_form_fields,
     get_last_value,
-    get_signed_in_person,
+    get_person_name,
+    get_posted_value,
+    get_store,
     render_problem_page,
     require_role,
 )
@@ -94,7 +95,7 @@ def show_projects_page(request: Request) -> Response:
 
 
 def _render_projects_page(request: Request, wrong: str = "") -> Response:
-    store = get_app_context(request).store
+    store = get_store(request)
     found = [
         (each, projects.list_project_batches(store, each.name))
         for each in projects.list_projects(store)
@@ -106,8 +107,8 @@ def _render_projects_page(request: Request, wrong: str = "") -> Response:
 @require_role("researcher")
 def post_project(request: Request) -> Response:
     """Make a project with the settings that hold where nothing is said."""
-    store, by = get_app_context(request).store, get_signed_in_person(request).name
-    name = get_last_value(get_form_fields(request), "name").strip()
+    store, by = get_store(request), get_person_name(request)
+    name = get_posted_value(request, "name").strip()
 
     def make_project() -> None:
         if any(each.name == name for each in projects.list_projects(store)):
@@ -128,7 +129,7 @@ def show_project_page(request: Request) -> Response:
 
 
 def _render_project_page(request: Request, wrong: str, name: str, link: str = "") -> Response:
-    store = get_app_context(request).store
+    store = get_store(request)
     try:
         project = projects.load_project(store, name)
     except Failed as failed:
@@ -187,7 +188,7 @@ def _change_project(
 @require_role("researcher")
 def post_project_settings(request: Request) -> Response:
     """Change the settings of a project."""
-    store, by = get_app_context(request).store, get_signed_in_person(request).name
+    store, by = get_store(request), get_person_name(request)
 
     def save_settings(name: str, posted: dict[str, tuple[str, ...]]) -> None:
         given = {
@@ -203,7 +204,7 @@ def post_project_settings(request: Request) -> Response:
 @require_role("researcher")
 def post_project_batch(request: Request) -> Response:
     """Make a batch part of a project, its trial or for named people, or take it out."""
-    store, by = get_app_context(request).store, get_signed_in_person(request).name
+    store, by = get_store(request), get_person_name(request)
 
     def place_batch(name: str, posted: dict[str, tuple[str, ...]]) -> None:
         gone = get_last_value(posted, "do") == "remove"
@@ -222,7 +223,7 @@ def post_project_batch(request: Request) -> Response:
 @require_role("researcher")
 def post_admission(request: Request) -> Response:
     """Admit a person to a project, or refuse with a reason."""
-    store, by = get_app_context(request).store, get_signed_in_person(request).name
+    store, by = get_store(request), get_person_name(request)
 
     def decide_admission(name: str, posted: dict[str, tuple[str, ...]]) -> None:
         admitted = get_last_value(posted, "do") == "admit"
@@ -235,7 +236,7 @@ def post_admission(request: Request) -> Response:
 @require_role("researcher")
 def post_crowd_link(request: Request) -> Response:
     """Make a signed link for a crowd platform, and show it."""
-    store, posted = get_app_context(request).store, get_form_fields(request)
+    store, posted = get_store(request), get_form_fields(request)
     name, days = get_last_value(posted, "project"), get_last_value(posted, "days")
     try:
         path = crowd_entry.make_crowd_link(
@@ -243,7 +244,7 @@ def post_crowd_link(request: Request) -> Response:
             name,
             int(days) if days.isdecimal() and len(days) < 5 else 0,
             get_last_value(posted, "study").strip(),
-            get_signed_in_person(request).name,
+            get_person_name(request),
         )
     except Failed as failed:
         if failed.failure.outcome in SERVER_FAULTS:
@@ -255,7 +256,7 @@ def post_crowd_link(request: Request) -> Response:
 @require_role("researcher")
 def show_payment_page(request: Request) -> Response:
     """Show the hours of each rater of a project in a period, and what they are owed."""
-    store, name = get_app_context(request).store, request.query_params.get("project", "")
+    store, name = get_store(request), request.query_params.get("project", "")
     names = [each.name for each in projects.list_projects(store)]
     if name and name not in names:
         return render_problem_page(request, 404, "There is no such project.")
@@ -277,7 +278,7 @@ def show_payment_csv(request: Request) -> Response:
     since, until = _read_period(request)
     try:
         report = build_payment_report(
-            get_app_context(request).store, request.query_params.get("project", ""), since, until
+            get_store(request), request.query_params.get("project", ""), since, until
         )
     except Failed as failed:
         return render_problem_page(request, 404, failed.failure.detail)
@@ -291,9 +292,9 @@ def _read_period(request: Request) -> tuple[float | None, float | None]:
     return since, None if until is None else until + DAY_SECONDS
 
 
-def _parse_day(said: str) -> float | None:
+def _parse_day(text: str) -> float | None:
     try:
-        return datetime.strptime(said, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
 

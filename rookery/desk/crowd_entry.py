@@ -127,15 +127,15 @@ def check_crowd_link(store: Store, project: str, query: Mapping[str, str]) -> Cr
         raise _make_refusal("the link was changed or is not whole: open it from the study again")
     if float(until) < store.clock():
         raise _make_refusal("the link has ended: return the study on the platform")
-    given = [query.get(name, "") for name in PLATFORM_PARAMETERS]
-    if not all(_PLATFORM_ID.fullmatch(each) for each in given):
+    identity = [query.get(name, "") for name in PLATFORM_PARAMETERS]
+    if not all(_PLATFORM_ID.fullmatch(each) for each in identity):
         names = ", ".join(PLATFORM_PARAMETERS)
         raise _make_refusal(
             f"the platform did not say who comes ({names}): open it from the study again"
         )
-    if study and given[1] != study:
+    if study and identity[1] != study:
         raise _make_refusal("the link is for another study: open it from the study again")
-    return CrowdArrival(project, *given)
+    return CrowdArrival(project, *identity)
 
 
 def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
@@ -155,13 +155,13 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
         elif account.gone is not None or account.project is None:
             raise _make_refusal("this account was closed: return the study on the platform")
         else:
-            its = people.c.name == name
-            connection.execute(update(people).where(its).values(project=arrival.project))
+            by_name = people.c.name == name
+            connection.execute(update(people).where(by_name).values(project=arrival.project))
             _release_other_items(connection, name, arrival.project)
-        known = (crowd_entries.c.project == arrival.project) & (
+        same_entry = (crowd_entries.c.project == arrival.project) & (
             crowd_entries.c.session == arrival.session
         )
-        before = connection.execute(select(crowd_entries).where(known)).first()
+        before = connection.execute(select(crowd_entries).where(same_entry)).first()
         if before is not None and before.person != name:
             raise _make_refusal(
                 "somebody else came with this session: open it from the study again"
@@ -182,10 +182,10 @@ def load_session_progress(store: Store, person: str) -> SessionProgress | None:
         if entry is None:
             return None
         project = find_project(connection, entry.project)
-        done = count_session_work(connection, entry)
+        finished = count_session_work(connection, entry)
         code = "" if entry.ended is None else _make_code(connection, entry)
     of = project.settings.session_items
-    return SessionProgress(project.name, done, of, entry.ended is not None, code)
+    return SessionProgress(project.name, finished, of, entry.ended is not None, code)
 
 
 def finish_crowd_session(store: Store, person: str, waiting: bool) -> str:
@@ -200,21 +200,23 @@ def finish_crowd_session(store: Store, person: str, waiting: bool) -> str:
         if entry is None:
             raise Failed(Failure(person, Outcome.NOT_ALLOWED, "codes are for people of a platform"))
         rows = select_active_exclusions(load_exclusions(connection, person))
-        here = {"", *_list_batch_names(connection, entry.project)}
-        reasons = [row.reason for row in rows if row.what == "person" and row.batch in here]
+        project_streams = {"", *_list_batch_names(connection, entry.project)}
+        reasons = [
+            row.reason for row in rows if row.what == "person" and row.batch in project_streams
+        ]
         if reasons:
             detail = f"there is no code, because of this: {reasons[0]}. Write to us on the platform"
             raise Failed(Failure(person, Outcome.NOT_ALLOWED, detail))
-        done = count_session_work(connection, entry)
-        left = count_session_items(connection, person)
+        finished = count_session_work(connection, entry)
+        remaining = count_session_items(connection, person)
         if entry.ended is None:
-            if done == 0 or (waiting and left != 0):
+            if finished == 0 or (waiting and remaining != 0):
                 detail = "there is still something to do: the code comes after the last task"
                 raise Failed(Failure(person, Outcome.NOT_ALLOWED, detail))
-            its = (crowd_entries.c.project == entry.project) & (
+            same_entry = (crowd_entries.c.project == entry.project) & (
                 crowd_entries.c.session == entry.session
             )
-            connection.execute(update(crowd_entries).where(its).values(ended=now))
+            connection.execute(update(crowd_entries).where(same_entry).values(ended=now))
             write_audit_entry(connection, person, "finish", f"{entry.project} {entry.session}", now)
         return _make_code(connection, entry)
 
@@ -226,13 +228,13 @@ def list_crowd_sessions(store: Store, project: str) -> list[CrowdSession]:
         find_project(connection, project)
         rows = connection.execute(query.order_by(crowd_entries.c.began)).all()
         later: dict[str, float] = {}
-        found = []
+        crowd_sessions = []
         for row in reversed(rows):
             count = count_session_work(connection, row, later.get(row.person))
             later[row.person] = row.began
-            told = (row.participant, row.study, row.session, row.began, row.ended)
-            found.append(CrowdSession(*told, count, _make_code(connection, row)))
-    return found[::-1]
+            fields = (row.participant, row.study, row.session, row.began, row.ended)
+            crowd_sessions.append(CrowdSession(*fields, count, _make_code(connection, row)))
+    return crowd_sessions[::-1]
 
 
 def _release_other_items(connection: Connection, person: str, project: str) -> None:

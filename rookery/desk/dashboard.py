@@ -24,7 +24,10 @@ from rookery.desk.page_endpoints import (
     get_app_context,
     get_form_fields,
     get_last_value,
+    get_person_name,
+    get_posted_value,
     get_signed_in_person,
+    get_store,
     redirect_after_post,
     render_problem_page,
     require_role,
@@ -195,13 +198,13 @@ class SnapshotRow(NamedTuple):
 def list_batch_progress(store: Store) -> list[BatchProgress]:
     """Return the progress of each batch, newest first."""
     now = store.clock()
-    held = slots.c.person.is_not(None) & (slots.c.until >= now)
+    leased = slots.c.person.is_not(None) & (slots.c.until >= now)
     still = ~slots.c.done & ~slots.c.retired
     per_item = (
         select(
             slots.c.item,
             func.sum(case((slots.c.done, 1), else_=0)).label("done"),
-            func.sum(case((still & held, 1), else_=0)).label("held"),
+            func.sum(case((still & leased, 1), else_=0)).label("held"),
             func.sum(case((still, 1), else_=0)).label("still"),
         )
         .group_by(slots.c.item)
@@ -235,12 +238,12 @@ def list_returned_items(store: Store, most: int) -> list[ReturnedItem]:
         .order_by(judgements.c.number.desc())
         .limit(most)
     )
-    found: dict[str, ReturnedItem] = {}
+    returned: dict[str, ReturnedItem] = {}
     with store.begin_read() as connection:
         for row in connection.execute(query):
             new = ReturnedItem(row.id, row.batch, LabellingItem.from_json(row.body), row.why, [])
-            found.setdefault(row.id, new).judgements.append(Judgement.from_json(row.said))
-    return list(found.values())
+            returned.setdefault(row.id, new).judgements.append(Judgement.from_json(row.said))
+    return list(returned.values())
 
 
 def describe_filled_fields(form: LabellingForm, filled: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -250,13 +253,13 @@ def describe_filled_fields(form: LabellingForm, filled: Mapping[str, Any]) -> li
     returned.
     """
     fields = {field.name: field for field in form.fields}
-    known = {name: value for name, value in filled.items() if value not in (None, "", [])}
+    values = {name: value for name, value in filled.items() if value not in (None, "", [])}
     # A skip or a flag, whose reason is not a field of the form.
-    if "reason" in known and "reason" not in fields:
+    if "reason" in values and "reason" not in fields:
         return [(_("Why"), describe_return_reason(filled))]
     return [
         (fields[name].label, _describe_value(fields[name], value))
-        for name, value in known.items()
+        for name, value in values.items()
         if name in fields
     ]
 
@@ -348,7 +351,7 @@ def _render_people_page(
         request,
         "board_people.html",
         wrong,
-        people=accounts.list_people(get_app_context(request).store),
+        people=accounts.list_people(get_store(request)),
         roles=roles[: roles.index(me.role) + 1],
         link=link,
         invited=invited,
@@ -358,12 +361,12 @@ def _render_people_page(
 @require_role("researcher")
 def post_invite(request: Request) -> Response:
     """Create an invite link that works once, and show it this one time."""
-    store, me, said = (
-        get_app_context(request).store,
+    store, me, fields = (
+        get_store(request),
         get_signed_in_person(request),
         get_form_fields(request),
     )
-    name, role = get_last_value(said, "name").strip(), get_last_value(said, "role")
+    name, role = get_last_value(fields, "name").strip(), get_last_value(fields, "role")
     try:
         check_role_rank(store, me, name, role)
         token = accounts.create_invite(store, name, cast("PersonRole", role), me.name)
@@ -377,16 +380,16 @@ def post_invite(request: Request) -> Response:
 @require_role("researcher")
 def post_role(request: Request) -> Response:
     """Change the role of a person, if neither the old nor the new role is above one's own."""
-    store, me, said = (
-        get_app_context(request).store,
+    store, me, fields = (
+        get_store(request),
         get_signed_in_person(request),
         get_form_fields(request),
     )
-    name, wanted = get_last_value(said, "name"), get_last_value(said, "role")
+    name, role = get_last_value(fields, "name"), get_last_value(fields, "role")
 
     def set_person_role() -> None:
-        check_role_rank(store, me, name, wanted)
-        accounts.set_role(store, name, cast("PersonRole", wanted), me.name)
+        check_role_rank(store, me, name, role)
+        accounts.set_role(store, name, cast("PersonRole", role), me.name)
 
     return apply_dashboard_change(
         request, _render_people_page, "/board/people", set_person_role, "role"
@@ -400,9 +403,9 @@ def post_shut_out(request: Request) -> Response:
     Nobody can shut out themselves or a person of a higher role.
     """
     store, me, name = (
-        get_app_context(request).store,
+        get_store(request),
         get_signed_in_person(request),
-        get_last_value(get_form_fields(request), "name"),
+        get_posted_value(request, "name"),
     )
 
     def shut_person_out() -> None:
@@ -419,7 +422,7 @@ def post_shut_out(request: Request) -> Response:
 @require_role("researcher")
 def show_guide_editor_list(request: Request) -> Response:
     """Show the list of guides, the newest version for each form."""
-    store = get_app_context(request).store
+    store = get_store(request)
     found = [(form, guides.load_guide(store, form.name)) for form in list_forms(store)]
     return render_dashboard_page(request, "board_guides.html", found=found)
 
@@ -431,7 +434,7 @@ def show_guide_editor(request: Request) -> Response:
 
 
 def _render_guide_editor(request: Request, wrong: str = "") -> Response:
-    store, name = get_app_context(request).store, request.path_params["form"]
+    store, name = get_store(request), request.path_params["form"]
     form = next((each for each in list_forms(store) if each.name == name), None)
     if form is None:
         return render_problem_page(request, 404, "There is no such form.")
@@ -444,15 +447,15 @@ def _render_guide_editor(request: Request, wrong: str = "") -> Response:
         form=form,
         versions=versions,
         now=look.render_guide(versions[0].text),
-        text=get_last_value(get_form_fields(request), "text") or versions[0].text,
+        text=get_posted_value(request, "text") or versions[0].text,
     )
 
 
 @require_role("researcher")
 def post_guide(request: Request) -> Response:
     """Save a text as the newest version of a form's guide."""
-    name, text = request.path_params["form"], get_last_value(get_form_fields(request), "text")
-    store, by = get_app_context(request).store, get_signed_in_person(request).name
+    name, text = request.path_params["form"], get_posted_value(request, "text")
+    store, by = get_store(request), get_person_name(request)
     change = partial(guides.write_guide, store, name, text, by)
     return apply_dashboard_change(
         request, _render_guide_editor, f"/board/guides/{name}", change, "guide"
@@ -465,7 +468,7 @@ def show_audit_log(request: Request) -> Response:
 
     The newest MAX_LOG_LINES lines of the chosen period, without one of the last week.
     """
-    store, days = get_app_context(request).store, request.query_params.get("days", "7")
+    store, days = get_store(request), request.query_params.get("days", "7")
     days = days if days in LOG_PERIODS else "7"
     since = store.clock() - float(days) * DAY_SECONDS if days else 0.0
     lines = accounts.list_audit_entries(store, since)
@@ -518,18 +521,18 @@ def show_progress_page(request: Request) -> Response:
 
 def _render_progress_page(request: Request, wrong: str = "") -> Response:
     return render_dashboard_page(
-        request, "board.html", wrong, batches=list_batch_progress(get_app_context(request).store)
+        request, "board.html", wrong, batches=list_batch_progress(get_store(request))
     )
 
 
 @require_role("researcher")
 def post_retirement(request: Request) -> Response:
     """Retire a batch or one item: it is handed out no more."""
-    said, store = get_form_fields(request), get_app_context(request).store
+    fields, store = get_form_fields(request), get_store(request)
     batch, item, why = (
-        get_last_value(said, "batch"),
-        get_last_value(said, "item"),
-        get_last_value(said, "reason").strip(),
+        get_last_value(fields, "batch"),
+        get_last_value(fields, "item"),
+        get_last_value(fields, "reason").strip(),
     )
 
     def retire_items() -> None:
@@ -546,7 +549,7 @@ def post_retirement(request: Request) -> Response:
 @require_role("researcher")
 def show_quality_page(request: Request) -> Response:
     """Show rater agreement and each rater's quality, for one batch or for all."""
-    store, batch = get_app_context(request).store, request.query_params.get("batch", "")
+    store, batch = get_store(request), request.query_params.get("batch", "")
     names = [each.name for each in list_batch_progress(store)]
     if batch and batch not in names:
         return render_problem_page(request, 404, "There is no such batch.")
@@ -561,28 +564,33 @@ def show_returned_page(request: Request) -> Response:
 
 
 def _render_returned_page(request: Request, wrong: str = "") -> Response:
-    found = list_returned_items(get_app_context(request).store, MAX_LIST_ROWS)
-    flagged = [said.id for each in found for said in each.judgements if said.kind == "flagged"]
+    returned = list_returned_items(get_store(request), MAX_LIST_ROWS)
+    flagged = [
+        judgement.id
+        for each in returned
+        for judgement in each.judgements
+        if judgement.kind == "flagged"
+    ]
     return render_dashboard_page(
         request,
         "board_returned.html",
         wrong,
-        found=found,
+        found=returned,
         words=describe_return_reason,
-        replies=rater_feedback.load_flag_outcomes(get_app_context(request).store, flagged),
+        replies=rater_feedback.load_flag_outcomes(get_store(request), flagged),
     )
 
 
 @require_role("researcher")
 def post_flag_reply(request: Request) -> Response:
     """Answer somebody who flagged an item; they see it beside the item in their history."""
-    said, store = get_form_fields(request), get_app_context(request).store
+    fields, store = get_form_fields(request), get_store(request)
     change = partial(
         rater_feedback.reply_to_flag,
         store,
-        get_last_value(said, "judgement"),
-        get_last_value(said, "reason"),
-        get_signed_in_person(request).name,
+        get_last_value(fields, "judgement"),
+        get_last_value(fields, "reason"),
+        get_person_name(request),
     )
     return apply_dashboard_change(
         request, _render_returned_page, "/board/returned", change, "reply"
@@ -596,7 +604,7 @@ def show_exclusions_page(request: Request) -> Response:
 
 
 def _render_exclusions_page(request: Request, wrong: str = "") -> Response:
-    store = get_app_context(request).store
+    store = get_store(request)
     board = rater_quality.build_quality_report(store, rounds=1)
     rows = rater_quality.list_exclusions(store)
     lifted = {row.lifts: row for row in rows if row.lifts is not None}
@@ -611,19 +619,19 @@ def _render_exclusions_page(request: Request, wrong: str = "") -> Response:
 @require_role("researcher")
 def post_exclusion(request: Request) -> Response:
     """Exclude all judgements of a person (in one batch or in all), or one judgement."""
-    said, by = get_form_fields(request), get_signed_in_person(request).name
-    judgement = get_last_value(said, "judgement")
+    fields, by = get_form_fields(request), get_person_name(request)
+    judgement = get_last_value(fields, "judgement")
     what, which = (
-        ("judgement", judgement) if judgement else ("person", get_last_value(said, "person"))
+        ("judgement", judgement) if judgement else ("person", get_last_value(fields, "person"))
     )
     change = partial(
         rater_quality.exclude_judgements,
-        get_app_context(request).store,
+        get_store(request),
         what,  # type: ignore[arg-type]
         which,
-        get_last_value(said, "reason"),
+        get_last_value(fields, "reason"),
         by,
-        get_last_value(said, "batch"),
+        get_last_value(fields, "batch"),
     )
     return apply_dashboard_change(
         request, _render_exclusions_page, "/board/excluded", change, "excluded"
@@ -637,9 +645,7 @@ def post_failed_check_exclusions(request: Request) -> Response:
     Exclusions that somebody lifted are not repeated.
     """
     change = partial(
-        rater_quality.exclude_failed_raters,
-        get_app_context(request).store,
-        get_signed_in_person(request).name,
+        rater_quality.exclude_failed_raters, get_store(request), get_person_name(request)
     )
     return apply_dashboard_change(
         request, _render_exclusions_page, "/board/excluded", change, "excluded"
@@ -649,16 +655,12 @@ def post_failed_check_exclusions(request: Request) -> Response:
 @require_role("researcher")
 def post_lifted_exclusion(request: Request) -> Response:
     """Lift an exclusion: its judgements count again."""
-    said, by, store = (
-        get_form_fields(request),
-        get_signed_in_person(request).name,
-        get_app_context(request).store,
-    )
-    number = get_last_value(said, "number")
+    fields, by, store = (get_form_fields(request), get_person_name(request), get_store(request))
+    number = get_last_value(fields, "number")
 
     def lift_exclusion() -> None:
         rater_quality.lift_exclusion(
-            store, int(number) if number.isdecimal() else -1, get_last_value(said, "reason"), by
+            store, int(number) if number.isdecimal() else -1, get_last_value(fields, "reason"), by
         )
 
     return apply_dashboard_change(
@@ -669,7 +671,7 @@ def post_lifted_exclusion(request: Request) -> Response:
 @require_role("researcher")
 def show_rater_work(request: Request) -> Response:
     """Show the newest judgements of one person, each with a form that excludes it."""
-    store, name = get_app_context(request).store, request.path_params["name"]
+    store, name = get_store(request), request.path_params["name"]
     judged = []
     for each in labelling_queue.list_judgements(store, name, MAX_LIST_ROWS):
         item = labelling_queue.load_item(store, each.item)
@@ -685,7 +687,7 @@ def show_snapshots_page(request: Request) -> Response:
 
 
 def _render_snapshots_page(request: Request, wrong: str = "") -> Response:
-    store = get_app_context(request).store
+    store = get_store(request)
     values = {"batches": list_batch_progress(store), "forms": list_forms(store)}
     return render_dashboard_page(
         request, "board_snapshots.html", wrong, found=list_snapshot_rows(store), **values
@@ -695,14 +697,10 @@ def _render_snapshots_page(request: Request, wrong: str = "") -> Response:
 @require_role("researcher")
 def post_snapshot(request: Request) -> Response:
     """Make a snapshot, under a name, of the judgements of the chosen batches and forms."""
-    said, by = get_form_fields(request), get_signed_in_person(request).name
-    wanted = SnapshotSelection(said.get("batch", ()), said.get("form", ()))
+    fields, by = get_form_fields(request), get_person_name(request)
+    selection = SnapshotSelection(fields.get("batch", ()), fields.get("form", ()))
     change = partial(
-        snapshots.freeze_snapshot,
-        get_app_context(request).store,
-        get_last_value(said, "name"),
-        wanted,
-        by,
+        snapshots.freeze_snapshot, get_store(request), get_last_value(fields, "name"), selection, by
     )
     return apply_dashboard_change(
         request, _render_snapshots_page, "/board/snapshots", change, "frozen"
@@ -712,11 +710,9 @@ def post_snapshot(request: Request) -> Response:
 @require_role("researcher")
 def post_snapshot_download(request: Request) -> Response:
     """Send the files of a snapshot as a zip."""
-    name = get_last_value(get_form_fields(request), "name")
+    name = get_posted_value(request, "name")
     try:
-        packed = zip_snapshot(
-            get_app_context(request).store, name, get_signed_in_person(request).name
-        )
+        packed = zip_snapshot(get_store(request), name, get_person_name(request))
     except Failed as failed:
         return _render_snapshots_page(request, failed.failure.detail)
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)

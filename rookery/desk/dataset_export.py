@@ -82,16 +82,16 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
     """
     snapshot = _read_manifest(source)
     preferred = make_preference_rows(read_json_lines(source / "comparisons.jsonl", Comparison))
-    shown = make_demonstration_rows(read_json_lines(source / "episodes.jsonl", Episode))
+    demonstrations = make_demonstration_rows(read_json_lines(source / "episodes.jsonl", Episode))
     labels = list(_make_label_rows(source, snapshot))
-    found: dict[str, Sequence[object]] = {
+    tables: dict[str, Sequence[object]] = {
         "preferences": preferred.rows,
         "unpaired": list(_make_unpaired_rows(source)),
-        "demonstrations": shown.rows,
+        "demonstrations": demonstrations.rows,
         "labels": labels,
     }
     # `datasets` cannot read an empty file.
-    rows = {name: some for name, some in found.items() if some}
+    rows = {name: some for name, some in tables.items() if some}
     if not rows:
         detail = "nothing in it can be learnt from: export it when something was judged"
         raise Failed(Failure(str(source), Outcome.NOTHING, detail))
@@ -109,7 +109,7 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
         raise Failed(Failure(str(out), Outcome.NOT_WRITTEN, detail)) from error
-    return WrittenDataset(counts, preferred.left_out + shown.left_out)
+    return WrittenDataset(counts, preferred.left_out + demonstrations.left_out)
 
 
 def _read_manifest(source: Path) -> Snapshot:
@@ -135,7 +135,7 @@ def _make_label_rows(source: Path, snapshot: Snapshot) -> Iterator[LabelRow]:
     """Yield a row for each choice in judgements that count, known answers aside, and decisions."""
     items = {each.id: each for each in read_json_lines(source / "items.jsonl", SnapshotItem)}
     written = FORMS_FILE in snapshot.files
-    known = index_forms(read_json_lines(source / FORMS_FILE, FormVersion) if written else ())
+    known_forms = index_forms(read_json_lines(source / FORMS_FILE, FormVersion) if written else ())
     judged = list(read_json_lines(source / "judgements.jsonl", Judgement))
     excluded = read_json_lines(source / "excluded.jsonl", LeftOutJudgement)
     seconds = measure_judging_seconds(judged)
@@ -145,12 +145,12 @@ def _make_label_rows(source: Path, snapshot: Snapshot) -> Iterator[LabelRow]:
         if each.id not in lost:
             took = round(seconds[each.id], 1)
             placed = items[each.item]
-            form = find_form(known, placed.item.form, each.form_version)
+            form = find_form(known_forms, placed.item.form, each.form_version)
             yield from _list_labels(placed, form, each.filled, numbers[each.by], took)
     if DECISIONS_FILE in snapshot.files:
         for decision in read_json_lines(source / DECISIONS_FILE, Decision):
             placed = items[decision.item]
-            form = find_form(known, placed.item.form, decision.form_version)
+            form = find_form(known_forms, placed.item.form, decision.form_version)
             yield from _list_labels(placed, form, decision.filled, "decision", None)
 
 
@@ -185,9 +185,9 @@ def _write_card(snapshot: Snapshot, counts: Mapping[str, int]) -> str:
         f"- config_name: {name}\n  data_files:\n  - split: {_SPLIT}\n    path: {_name_file(name)}\n"
         for name in counts
     )
-    told = "".join(f"- `{name}`: {count:,} rows\n" for name, count in counts.items())
+    counts_text = "".join(f"- `{name}`: {count:,} rows\n" for name, count in counts.items())
     return (
         f"---\nconfigs:\n{configs}---\n# {snapshot.name}\n\n"
         "Judgements collected with Rookery. Raters are numbered, not named.\n\n"
-        f"{told}\nMade from a snapshot whose SHA-256 is {snapshot.digest}.\n"
+        f"{counts_text}\nMade from a snapshot whose SHA-256 is {snapshot.digest}.\n"
     )

@@ -21,10 +21,11 @@ from rookery.desk.judgement_conversion import get_comparison_key
 from rookery.desk.labelling_form import FormControl, TaskForm
 from rookery.desk.labelling_records import Decision, Judgement
 from rookery.desk.page_endpoints import (
-    get_app_context,
     get_form_fields,
     get_last_value,
-    get_signed_in_person,
+    get_person_name,
+    get_posted_value,
+    get_store,
     redirect_after_post,
     require_role,
 )
@@ -69,21 +70,21 @@ def list_decision_links() -> list[NavigationLink]:
 @require_role("reviewer")
 def show_disagreements_page(request: Request) -> Response:
     """Show the items on which raters disagree or did so, undecided ones first."""
-    found = decisions.load_disagreements(get_app_context(request).store)
+    disagreements = decisions.load_disagreements(get_store(request))
     return render_page(
         request,
         "disagreements.html",
-        found=found[:MAX_LISTED_DISAGREEMENTS],
-        waiting=sum(each.decision is None for each in found),
-        count=len(found),
-        forms={form.name: form for form in list_forms(get_app_context(request).store)},
+        found=disagreements[:MAX_LISTED_DISAGREEMENTS],
+        waiting=sum(each.decision is None for each in disagreements),
+        count=len(disagreements),
+        forms={form.name: form for form in list_forms(get_store(request))},
     )
 
 
 @require_role("reviewer")
 def show_disagreement_page(request: Request) -> Response:
     """Show one item: the answers, the raters' judgements, and the form of the decision."""
-    dispute = decisions.load_disagreement(get_app_context(request).store, _get_item(request))
+    dispute = decisions.load_disagreement(get_store(request), _get_item(request))
     raw = _find_agreed_values(request, dispute)
     return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
 
@@ -91,8 +92,8 @@ def show_disagreement_page(request: Request) -> Response:
 @require_role("reviewer")
 def post_decision(request: Request) -> Response:
     """Store the decision on an item, or show what is still missing."""
-    store, posted = get_app_context(request).store, get_form_fields(request)
-    item, by = _get_item(request), get_signed_in_person(request).name
+    store, posted = get_store(request), get_form_fields(request)
+    item, by = _get_item(request), get_person_name(request)
     dispute = decisions.load_disagreement(store, item)
     empty = _make_sheet(request, dispute, {})
     raw = empty.merge_posted(empty.form.steps, posted)
@@ -118,8 +119,8 @@ def _render_disagreement(
         dispute=dispute,
         sheet=sheet,
         compared=_compare_fields(request, dispute),
-        mine=get_signed_in_person(request).name in dispute.raters,
-        reason=get_last_value(get_form_fields(request), "reason"),
+        mine=get_person_name(request) in dispute.raters,
+        reason=get_posted_value(request, "reason"),
         wrong=wrong,
         wide=True,
     )
@@ -143,24 +144,24 @@ def _make_sheet(
     """
     item = dispute.placed.item
     order = labelling_queue.shuffle_answers(
-        dispute.placed.id, get_signed_in_person(request).name, len(item.answers)
+        dispute.placed.id, get_person_name(request), len(item.answers)
     )
-    form = form or load_form(get_app_context(request).store, item.form)
+    form = form or load_form(get_store(request), item.form)
     return TaskForm(form, item, order, False, raw, check)
 
 
 def _read_sheets(
-    request: Request, dispute: Disagreement, made: Sequence[Judgement | Decision]
+    request: Request, dispute: Disagreement, judgements: Sequence[Judgement | Decision]
 ) -> list[TaskForm]:
     """Return what was said on each occasion, on the version of the form on which it was said."""
-    store, item = get_app_context(request).store, dispute.placed.item
-    found = []
-    for each in made:
+    store, item = get_store(request), dispute.placed.item
+    sheets = []
+    for each in judgements:
         form = load_form(store, item.form, each.form_version)
         order = _make_sheet(request, dispute, {}, form=form).order
         raw = encode_form(form, item, order, each.filled)
-        found.append(_make_sheet(request, dispute, raw, form=form))
-    return found
+        sheets.append(_make_sheet(request, dispute, raw, form=form))
+    return sheets
 
 
 def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues:
@@ -168,9 +169,9 @@ def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues
 
     Left out are questions whose choices are others now than in the version that was judged.
     """
-    made = dispute.judgements if dispute.decision is None else (dispute.decision,)
-    sheets = _read_sheets(request, dispute, made)
-    asked = [
+    judgements = dispute.judgements if dispute.decision is None else (dispute.decision,)
+    sheets = _read_sheets(request, dispute, judgements)
+    choices = [
         {field.name: get_comparison_key(field) for field in sheet.form.fields}
         for sheet in (_make_sheet(request, dispute, {}), *sheets)
     ]
@@ -178,7 +179,7 @@ def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues
         name: values
         for name, values in sheets[0].raw.items()
         if all(list(each.raw.get(name, ())) == list(values) for each in sheets)
-        and len({each.get(name.partition(".")[0]) for each in asked}) == 1
+        and len({each.get(name.partition(".")[0]) for each in choices}) == 1
     }
 
 
@@ -189,17 +190,17 @@ def _compare_fields(request: Request, dispute: Disagreement) -> list[ComparedFie
         {each.name: each for step in sheet.form.steps for each in sheet.list_controls(step)}
         for sheet in sheets
     ]
-    found = []
+    compared = []
     for name in dict.fromkeys(name for each in listed for name in each):
         controls = [each.get(name) for each in listed]
         first = next(each for each in controls if each is not None)
         if first.field.kind in ("claims", "spans"):
             continue
         letter = sheets[0].answers[first.answer].letter if first.answer is not None else ""
-        said = tuple("" if each is None else _describe_values(each) for each in controls)
-        if any(said):
-            found.append(ComparedField(first.field.label, letter, first.quote, said))
-    return found
+        values = tuple("" if each is None else _describe_values(each) for each in controls)
+        if any(values):
+            compared.append(ComparedField(first.field.label, letter, first.quote, values))
+    return compared
 
 
 def _describe_values(control: FormControl) -> str:

@@ -70,15 +70,15 @@ def find_disagreements(work: LabellingData) -> list[Disagreement]:
     for judgement in work.judgements:
         if judgement.kind in ("done", "extra") and judgement.by not in raters[judgement.item]:
             raters[judgement.item].append(judgement.by)
-    found = []
+    disagreements = []
     for key in work.items:
-        made = tuple(by_item.get(key, ()))
-        fields = _find_differing_fields(work, made) if len(made) > 1 else ()
+        submitted = tuple(by_item.get(key, ()))
+        fields = _find_differing_fields(work, submitted) if len(submitted) > 1 else ()
         decision = work.decisions.get(key)
         if fields or decision is not None:
             placed, names = work.items[key], tuple(raters[key])
-            found.append(Disagreement(placed, made, fields, decision, names))
-    return sorted(found, key=lambda each: each.decision is not None)
+            disagreements.append(Disagreement(placed, submitted, fields, decision, names))
+    return sorted(disagreements, key=lambda each: each.decision is not None)
 
 
 def load_disagreements(store: Store) -> list[Disagreement]:
@@ -127,10 +127,10 @@ def decide_item(
     return decision
 
 
-def restore_decisions(connection: Connection, found: Iterable[Decision]) -> None:
+def restore_decisions(connection: Connection, exported: Iterable[Decision]) -> None:
     """Insert exported decisions that the store does not have; their items and people must exist."""
     known = {each.id for each in load_decisions(connection)}
-    for each in found:
+    for each in exported:
         if each.id not in known:
             _insert_decision(connection, each)
 
@@ -167,34 +167,39 @@ def _find_disagreement(connection: Connection, item: str) -> Disagreement:
     raise Failed(Failure(item, Outcome.NO_ITEM, detail))
 
 
-def _find_differing_fields(work: LabellingData, made: tuple[Judgement, ...]) -> tuple[str, ...]:
-    item, form = work.items[made[0].item].item, work.find_form(made[0])
-    chosen = {find_preferred_answer(item, each, work.forms) for each in made}
+def _find_differing_fields(
+    work: LabellingData, submitted: tuple[Judgement, ...]
+) -> tuple[str, ...]:
+    item, form = work.items[submitted[0].item].item, work.find_form(submitted[0])
+    chosen = {find_preferred_answer(item, each, work.forms) for each in submitted}
     if form is not None and form.decides and len(chosen) == 1:
         return ()
-    given = [_extract_labels(work, each) for each in made]
-    places = dict.fromkeys(place for labels in given for place in labels)
-    differ = (name for name, at in places if len({each.get((name, at)) for each in given}) > 1)
-    forms = [work.find_form(each) for each in made]
+    labels_by_rater = [_extract_labels(work, each) for each in submitted]
+    places = dict.fromkeys(place for labels in labels_by_rater for place in labels)
+    differ = (
+        name for name, at in places if len({each.get((name, at)) for each in labels_by_rater}) > 1
+    )
+    forms = [work.find_form(each) for each in submitted]
     # A preference is the same in every version, whatever its points were called.
     return tuple(
         name
         for name in dict.fromkeys(differ)
-        if (form is not None and name == form.decides) or _differ_in_one_variant(name, forms, given)
+        if (form is not None and name == form.decides)
+        or _differ_in_one_variant(name, forms, labels_by_rater)
     )
 
 
 def _differ_in_one_variant(
-    name: str, forms: Sequence[LabellingForm | None], given: Sequence[_Labels]
+    name: str, forms: Sequence[LabellingForm | None], labels_by_rater: Sequence[_Labels]
 ) -> bool:
     """Return True if judgements differ in a field whose choices they saw alike."""
-    found: dict[object, list[_Labels]] = defaultdict(list)
-    for form, labels in zip(forms, given, strict=True):
+    by_variant: dict[object, list[_Labels]] = defaultdict(list)
+    for form, labels in zip(forms, labels_by_rater, strict=True):
         for field in form.fields if form else ():
             if field.name == name:
-                its = {place: value for place, value in labels.items() if place[0] == name}
-                found[get_comparison_key(field)].append(its)
-    return any(each != alike[0] for alike in found.values() for each in alike)
+                field_labels = {place: value for place, value in labels.items() if place[0] == name}
+                by_variant[get_comparison_key(field)].append(field_labels)
+    return any(each != alike[0] for alike in by_variant.values() for each in alike)
 
 
 def _extract_labels(work: LabellingData, judgement: Judgement) -> _Labels:

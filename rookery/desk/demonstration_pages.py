@@ -44,7 +44,10 @@ from rookery.desk.page_endpoints import (
     get_app_context,
     get_form_fields,
     get_last_value,
+    get_person_name,
+    get_posted_value,
     get_signed_in_person,
+    get_store,
     redirect_after_post,
     render_problem_page,
     require_role,
@@ -142,7 +145,7 @@ def _render_trace(request: Request, sittings: DemonstrationStore, number: int) -
         return render_problem_page(
             request, 404, "There is no such demonstration, or it is not yours to see."
         )
-    item = labelling_queue.load_item(get_app_context(request).store, judgement.item)
+    item = labelling_queue.load_item(get_store(request), judgement.item)
     episode = judgement_conversion.convert_to_episode(item, judgement)
     if episode is None:
         return render_problem_page(
@@ -151,7 +154,7 @@ def _render_trace(request: Request, sittings: DemonstrationStore, number: int) -
     with sittings.open_session(DemonstrationKey(judgement.item, judgement.by)) as work:
         session = work.browser_session
         walked = list(session.replay_steps()) if work.event_count else []
-        steps = _list_steps(episode, [shown for shown, _ in walked])
+        steps = _list_steps(episode, [observation for observation, _ in walked])
         if not 0 <= number <= len(steps):
             return render_problem_page(request, 404, "There is no such step.")
         values: dict[str, Any] = {
@@ -176,18 +179,18 @@ def _describe_step(
     session: BrowserSession, steps: list[DemonstrationStep], number: int
 ) -> dict[str, Any]:
     """Return the values of the template for one step."""
-    taken = steps[number - 1]
+    step = steps[number - 1]
     following = steps[number].shown if number < len(steps) else session.observation
-    shown = taken.shown
-    if shown is None or following is None:
-        return {"taken": taken, "scene": None, "collected": [], "new": 0}
-    here = [quote for quote in following.quotes if quote.digest == shown.digest]
-    marks = [((quote.start, quote.end), "quoted") for quote in here]
+    before = step.shown
+    if before is None or following is None:
+        return {"taken": step, "scene": None, "collected": [], "new": 0}
+    page_quotes = [quote for quote in following.quotes if quote.digest == before.digest]
+    marks = [((quote.start, quote.end), "quoted") for quote in page_quotes]
     return {
-        "taken": taken,
-        "scene": None if shown.answering else make_window_view(session, shown, marks),
+        "taken": step,
+        "scene": None if before.answering else make_window_view(session, before, marks),
         "collected": make_quote_views(following.quotes),
-        "new": len(following.quotes) - len(shown.quotes),
+        "new": len(following.quotes) - len(before.quotes),
     }
 
 
@@ -203,16 +206,16 @@ def _list_steps(episode: Episode, walked: Sequence[Observation]) -> list[Demonst
     ]
 
 
-def _describe_command(said: str, shown: Observation | None) -> tuple[str, str]:
+def _describe_command(text: str, observation: Observation | None) -> tuple[str, str]:
     """Return a command as verb and argument in words."""
-    command = parse_command(said)
-    if command is None or (shown is not None and shown.answering):
+    command = parse_command(text)
+    if command is None or (observation is not None and observation.answering):
         return "answered", ""
     return _VERBS[command.verb], neutralize_text(command.argument)
 
 
 def _load_judgement(request: Request, key: str) -> Judgement | None:
-    with get_app_context(request).store.begin_read() as connection:
+    with get_store(request).begin_read() as connection:
         body = connection.scalar(select(judgements.c.body).where(judgements.c.id == key))
     return Judgement.from_json(body) if body else None
 
@@ -279,8 +282,8 @@ class DemonstrationPages:
 
         A question that they handed in or left before is refused (409).
         """
-        store, person = get_app_context(request).store, get_signed_in_person(request)
-        words = get_last_value(get_form_fields(request), "q")
+        store, person = get_store(request), get_signed_in_person(request)
+        words = get_posted_value(request, "q")
         try:
             question = parse_typed_question(words)
         except ValueError:
@@ -309,8 +312,8 @@ class DemonstrationPages:
         if standing.judgement:
             raise make_closed_error(standing)
         with sittings.open_session(place) as work:
-            number, wanted = work.event_count, work.browser_session.pending_request
-        if wanted is not None:
+            number, pending = work.event_count, work.browser_session.pending_request
+        if pending is not None:
             errands.run(place, number, COMMAND_WAIT)
         return self._render_state(request, place, standing)
 
@@ -327,22 +330,22 @@ class DemonstrationPages:
             return _render_not_leased(request, place)
         if standing.judgement:
             return _answer_resubmission(standing, fields)
-        late = labelling_queue.renew_lease(get_app_context(request).store, standing.token) is None
-        seen = _parse_event_count(fields, "seen")
+        late = labelling_queue.renew_lease(get_store(request), standing.token) is None
+        event_count = _parse_event_count(fields, "seen")
         if "suggest" in fields and get_app_context(request).suggest:
-            return self._suggest_passages(request, place, standing, seen, late)
+            return self._suggest_passages(request, place, standing, event_count, late)
         try:
             note = sittings.change_session(
-                place, seen, lambda session: _apply_form(session, fields)
+                place, event_count, lambda session: _apply_form(session, fields)
             )
         except StaleSessionError:
-            if self._was_sent_before(request, place, seen, fields):
+            if self._was_sent_before(request, place, event_count, fields):
                 return redirect_after_post(f"/demonstrate/{place.item}")
             return self._render_state(
                 request, place, standing, 409, note=STALE_FORM, late=late, typed=fields
             )
         with sittings.open_session(place) as work:
-            number, wanted = work.event_count, work.browser_session.pending_request
+            number, pending = work.event_count, work.browser_session.pending_request
             where = _make_anchor(work.browser_session, fields)
         if note:
             return self._render_state(
@@ -350,7 +353,7 @@ class DemonstrationPages:
             )
         if "hand_in" in fields:
             return self._submit_demonstration(request, place, standing, fields)
-        if wanted is not None:
+        if pending is not None:
             errands.run(place, number, COMMAND_WAIT)
         return redirect_after_post(f"/demonstrate/{place.item}{'?late=1' if late else ''}{where}")
 
@@ -359,7 +362,7 @@ class DemonstrationPages:
         request: Request,
         place: DemonstrationKey,
         standing: DemonstrationStatus,
-        seen: int,
+        event_count: int,
         late: bool,
     ) -> Response:
         """Suggest passages of the open page, and record in the session that they were shown.
@@ -368,19 +371,19 @@ class DemonstrationPages:
         be read.
         """
         sittings = self.get_store(request)
-        shown = f"/demonstrate/{place.item}?suggested=yes{'&late=1' if late else ''}#suggestions"
+        target = f"/demonstrate/{place.item}?suggested=yes{'&late=1' if late else ''}#suggestions"
         with sittings.open_session(place) as work:
             view, question = (
                 work.browser_session.find_shown_view(),
                 work.browser_session.task.question,
             )
-            known = work.browser_session.find_suggestions()
+            suggestions = work.browser_session.find_suggestions()
         if view is None:
             return self._render_state(
                 request, place, standing, 422, note=ONLY_OPENED_PAGES, late=late
             )
-        if known is not None:
-            return redirect_after_post(shown)
+        if suggestions is not None:
+            return redirect_after_post(target)
         # The session is not locked meanwhile: its other tabs need not wait for the model.
         try:
             load_judge = self._open_parts(request)[2].load_evidence_judge
@@ -393,11 +396,13 @@ class DemonstrationPages:
             note = _("nothing can be suggested: %(reason)s", reason=translate_borrowed_text(why))
             return self._render_state(request, place, standing, 422, note=note, late=late)
         try:
-            sittings.change_session(place, seen, lambda session: session.add_suggestions(suggested))
+            sittings.change_session(
+                place, event_count, lambda session: session.add_suggestions(suggested)
+            )
         except StaleSessionError:
-            if not self._was_sent_before(request, place, seen, {"suggest": ("yes",)}):
+            if not self._was_sent_before(request, place, event_count, {"suggest": ("yes",)}):
                 return self._render_state(request, place, standing, 409, note=STALE_FORM, late=late)
-        return redirect_after_post(shown)
+        return redirect_after_post(target)
 
     def post_draft(self, request: Request) -> Response:
         """Store the draft of the answer for a script; return JSON.
@@ -411,7 +416,7 @@ class DemonstrationPages:
         fields = get_form_fields(request)
         if standing is None or standing.judgement:
             return JSONResponse({"sentence": _("This was handed in, or is not yours.")}, 409)
-        labelling_queue.renew_lease(get_app_context(request).store, standing.token)
+        labelling_queue.renew_lease(get_store(request), standing.token)
         words = get_last_value(fields, "answer")
         try:
             note = sittings.change_session(
@@ -422,12 +427,12 @@ class DemonstrationPages:
         except StaleSessionError:
             return JSONResponse({"sentence": _(STALE_FORM)}, 409)
         with sittings.open_session(place) as work:
-            found = [
+            lints = [
                 {"sentence": translate_borrowed_text(lint.sentence), "bars": lint.bars}
                 for lint in demonstration_commands.lint_answer(work.browser_session, words)
             ]
-            said = {"seen": work.event_count, "note": translate_borrowed_text(note)}
-            return JSONResponse({**said, "lints": found})
+            state = {"seen": work.event_count, "note": translate_borrowed_text(note)}
+            return JSONResponse({**state, "lints": lints})
 
     def _open_store(self, request: Request) -> tuple[DemonstrationStore, FetchJobs]:
         return self._open_parts(request)[:2]
@@ -442,16 +447,20 @@ class DemonstrationPages:
             return self._opened
 
     def _find_status(self, request: Request) -> tuple[DemonstrationKey, DemonstrationStatus | None]:
-        place = DemonstrationKey(request.path_params["item"], get_signed_in_person(request).name)
+        place = DemonstrationKey(request.path_params["item"], get_person_name(request))
         return place, self.get_store(request).find_status(place)
 
     def _was_sent_before(
-        self, request: Request, place: DemonstrationKey, seen: int, fields: FormFields
+        self, request: Request, place: DemonstrationKey, event_count: int, fields: FormFields
     ) -> bool:
         """Return whether this very form was sent before: a double click, or a page that came
         back."""
-        with get_app_context(request).store.begin_read() as connection:
-            bodies = read_events(connection, place.stream, seen - 1)[:1] if seen >= 0 else []
+        with get_store(request).begin_read() as connection:
+            bodies = (
+                read_events(connection, place.stream, event_count - 1)[:1]
+                if event_count >= 0
+                else []
+            )
         return any(_event_matches_form(msgspec.json.decode(body), fields) for body in bodies)
 
     def _submit_demonstration(
@@ -462,17 +471,17 @@ class DemonstrationPages:
         fields: FormFields,
     ) -> Response:
         """Check the answer and submit the demonstration as a judgement."""
-        store = get_app_context(request).store
+        store = get_store(request)
         with self.get_store(request).open_session(place) as work:
             session = work.browser_session
             if not session.ending:
                 return self._render_state(request, place, standing, 409, note=STALE_FORM)
             if session.observation.answering:
-                found = demonstration_commands.lint_answer(session, session.draft)
+                lints = demonstration_commands.lint_answer(session, session.draft)
                 heeded = "as_it_is" in fields
                 bars = [
                     x
-                    for x in found
+                    for x in lints
                     if x.bars or (x.sentence == demonstration_commands.UNCITED and not heeded)
                 ]
                 if bars:
@@ -519,7 +528,7 @@ class DemonstrationPages:
         guide = guides.load_guide(desk.store, DEMONSTRATION_FORM.name)
         with sittings.open_session(place) as work:
             session = work.browser_session
-            shown = session.observation
+            observation = session.observation
             common = {
                 "item_id": place.item,
                 "token": standing.token,
@@ -534,10 +543,15 @@ class DemonstrationPages:
                 "flags": FLAG_REASONS,
             }
             if session.pending_request is not None:
-                wanted = demonstration_commands.describe_request(session.pending_request)
-                trouble = errands.explain_failure(place)
+                request_text = demonstration_commands.describe_request(session.pending_request)
+                failure = errands.explain_failure(place)
                 return render_page(
-                    request, "browser_wait.html", status, **common, wanted=wanted, trouble=trouble
+                    request,
+                    "browser_wait.html",
+                    status,
+                    **common,
+                    wanted=request_text,
+                    trouble=failure,
                 )
             if session.ending:
                 return render_page(
@@ -553,10 +567,10 @@ class DemonstrationPages:
                 status,
                 **common,
                 scene=make_window_view(
-                    session, shown, demonstration_commands.list_highlights(session)
+                    session, observation, demonstration_commands.list_highlights(session)
                 ),
-                quotes=make_quote_views(shown.quotes),
-                says=shown.note,
+                quotes=make_quote_views(observation.quotes),
+                says=observation.note,
                 sentences=list_quotable_sentences(session),
                 suggest=desk.suggest,
                 suggestions=list_suggestion_views(session) if desk.suggest else None,
@@ -585,9 +599,9 @@ def _quote_marked_span(session: BrowserSession, span: str, fields: FormFields) -
     return demonstration_commands.quote_window_span(session, *places)
 
 
-def _parse_span(said: str) -> Span | None:
+def _parse_span(text: str) -> Span | None:
     """Return the span that a form sends as START-END; None for anything else."""
-    start, _, end = said.partition("-")
+    start, _, end = text.partition("-")
     if not all(place.isascii() and place.isdigit() and len(place) < 12 for place in (start, end)):
         return None
     return int(start), int(end)
@@ -655,31 +669,31 @@ def _event_matches_form(event: Mapping[str, Any], fields: FormFields) -> bool:
         return str(event.get("text", "")).strip() == get_last_value(fields, "answer").strip()
     if event.get("type") == "Suggested":
         return "suggest" in fields
-    said = str(event.get("command", ""))
+    command = str(event.get("command", ""))
     if "suggestion" in fields:
-        return said.startswith(("Quote: ", FIND_PREFIX))
-    if said.startswith("Quote: "):
+        return command.startswith(("Quote: ", FIND_PREFIX))
+    if command.startswith("Quote: "):
         return bool({"span", "from", "quote"} & set(fields))
     words = (
         get_last_value(fields, "search")
         or get_last_value(fields, "find")
         or get_last_value(fields, "command")
     )
-    return bool(words.strip()) and said.endswith(words.strip())
+    return bool(words.strip()) and command.endswith(words.strip())
 
 
 def _describe_end(session: BrowserSession, typed: FormFields | None) -> dict[str, Any]:
     """Return the values of the last page: of an answer, or of an end without one."""
-    shown = session.observation
+    observation = session.observation
     text = get_last_value(typed, "answer") if typed and "answer" in typed else session.draft
     return {
-        "answering": shown.answering,
+        "answering": observation.answering,
         "stop": session.browse_result.stop if session.browse_result else "",
-        "quotes": make_quote_views(shown.quotes),
+        "quotes": make_quote_views(observation.quotes),
         "answer": text,
         "comment": get_last_value(typed, "comment") if typed else "",
         "lints": demonstration_commands.lint_answer(session, text)
-        if shown.answering and text.strip()
+        if observation.answering and text.strip()
         else [],
         "uncited": demonstration_commands.UNCITED,
     }
@@ -706,7 +720,7 @@ def _answer_resubmission(standing: DemonstrationStatus, fields: FormFields) -> R
 
 def _render_not_leased(request: Request, place: DemonstrationKey) -> Response:
     try:
-        labelling_queue.load_item(get_app_context(request).store, place.item)
+        labelling_queue.load_item(get_store(request), place.item)
     except Failed:
         return render_problem_page(request, 404, "There is no such task.")
     return render_problem_page(
@@ -779,19 +793,20 @@ def group_window_parts(
     parts: Iterable[WindowPart], highlights: Sequence[Highlight] = ()
 ) -> list[WindowGroup]:
     """Return a window's parts as paragraphs, grouped for layout, with highlights marked."""
-    shown = [
-        _make_paragraph(list(ours), highlights) for _, ours in groupby(parts, lambda p: p.block)
+    paragraphs = [
+        _make_paragraph(list(block_parts), highlights)
+        for _, block_parts in groupby(parts, lambda p: p.block)
     ]
-    found: list[WindowGroup] = []
-    for one in shown:
-        if found and one.kind == found[-1].kind and one.kind in ("cell", "code", "item"):
+    groups: list[WindowGroup] = []
+    for one in paragraphs:
+        if groups and one.kind == groups[-1].kind and one.kind in ("cell", "code", "item"):
             if one.gap == CELL_SEPARATOR and one.kind == "cell":
-                found[-1].rows[-1].append(one)
+                groups[-1].rows[-1].append(one)
             else:
-                found[-1].rows.append([one])
+                groups[-1].rows.append([one])
         else:
-            found.append(WindowGroup(one.kind, [[one]]))
-    return found
+            groups.append(WindowGroup(one.kind, [[one]]))
+    return groups
 
 
 def parse_result_links(text: str) -> list[ResultLink]:
@@ -806,12 +821,12 @@ def parse_result_links(text: str) -> list[ResultLink]:
     return _attach_snippet(found, text[done:])
 
 
-def _attach_snippet(found: list[ResultLink], words: str) -> list[ResultLink]:
+def _attach_snippet(links: list[ResultLink], words: str) -> list[ResultLink]:
     if not words.strip():
-        return found
-    if not found:
+        return links
+    if not links:
         return [ResultLink("", "", "", words.strip())]
-    return [*found[:-1], found[-1]._replace(snippet=words.strip())]
+    return [*links[:-1], links[-1]._replace(snippet=words.strip())]
 
 
 def _make_paragraph(parts: list[WindowPart], highlights: Sequence[Highlight]) -> WindowParagraph:
@@ -836,8 +851,8 @@ def _make_paragraph(parts: list[WindowPart], highlights: Sequence[Highlight]) ->
             ]
         else:
             pieces[-1].runs.append(WindowRun(text, -1))
-    shown = [piece for piece in pieces if piece.runs]
-    return WindowParagraph(block.kind, block.level, shown, parts[0].start, gap)
+    filled_pieces = [piece for piece in pieces if piece.runs]
+    return WindowParagraph(block.kind, block.level, filled_pieces, parts[0].start, gap)
 
 
 def _split_runs(text: str, start: int, highlights: Sequence[Highlight]) -> list[WindowRun]:
@@ -914,24 +929,24 @@ class BudgetMeter(NamedTuple):
 
 
 def make_window_view(
-    session: BrowserSession, shown: Observation, highlights: Sequence[Highlight]
+    session: BrowserSession, observation: Observation, highlights: Sequence[Highlight]
 ) -> WindowView:
     """Return the window that an observation shows, with highlights."""
-    view = session.find_shown_view(shown)
+    view = session.find_shown_view(observation)
     title = (
         neutralize_text(truncate_line(view.page.title, MAX_TITLE_CHARACTERS))
         if view
-        else shown.title
+        else observation.title
     )
-    failed = view is None and shown.title.startswith("Error")
+    failed = view is None and observation.title.startswith("Error")
     return WindowView(
         title=title,
         host=neutralize_text(view.domain) if view else "",
         fetched=view.page.fetched[:10] if view else "",
-        bar=shown.scrollbar,
-        groups=group_window_parts(view.iter_parts(shown.start), highlights) if view else [],
-        results=parse_result_links(shown.text) if view is None and not failed else [],
-        error=shown.text if failed else "",
+        bar=observation.scrollbar,
+        groups=group_window_parts(view.iter_parts(observation.start), highlights) if view else [],
+        results=parse_result_links(observation.text) if view is None and not failed else [],
+        error=observation.text if failed else "",
     )
 
 
@@ -959,15 +974,15 @@ def list_suggestion_views(session: BrowserSession) -> list[SuggestionView] | Non
 def _make_suggestion_view(
     session: BrowserSession, page: Page, passage: SuggestedPassage
 ) -> SuggestionView:
-    span, shown = (passage.start, passage.end), session.observation
+    span, observation = (passage.start, passage.end), session.observation
     text = page.text[slice(*span)]
     return SuggestionView(
         neutralize_text(truncate_line(text, MAX_SUGGESTION_CHARACTERS)),
         grade_score(passage.score),
         f"{passage.start}-{passage.end}",
         demonstration_commands.find_passage_words(session, page, span),
-        shown.start <= passage.start and passage.end <= shown.end,
-        page.quote(*span) in shown.quotes,
+        observation.start <= passage.start and passage.end <= observation.end,
+        page.quote(*span) in observation.quotes,
     )
 
 

@@ -125,10 +125,10 @@ class DemonstrationStore:
         key = (page.digest, question)
         with self._judging:
             if key not in self._suggested:
-                found = suggest_passages(question, page, load_judge())
+                ranked = suggest_passages(question, page, load_judge())
                 self._suggested[key] = tuple(
                     SuggestedPassage(quote.start, quote.end, round(score, 4))
-                    for quote, score in found
+                    for quote, score in ranked
                 )
                 while len(self._suggested) > MAX_CACHED_SUGGESTIONS:
                     self._suggested.popitem(last=False)
@@ -150,14 +150,15 @@ class DemonstrationStore:
                 return
 
     def change_session(
-        self, place: DemonstrationKey, seen: int, change: Callable[[BrowserSession], T]
+        self, place: DemonstrationKey, event_count: int, change: Callable[[BrowserSession], T]
     ) -> T:
         """Run `change` on a session and store the new events before returning its result.
 
-        Raises StaleSessionError, and changes nothing, unless the session has exactly `seen` events.
+        Raises StaleSessionError, and changes nothing, unless the session has exactly `event_count`
+        events.
         """
         with self.open_session(place) as work:
-            if work.event_count != seen:
+            if work.event_count != event_count:
                 raise StaleSessionError
             deeds: list[SessionEvent] = []
             work.browser_session.on_event = deeds.append
@@ -332,17 +333,17 @@ class FetchJobs:
         """
         key = (place, number)
         with self._lock:
-            done = self._running.get(key)
-            if done is None:
-                done = self._running[key] = threading.Event()
-                threading.Thread(target=self._fetch, args=(key, done), daemon=True).start()
-        done.wait(wait)
+            finished = self._running.get(key)
+            if finished is None:
+                finished = self._running[key] = threading.Event()
+                threading.Thread(target=self._fetch, args=(key, finished), daemon=True).start()
+        finished.wait(wait)
 
     def explain_failure(self, place: DemonstrationKey) -> str:
         """Return the reason why the last job of a session failed; empty if it did not."""
         return self._failures.get(place, "")
 
-    def _fetch(self, key: tuple[DemonstrationKey, int], done: threading.Event) -> None:
+    def _fetch(self, key: tuple[DemonstrationKey, int], finished: threading.Event) -> None:
         place, number = key
         try:
             self._fetch_and_record(place, number)
@@ -357,7 +358,7 @@ class FetchJobs:
         finally:
             with self._lock:
                 del self._running[key]
-            done.set()
+            finished.set()
 
     def _fetch_and_record(self, place: DemonstrationKey, number: int) -> None:
         with self._sittings.open_session(place) as work:

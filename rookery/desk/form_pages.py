@@ -22,7 +22,9 @@ from rookery.desk.page_endpoints import (
     get_app_context,
     get_form_fields,
     get_last_value,
-    get_signed_in_person,
+    get_person_name,
+    get_posted_value,
+    get_store,
     render_problem_page,
     require_role,
 )
@@ -79,7 +81,7 @@ def make_sample_item(form: LabellingForm) -> LabellingItem:
 @require_role("researcher")
 def show_form_list(request: Request) -> Response:
     """Show the list of forms: those of Rookery, and those that were added."""
-    store = get_app_context(request).store
+    store = get_store(request)
     found = [
         (form, form_versions.list_form_versions(store, form.name))
         for form in form_versions.list_forms(store)
@@ -90,7 +92,7 @@ def show_form_list(request: Request) -> Response:
 @require_role("researcher")
 def show_form_versions(request: Request) -> Response:
     """Show one form: its file, and its earlier versions."""
-    store, name = get_app_context(request).store, request.path_params["form"]
+    store, name = get_store(request), request.path_params["form"]
     versions = form_versions.list_form_versions(store, name)
     if name not in FORMS and not versions:
         return render_problem_page(request, 404, "There is no such form.")
@@ -106,7 +108,7 @@ def show_form_versions(request: Request) -> Response:
 @require_role("researcher")
 def show_form_editor(request: Request) -> Response:
     """Show the editor of a form's file, with the file of another form to begin with."""
-    store, name = get_app_context(request).store, request.query_params.get("copy", "compare_short")
+    store, name = get_store(request), request.query_params.get("copy", "compare_short")
     versions = form_versions.list_form_versions(store, name)
     if name not in FORMS and not versions:
         return render_problem_page(request, 404, "There is no such form.")
@@ -119,14 +121,14 @@ def show_form_editor(request: Request) -> Response:
 @require_role("researcher")
 def post_form(request: Request) -> Response:
     """Check the file of a form and show what is wrong, or store it as a new version."""
-    text = get_last_value(get_form_fields(request), "form.text")
+    text = get_posted_value(request, "form.text")
     try:
         form = form_versions.parse_own_form(text).form
     except Failed as failed:
         return _render_editor(request, text, wrong=translate_borrowed_text(failed.failure.detail))
-    if get_last_value(get_form_fields(request), "do") != "save":
+    if get_posted_value(request, "do") != "save":
         return _render_editor(request, text, form)
-    store, by = get_app_context(request).store, get_signed_in_person(request).name
+    store, by = get_store(request), get_person_name(request)
     return apply_dashboard_change(
         request,
         lambda request, wrong: _render_editor(request, text, wrong=wrong),
@@ -195,13 +197,13 @@ def _make_preview(
     return TaskForm(form, item, tuple(range(form.answers)), whole, raw, check)
 
 
-def _read_kept(said: str) -> dict[str, list[str]]:
+def _read_kept(text: str) -> dict[str, list[str]]:
     try:
-        return msgspec.json.decode(said or "{}", type=dict[str, list[str]])
+        return msgspec.json.decode(text or "{}", type=dict[str, list[str]])
     except msgspec.MsgspecError:
         return {}
 
 
-def _clamp_page(said: str, sheet: TaskForm) -> int:
-    number = int(said) if said.isdecimal() and len(said) < 4 else 0
+def _clamp_page(text: str, sheet: TaskForm) -> int:
+    number = int(text) if text.isdecimal() and len(text) < 4 else 0
     return min(number, len(sheet.pages) - 1)

@@ -56,38 +56,38 @@ def parse_claims(
     item: LabellingItem,
     order: Sequence[int],
     raw: PostedValues,
-    shown: Sequence[int],
+    shown_answers: Sequence[int],
     complete: Sequence[int],
 ) -> ParsedClaims:
     """Parse the posted claims, or other spans, of one field; rows in which nothing was filled in
     are ignored.
 
     `order` lists the item's answer numbers as shown on screen. A claim with a fault is left out and
-    gives a problem. Only claims of the answers at the positions `shown` are read. Those at the
-    positions `complete` need a claim each, and every claim of them its support and relevance.
+    gives a problem. Only claims of the answers at the positions `shown_answers` are read. Those at
+    the positions `complete` need a claim each, and every claim of them its support and relevance.
     """
-    found: dict[tuple[int, int, int], ClaimValues] = {}
+    claims: dict[tuple[int, int, int], ClaimValues] = {}
     problems: list[FormProblem] = []
     for name, row in _group_claim_rows(field, raw):
         try:
             claim = _parse_claim(field, item, order, name, row)
             place = order.index(claim["answer"])
-            if place not in shown:
+            if place not in shown_answers:
                 continue
             span = (claim["answer"], claim["start"], claim["end"])
-            if span in found:
+            if span in claims:
                 raise _ClaimError(
                     f"{name}.start", f"Marked twice: {_quote_claim_words(item, claim)}. Keep one."
                 )
         except _ClaimError as error:
             problems.append(error.problem)
             continue
-        found[span] = claim
+        claims[span] = claim
         if place in complete or field.kind == "spans":
             problems += _find_missing_parts(field, item, name, claim)
-    marked = {order.index(answer) for answer, _, _ in found}
+    marked = {order.index(answer) for answer, _, _ in claims}
     problems += _find_missing_claims(field, len(order), [n for n in complete if n not in marked])
-    return ParsedClaims([found[span] for span in sorted(found)], problems)
+    return ParsedClaims([claims[span] for span in sorted(claims)], problems)
 
 
 def encode_claims(
@@ -130,13 +130,15 @@ def _group_claim_rows(field: FormField, raw: PostedValues) -> Iterator[tuple[str
 def _parse_claim(
     field: FormField, item: LabellingItem, order: Sequence[int], name: str, row: _ClaimRow
 ) -> ClaimValues:
-    shown, start, end = (parse_number(row.get(part, [])) for part in ("answer", "start", "end"))
-    if shown is None or start is None or end is None or shown >= len(order):
+    answer_place, start, end = (
+        parse_number(row.get(part, [])) for part in ("answer", "start", "end")
+    )
+    if answer_place is None or start is None or end is None or answer_place >= len(order):
         raise _ClaimError(f"{name}.start", "A claim is no part of an answer. Mark it again.")
-    answer = item.answers[order[shown]]
+    answer = item.answers[order[answer_place]]
     if not (start < end <= len(answer.text) and answer.text[start:end].strip()):
         raise _ClaimError(f"{name}.start", "A claim is no part of its answer. Mark it again.")
-    claim: ClaimValues = {"answer": order[shown], "start": start, "end": end}
+    claim: ClaimValues = {"answer": order[answer_place], "start": start, "end": end}
     words = _quote_claim_words(item, claim)
     for part, _, choices in field.span_parts:
         claim[part] = _parse_single_choice(
@@ -152,13 +154,13 @@ def _parse_claim(
 
 
 def _parse_single_choice(
-    choices: Iterable[FieldChoice], said: Sequence[str], name: str, what: str
+    choices: Iterable[FieldChoice], values: Sequence[str], name: str, what: str
 ) -> str | None:
-    if len(set(said)) > 1:
+    if len(set(values)) > 1:
         raise _ClaimError(name, f"Only one can be given: {what}.")
-    if said and said[0] not in {choice.value for choice in choices}:
+    if values and values[0] not in {choice.value for choice in choices}:
         raise _ClaimError(name, f"Not one of the choices: {what}. Choose again.")
-    return said[0] if said else None
+    return values[0] if values else None
 
 
 def _find_missing_parts(
@@ -295,9 +297,9 @@ def _is_met(
     other = find_condition_input(form, each, condition)
     if not is_input_shown(form, order, raw, other):
         return False
-    said = {one for one in raw.get(other.name, ()) if _clean_text(one)}
+    values = {one for one in raw.get(other.name, ()) if _clean_text(one)}
     allowed = list_condition_values(form, other.field, condition)
-    return bool(said) and (not allowed or said <= set(allowed))
+    return bool(values) and (not allowed or values <= set(allowed))
 
 
 def get_answer_label(form: LabellingForm, answer: int) -> str:
@@ -318,12 +320,12 @@ def parse_form(
     so that a draft loses nothing. Names that do not begin with a field's name are ignored.
     """
     reading = _FormParser(form, item, order, raw, whole)
-    asked = _list_all_inputs(form, item, order)
-    found = {field.name: reading.parse_field(field, asked) for field in form.fields}
+    inputs = _list_all_inputs(form, item, order)
+    values = {field.name: reading.parse_field(field, inputs) for field in form.fields}
     reading.report_unknown_names(
-        {each.name for each in asked if each.field.kind not in ("claims", "spans")}
+        {each.name for each in inputs if each.field.kind not in ("claims", "spans")}
     )
-    filled = {name: value for name, value in found.items() if value is not None}
+    filled = {name: value for name, value in values.items() if value is not None}
     return ParsedForm(filled, reading.problems)
 
 
@@ -344,8 +346,8 @@ def encode_form(
             value = _get_element(value, order[each.answer])
         if each.quote is not None:
             value = _get_element(value, each.quote)
-        if (said := _encode_value(each.field, order, value)) is not None:
-            raw[each.name] = [said]
+        if (encoded := _encode_value(each.field, order, value)) is not None:
+            raw[each.name] = [encoded]
     return raw
 
 
@@ -398,27 +400,27 @@ class _FormParser:
         self._form, self._item, self._order = form, item, order
         self._raw, self._whole = raw, whole
 
-    def parse_field(self, field: FormField, asked: Sequence[FormInput]) -> Any:
+    def parse_field(self, field: FormField, inputs: Sequence[FormInput]) -> Any:
         """Return a field's values as they are stored; None if nothing was filled in."""
         if field.kind in ("claims", "spans"):
-            mine = [each for each in asked if each.field.name == field.name]
-            shown = [each for each in mine if self._is_shown(each)]
+            mine = [each for each in inputs if each.field.name == field.name]
+            shown_inputs = [each for each in mine if self._is_shown(each)]
             marked = parse_claims(
                 field,
                 self._item,
                 self._order,
                 self._raw,
-                [each.answer for each in shown if each.answer is not None],
+                [each.answer for each in shown_inputs if each.answer is not None],
                 [
                     each.answer
-                    for each in shown
+                    for each in shown_inputs
                     if each.answer is not None and self._is_required(each)
                 ],
             )
             self.problems += marked.problems
             return marked.claims or None
         values: dict[tuple[int | None, int | None], Any] = {}
-        for each in asked:
+        for each in inputs:
             if each.field.name == field.name and (value := self._parse_value(each)) is not None:
                 answer = None if each.answer is None else self._order[each.answer]
                 values[answer, each.quote] = value
@@ -452,18 +454,20 @@ class _FormParser:
     def _parse_value(self, each: FormInput) -> Any:
         if not self._is_shown(each):
             return None
-        said = list(dict.fromkeys(one for one in self._raw.get(each.name, ()) if _clean_text(one)))
-        if not said:
+        values = list(
+            dict.fromkeys(one for one in self._raw.get(each.name, ()) if _clean_text(one))
+        )
+        if not values:
             if self._is_required(each):
                 self._add_problem(each.name, f"Not filled in yet: {self._describe_input(each)}.")
             return None
-        if len(said) > 1:
+        if len(values) > 1:
             self._add_problem(each.name, f"Only one can be given: {self._describe_input(each)}.")
             return None
         return (
-            self._check_text(each, _clean_text(said[0]))
+            self._check_text(each, _clean_text(values[0]))
             if each.field.kind == "text"
-            else self._parse_choice(each, said[0])
+            else self._parse_choice(each, values[0])
         )
 
     def _check_text(self, each: FormInput, text: str) -> str:
@@ -476,12 +480,12 @@ class _FormParser:
             self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
         return text
 
-    def _parse_choice(self, each: FormInput, said: str) -> str | int | None:
-        kind, number = each.field.kind, parse_number([said])
+    def _parse_choice(self, each: FormInput, value: str) -> str | int | None:
+        kind, number = each.field.kind, parse_number([value])
         if kind == "pick" and number is not None and number < len(self._order):
             return self._order[number]
-        if said in {choice.value for choice in each.field.choices}:
-            return _reorder_point(int(said), self._order) if kind == "versus" else said
+        if value in {choice.value for choice in each.field.choices}:
+            return _reorder_point(int(value), self._order) if kind == "versus" else value
         self._add_problem(
             each.name, f"Not one of the choices: {self._describe_input(each)}. Choose again."
         )

@@ -57,10 +57,10 @@ def add_form(store: Store, text: str, by: str) -> FormVersion:
         if newest is not None:
             _check_waiting_items(connection, form, LabellingForm.from_json(newest.body))
         number = newest.version + 1 if newest is not None else 1
-        made = FormVersion(form.name, number, form, text, by, store.clock())
-        _insert_version(connection, made)
-        write_audit_entry(connection, by, "form", f"{form.name} {number}", made.at)
-    return made
+        version = FormVersion(form.name, number, form, text, by, store.clock())
+        _insert_version(connection, version)
+        write_audit_entry(connection, by, "form", f"{form.name} {number}", version.at)
+    return version
 
 
 def load_form(store: Store, name: str, digest: str = "") -> LabellingForm:
@@ -126,12 +126,12 @@ def restore_form_versions(store: Store, versions: Sequence[FormVersion]) -> int:
     with store.begin_write() as connection:
         for name in dict.fromkeys(each.name for each in versions):
             take_advisory_lock(connection, f"form {name}")
-            here = read_form_versions(connection, name)
-            theirs = [each for each in versions if each.name == name]
-            if any(one.form != other.form for one, other in zip(here, theirs, strict=False)):
+            stored = read_form_versions(connection, name)
+            exported = [each for each in versions if each.name == name]
+            if any(one.form != other.form for one, other in zip(stored, exported, strict=False)):
                 detail = "another form here has this name: import into a store of its own"
                 raise Failed(Failure(name, Outcome.ALREADY, detail))
-            for each in theirs[len(here) :]:
+            for each in exported[len(stored) :]:
                 _insert_version(connection, each)
                 new += 1
     return new
@@ -141,15 +141,15 @@ def _check_waiting_items(
     connection: Connection, form: LabellingForm, before: LabellingForm
 ) -> None:
     """Raise Failed (in_use) if items that were queued for a form do not suit its new version."""
-    its = items.c.form == form.name
-    number = connection.scalar(select(func.count()).select_from(items).where(its)) or 0
+    of_form = items.c.form == form.name
+    number = connection.scalar(select(func.count()).select_from(items).where(of_form)) or 0
     if number and form.answers != before.answers:
         detail = (
             f"{number:,} items have the {before.answers} answers of the version before, and this "
             f"one has {form.answers}: give it another name"
         )
         raise Failed(Failure(form.name, Outcome.IN_USE, detail))
-    query = select(items.c.body).where(its)
+    query = select(items.c.body).where(of_form)
     if (form.trusted, form.decides) == (before.trusted, before.decides):
         # Then only right answers that were given in advance can be wrong.
         query = query.where(items.c.gold)
@@ -170,7 +170,7 @@ def _make_version(row: Row[Any]) -> FormVersion:
     return FormVersion(row.name, row.version, form, row.text, row.by, row.at)
 
 
-def _insert_version(connection: Connection, made: FormVersion) -> None:
-    row = {name: getattr(made, name) for name in ("name", "version", "text", "by", "at")}
-    row |= {"body": made.form.to_json(), "digest": made.form.digest}
+def _insert_version(connection: Connection, version: FormVersion) -> None:
+    row = {name: getattr(version, name) for name in ("name", "version", "text", "by", "at")}
+    row |= {"body": version.form.to_json(), "digest": version.form.digest}
     connection.execute(insert(forms).values(row))

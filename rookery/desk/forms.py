@@ -166,13 +166,13 @@ class FormProblem(Record, frozen=True):
     sentence: str
 
 
-def parse_number(said: Sequence[str]) -> int | None:
+def parse_number(values: Sequence[str]) -> int | None:
     """Return the one posted value as a number; None if there are several or it is no such number.
 
     It has 1 to 9 digits and no sign.
     """
-    if len(said) == 1 and re.fullmatch("[0-9]{1,9}", said[0]):
-        return int(said[0])
+    if len(values) == 1 and re.fullmatch("[0-9]{1,9}", values[0]):
+        return int(values[0])
     return None
 
 
@@ -321,8 +321,8 @@ def _convert_table(plain: object, kind: type[T], where: str) -> T:
 
 def _check_choices(choices: tuple[FieldChoice, ...], where: str) -> tuple[FieldChoice, ...]:
     for part in ("value", "key", "label"):
-        said = [getattr(choice, part) for choice in choices if getattr(choice, part)]
-        for twice in (one for one in said if said.count(one) > 1):
+        texts = [getattr(choice, part) for choice in choices if getattr(choice, part)]
+        for twice in (one for one in texts if texts.count(one) > 1):
             raise _make_refusal(where, f'two choices have the {part} "{twice}": change one')
     for choice in choices:
         if not choice.value.strip() or not choice.label.strip():
@@ -380,9 +380,9 @@ def _read_step(table: _StepTable, fields: Mapping[str, FormField], answers: int)
         raise _make_refusal(
             where, f'"answer" is {table.answer}, and there are {answers}: {several}'
         )
-    asked = tuple(fields[name] for name in table.questions)
+    questions = tuple(fields[name] for name in table.questions)
     place = None if table.answer is None else table.answer - 1
-    return FormStep(table.name, table.title, asked, table.help, place)
+    return FormStep(table.name, table.title, questions, table.help, place)
 
 
 def _read_field(
@@ -440,15 +440,15 @@ def _read_field_choices(
 
 
 def _find_choices(
-    given: str | list[FieldChoice] | None,
+    choices: str | list[FieldChoice] | None,
     shared: Mapping[str, tuple[FieldChoice, ...]],
     where: str,
 ) -> tuple[FieldChoice, ...]:
-    if not isinstance(given, str):
-        return _check_choices(tuple(given or ()), where)
-    if given not in shared:
-        raise _make_refusal(where, f'there are no choices "{given}": write them under [choices]')
-    return shared[given]
+    if not isinstance(choices, str):
+        return _check_choices(tuple(choices or ()), where)
+    if choices not in shared:
+        raise _make_refusal(where, f'there are no choices "{choices}": write them under [choices]')
+    return shared[choices]
 
 
 def _check_steps(form: LabellingForm, questions: Iterable[str]) -> None:
@@ -558,13 +558,13 @@ def _list_condition_problems(
             f'depends on "{other.name}", which is asked for each {other.per}: ask this one for '
             f'each {other.per}, too (per = "{other.per}")'
         )
-    known = list(_CONDITION_VALUES.get(other.kind, ()))
+    allowed = list(_CONDITION_VALUES.get(other.kind, ()))
     if other.kind != "versus":
-        known += [choice.value for choice in other.choices]
+        allowed += [choice.value for choice in other.choices]
     for value in condition.values:
-        if value not in known:
-            allowed = ", ".join(f'"{one}"' for one in known) or "none: leave out is"
-            yield f'has "{value}", which "{other.name}" cannot be; it can be {allowed}'
+        if value not in allowed:
+            listed = ", ".join(f'"{one}"' for one in allowed) or "none: leave out is"
+            yield f'has "{value}", which "{other.name}" cannot be; it can be {listed}'
 
 
 PACKAGED_FORM_NAMES = (

@@ -43,12 +43,12 @@ def load_guide(store: Store, form: str) -> LabellingGuide:
     when it is first read, and again when another text comes, unless people have written their own;
     a stored version never changes.
     """
-    ours, author = _read_form_guide(store, form)
+    packaged, author = _read_form_guide(store, form)
     with store.begin_read() as connection:
         newest = _find_newest_version(connection, form)
-    if newest is not None and (newest.by != author or newest.text == ours):
+    if newest is not None and (newest.by != author or newest.text == packaged):
         return newest
-    return _add_version(store, form, ours, author)
+    return _add_version(store, form, packaged, author)
 
 
 def write_guide(store: Store, form: str, text: str, by: str) -> LabellingGuide:
@@ -106,11 +106,11 @@ def _add_version(store: Store, form: str, text: str, by: str) -> LabellingGuide:
         ):
             return newest  # another request wrote it since
         version = newest.version + 1 if newest else 1
-        made = LabellingGuide(form, version, text, by, store.clock())
-        row = {name: getattr(made, name) for name in made.__struct_fields__}
+        guide = LabellingGuide(form, version, text, by, store.clock())
+        row = {name: getattr(guide, name) for name in guide.__struct_fields__}
         connection.execute(insert(tables.guides).values(row))
-        write_audit_entry(connection, by, "guide", f"{form} {version}", made.at)
-        return made
+        write_audit_entry(connection, by, "guide", f"{form} {version}", guide.at)
+        return guide
 
 
 def _find_newest_version(connection: Connection, form: str) -> LabellingGuide | None:

@@ -140,7 +140,7 @@ class HumanFeedback:
 
         return report_step
 
-    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+    def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
         """Yield one Comparison for each question, in their order, as soon as it is there.
 
         Puts the questions into the desk's labelling queue, waits for people, and takes the first
@@ -149,26 +149,26 @@ class HumanFeedback:
         where somebody could not decide, where only excluded people judged, and where a lead
         withdrew the question. Raises Failed (stopped).
         """
-        items = self._retry_store(lambda: self._ask_people(asked))
-        found: dict[str, Comparison] = {}
+        items = self._retry_store(lambda: self._ask_people(questions))
+        comparisons: dict[str, Comparison] = {}
         for number, name in enumerate(items):
             self._report_waiting(len(items) - number)
-            while name not in found:
+            while name not in comparisons:
                 if why := self.find_stop_reason():
                     raise self._make_stopped_error(why)
                 near = dict(list(items.items())[number : number + LOOKAHEAD_COMPARISONS])
-                found |= self._retry_store(partial(self._collect_comparisons, near))
-                if name not in found:
+                comparisons |= self._retry_store(partial(self._collect_comparisons, near))
+                if name not in comparisons:
                     time.sleep(self._settings.every)
-            yield found.pop(name)
+            yield comparisons.pop(name)
         self._report_waiting(0)
 
-    def _ask_people(self, asked: Sequence[ComparisonQuestion]) -> dict[str, LabellingItem]:
+    def _ask_people(self, questions: Sequence[ComparisonQuestion]) -> dict[str, LabellingItem]:
         """Return the items of all that is asked, by their names."""
-        items = [self._make_item(one) for one in asked]
-        several = [self._is_for_several_people(one.number) for one in asked]
+        items = [self._make_item(one) for one in questions]
+        several = [self._is_for_several_people(one.number) for one in questions]
         for many, people in ((False, 1), (True, self._settings.people)):
-            part = [item for item, wanted in zip(items, several, strict=True) if wanted == many]
+            part = [item for item, needed in zip(items, several, strict=True) if needed == many]
             labelling_queue.add_items(
                 self._store, part, self.run, people, self._settings.priority, policy=self.step
             )
@@ -177,10 +177,10 @@ class HumanFeedback:
             labelling_queue.retire_items(self._store, "the run asks this no more", sorted(stale))
         return named
 
-    def _make_item(self, asked: ComparisonQuestion) -> LabellingItem:
-        form = COMPARISON_FORMS[len(asked.answers)]
-        source = f"{self.run} {asked.number}"
-        return LabellingItem(form, asked.question, asked.answers, source=source)
+    def _make_item(self, question: ComparisonQuestion) -> LabellingItem:
+        form = COMPARISON_FORMS[len(question.answers)]
+        source = f"{self.run} {question.number}"
+        return LabellingItem(form, question.question, question.answers, source=source)
 
     def _is_for_several_people(self, number: int) -> bool:
         share = self._settings.repeated
@@ -203,7 +203,9 @@ class HumanFeedback:
         def is_counted(versions: Sequence[Judgement]) -> bool:
             return not any(covers_judgement(each, versions, self.run) for each in excluding)
 
-        made = {name: _make_tie(items[name], NO_RATER) for name in self._list_retired_items(items)}
+        comparisons = {
+            name: _make_tie(items[name], NO_RATER) for name in self._list_retired_items(items)
+        }
         for versions in sorted(
             self._load_settled_judgements(items), key=is_counted
         ):  # the last of an item stays
@@ -213,22 +215,22 @@ class HumanFeedback:
                 if is_counted(versions)
                 else None
             )
-            made[one.item] = label or _make_tie(items[one.item], one.by)
-        return made
+            comparisons[one.item] = label or _make_tie(items[one.item], one.by)
+        return comparisons
 
     def _load_settled_judgements(self, names: Iterable[str]) -> list[tuple[Judgement, ...]]:
         """Return judgements of these items that are old enough and were not corrected, newest
         first, each after the earlier versions that it corrects."""
         table = tables.judgements.c
-        wanted = select(table.body).where(table.item.in_(names), table.kind.in_(("done", "extra")))
+        query = select(table.body).where(table.item.in_(names), table.kind.in_(("done", "extra")))
         with self._store.begin_read() as connection:
-            bodies = connection.scalars(wanted.order_by(table.number)).all()
-        found = trace_versions(map(Judgement.from_json, bodies))
-        corrected = {versions[-1].supersedes for versions in found.values()}
+            bodies = connection.scalars(query.order_by(table.number)).all()
+        traced = trace_versions(map(Judgement.from_json, bodies))
+        corrected = {versions[-1].supersedes for versions in traced.values()}
         before = self._store.clock() - self._settings.rest
         return [
             versions
-            for key, versions in reversed(found.items())
+            for key, versions in reversed(traced.items())
             if key not in corrected and versions[-1].ended <= before
         ]
 
@@ -245,9 +247,9 @@ class HumanFeedback:
         with self._samples_file.open("rb") as lines:
             lines.seek(self._samples_offset)
             for line in lines:
-                said = json.loads(line)
-                if said["step"] == step:
-                    yield _make_policy_sample(said)
+                record = json.loads(line)
+                if record["step"] == step:
+                    yield _make_policy_sample(record)
             self._samples_offset = lines.tell()
 
     def _send_heartbeat(self) -> None:
@@ -309,7 +311,7 @@ def _make_tie(item: LabellingItem, by: str) -> Comparison:
     return Comparison(item.question, item.answers, (1 / size,) * size, by)
 
 
-def _make_policy_sample(said: Mapping[str, Any]) -> stop_switch.PolicySample:
-    row = said["rows"][-1] if said["rows"] else {"context": "", "action": ""}
+def _make_policy_sample(record: Mapping[str, Any]) -> stop_switch.PolicySample:
+    row = record["rows"][-1] if record["rows"] else {"context": "", "action": ""}
     shown, words = row["context"][-MAX_SAMPLE_CHARACTERS:], row["action"][:MAX_SAMPLE_CHARACTERS]
-    return stop_switch.PolicySample(said["step"], shown, words, said["reward"])
+    return stop_switch.PolicySample(record["step"], shown, words, record["reward"])

@@ -82,15 +82,15 @@ def read_items(
         raise Failed(Failure(form, Outcome.NO_FORM, detail))
     files = [list(_read_source_lines(path)) for path in paths]
     if len(files) > 1 or any(isinstance(line.found, _SavedAnswerLine) for line in files[0]):
-        found = _join_saved_answers(paths, files, forms[form], prelude)
+        read = _join_saved_answers(paths, files, forms[form], prelude)
     else:
-        found = ReadItems(_build_items(files[0], forms[form], prelude), Counter())
-    if not found.items:
-        why = "; ".join(f"{reason}: {count:,}" for reason, count in found.left_out.items())
+        read = ReadItems(_build_items(files[0], forms[form], prelude), Counter())
+    if not read.items:
+        why = "; ".join(f"{reason}: {count:,}" for reason, count in read.left_out.items())
         raise _make_line_error(
             ", ".join(map(str, paths)), f"nothing is to be judged ({why or 'it is empty'})"
         )
-    return found
+    return read
 
 
 def _make_line_error(where: str, sentence: str) -> Failed:
@@ -178,35 +178,35 @@ def _parse_question(columns: Sequence[str], row: Sequence[str], where: str) -> Q
 def _build_items(
     lines: Sequence[_SourceLine], form: LabellingForm, prelude: bool
 ) -> list[LabellingItem]:
-    found, seen = [], dict[str, _SourceLine]()
+    built, first_lines = [], dict[str, _SourceLine]()
     for line in lines:
         item = _build_item(line, form, prelude)
-        before = seen.setdefault(item.question.id, line)
+        before = first_lines.setdefault(item.question.id, line)
         if form.answers == 0 and before.found != line.found:
             raise _make_line_error(
                 line.where,
                 f"the id {item.question.id!r} was used in {before.where}: give each its own",
             )
-        found.append(item)
-    return found
+        built.append(item)
+    return built
 
 
 def _build_item(line: _SourceLine, form: LabellingForm, prelude: bool) -> LabellingItem:
     """Build the item of one line. Raises Failed (bad_line) if it does not suit the form."""
-    found = line.found
-    if isinstance(found, LabellingItem):
-        item = found
-    elif isinstance(found, _AnswersLine):
-        question = found.question
+    values = line.found
+    if isinstance(values, LabellingItem):
+        item = values
+    elif isinstance(values, _AnswersLine):
+        question = values.question
         if isinstance(question, str):
             question = Question(digest_of(question)[:12], question)
-        answers = tuple(Answer(each) if isinstance(each, str) else each for each in found.answers)
+        answers = tuple(Answer(each) if isinstance(each, str) else each for each in values.answers)
         item = LabellingItem(
-            form.name, question, answers, found.writers, gold=found.gold, source=found.source
+            form.name, question, answers, values.writers, gold=values.gold, source=values.source
         )
     else:
-        assert isinstance(found, Question)  # saved answers went to _zipped
-        item = LabellingItem(form.name, found)
+        assert isinstance(values, Question)  # saved answers went to _zipped
+        item = LabellingItem(form.name, values)
     _validate_item(item, form, prelude, line.where)
     return item
 
@@ -242,40 +242,42 @@ def _join_saved_answers(
     stems = [path.stem for path in paths]
     writers = tuple(stems if len(set(stems)) == len(stems) else map(str, paths))
     left_out: Counter[str] = Counter()
-    found = []
+    joined = []
     for key, (where, question, first) in by_question[0].items():
         answers = [first, *(answers[key][2] for answers in by_question[1:] if key in answers)]
-        said = tuple(each for each in answers if each is not None and not each.declined)
+        given_answers = tuple(each for each in answers if each is not None and not each.declined)
         if len(answers) < form.answers:
             left_out["questions that are not in every file"] += 1
-        elif len(said) < form.answers:
+        elif len(given_answers) < form.answers:
             left_out["questions without an answer, or with a declined one"] += 1
-        elif form.answers > 1 and len({(each.text, each.quotes) for each in said}) == 1:
+        elif form.answers > 1 and len({(each.text, each.quotes) for each in given_answers}) == 1:
             left_out["questions with the same answer in every file"] += 1
         else:
-            item = LabellingItem(form.name, question, said, writers)
+            item = LabellingItem(form.name, question, given_answers, writers)
             _validate_item(item, form, prelude, where)
-            found.append(item)
+            joined.append(item)
     others = {key for answers in by_question[1:] for key in answers} - set(by_question[0])
     left_out["questions that are not in every file"] += len(others)
-    return ReadItems(found, +left_out)
+    return ReadItems(joined, +left_out)
 
 
 _AnswersByQuestion = dict[tuple[str, str], tuple[str, Question, Answer | None]]
 
 
 def _index_answers(lines: Sequence[_SourceLine]) -> _AnswersByQuestion:
-    found: _AnswersByQuestion = {}
+    by_question: _AnswersByQuestion = {}
     for where, one in lines:
         if not isinstance(one, _SavedAnswerLine):
             raise _make_line_error(
                 where, "expected is a line that rookery ask --batch wrote, as in the others"
             )
         key = (one.question.id, one.question.text)
-        if key in found:
-            raise _make_line_error(where, f"this question was answered in {found[key][0]} already")
-        found[key] = (where, one.question, one.answer)
-    return found
+        if key in by_question:
+            raise _make_line_error(
+                where, f"this question was answered in {by_question[key][0]} already"
+            )
+        by_question[key] = (where, one.question, one.answer)
+    return by_question
 
 
 def find_item_problems(

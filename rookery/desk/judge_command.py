@@ -98,8 +98,8 @@ def run_judge_init(
             Path(place).parent.mkdir(parents=True, exist_ok=True)
         initialize_store(place)
         if pages is not None:
-            with PageArchive(pages) as theirs, PageArchive(place) as archive:
-                _write_error(f"copied: {archive.copy_archive(theirs):,} versions of pages")
+            with PageArchive(pages) as source, PageArchive(place) as archive:
+                _write_error(f"copied: {archive.copy_archive(source):,} versions of pages")
     _write_out(f"store: {place}")
     _write_error("next: rookery judge invite NAME --role admin, then rookery serve desk")
 
@@ -173,23 +173,23 @@ def run_judge_import(
         with _open_store(store) as desk:
             from rookery.desk import snapshots
 
-            taken = snapshots.import_snapshot(desk, files[0], get_user_name("rookery judge"))
-        counted = f"{taken.items:,} items and {taken.judgements:,} judgements"
-        _write_out(f"snapshot {taken.name}: {counted} that were not there")
+            imported = snapshots.import_snapshot(desk, files[0], get_user_name("rookery judge"))
+        counted = f"{imported.items:,} items and {imported.judgements:,} judgements"
+        _write_out(f"snapshot {imported.name}: {counted} that were not there")
         return
     if not form or not batch:
         raise ValueError("say what people fill in and what belongs together: --form and --batch")
-    wanted = raters or (MOST_PRELUDE_ITEMS if prelude else 1)
+    per_item = raters or (MOST_PRELUDE_ITEMS if prelude else 1)
     with _open_store(store) as desk:
         from rookery.desk import form_versions, item_import, labelling_queue
         from rookery.desk.forms import parse_form_text
 
-        known = {each.name: each for each in form_versions.list_forms(desk)}
+        known_forms = {each.name: each for each in form_versions.list_forms(desk)}
         text = _read_form_file(Path(form)) if form.endswith(".toml") else ""
         if text:
             own = parse_form_text(text)
-            known[own.name], form = own, own.name
-        read = item_import.read_items(files, form, prelude, known)
+            known_forms[own.name], form = own, own.name
+        read = item_import.read_items(files, form, prelude, known_forms)
         if project:  # before the form is stored
             from rookery.desk.projects import load_project
 
@@ -202,9 +202,9 @@ def run_judge_import(
             by = get_user_name("rookery judge")
             place_imported_batch(desk, batch, project, by, trial, named or ())
         _keep_pages(desk, read.items)
-        added = labelling_queue.add_items(desk, read.items, batch, wanted, priority, prelude)
+        added = labelling_queue.add_items(desk, read.items, batch, per_item, priority, prelude)
     _write_out(
-        f"batch {batch}: {added.new:,} new items, each for {wanted:,}; {added.known:,} known"
+        f"batch {batch}: {added.new:,} new items, each for {per_item:,}; {added.known:,} known"
     )
     _write_error(*(f"left out: {count:,} {reason}" for reason, count in read.left_out.items()))
 
@@ -234,21 +234,28 @@ def run_judge_export(
         from rookery.desk.snapshots import SnapshotSelection
 
         name = name or folder.resolve().name
-        wanted = SnapshotSelection(tuple(batch or ()), tuple(form or ()))
+        selection = SnapshotSelection(tuple(batch or ()), tuple(form or ()))
         new = name not in snapshots.list_snapshot_names(desk)
         if new:
-            snapshots.freeze_snapshot(desk, name, wanted, get_user_name("rookery judge"))
-        found = snapshots.export_snapshot(desk, name, folder, get_user_name("rookery judge"), table)
+            snapshots.freeze_snapshot(desk, name, selection, get_user_name("rookery judge"))
+        snapshot = snapshots.export_snapshot(
+            desk, name, folder, get_user_name("rookery judge"), table
+        )
     if not new:
-        if wanted not in (SnapshotSelection(), found.wanted):
+        if selection not in (SnapshotSelection(), snapshot.wanted):
             _write_error(f"--batch and --form change nothing: {name} was frozen without them")
-        when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        when = datetime.fromtimestamp(snapshot.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         _write_error(f"{name} was frozen on {when}: for what there is now, choose another --name")
-    _write_out(*(f"{folder / file}: {told.lines:,} lines" for file, told in found.files.items()))
+    _write_out(
+        *(
+            f"{folder / file}: {description.lines:,} lines"
+            for file, description in snapshot.files.items()
+        )
+    )
     _write_out(*[f"{folder / 'values.csv'}: every value that was given"] * table)
-    _write_out(f"snapshot {name}: {found.digest}")
+    _write_out(f"snapshot {name}: {snapshot.digest}")
     _write_error(
-        *(f"not learnt from: {count:,} {reason}" for reason, count in found.left_out.items())
+        *(f"not learnt from: {count:,} {reason}" for reason, count in snapshot.left_out.items())
     )
 
 
@@ -291,10 +298,10 @@ def run_form_show(
         from rookery.desk.form_versions import list_form_versions, load_form
 
         load_form(desk, name)
-        found = {each.version: each.text for each in list_form_versions(desk, name)}
-    if version not in (0, *found):
-        raise ValueError(f"{name} has no version {version}: there are 1 to {max(found)}")
-    sys.stdout.write(found[version or max(found)])
+        texts = {each.version: each.text for each in list_form_versions(desk, name)}
+    if version not in (0, *texts):
+        raise ValueError(f"{name} has no version {version}: there are 1 to {max(texts)}")
+    sys.stdout.write(texts[version or max(texts)])
 
 
 @form_group.command("check")
@@ -402,14 +409,16 @@ def run_judge_project(
         from rookery.desk.projects import ProjectSettings
 
         by = get_user_name("rookery judge")
-        known = {each.name: each.settings for each in projects.list_projects(desk)}
+        settings_by_name = {each.name: each.settings for each in projects.list_projects(desk)}
         if not name:
-            _write_out(*known or ["there are no projects: rookery judge project NAME makes one"])
+            _write_out(
+                *settings_by_name or ["there are no projects: rookery judge project NAME makes one"]
+            )
             return
-        settings = known.get(name, ProjectSettings())
+        settings = settings_by_name.get(name, ProjectSettings())
         if config:
             settings = projects.read_project_settings(config, settings)
-        if config or name not in known:
+        if config or name not in settings_by_name:
             projects.save_project(desk, name, settings, by)
         for each in batch or ():
             projects.place_batch(desk, each, name, by, trial, named or ())
@@ -470,18 +479,18 @@ def run_judge_sessions(
     with _open_store(store) as desk:
         from rookery.desk.crowd_entry import list_crowd_sessions
 
-        found = list_crowd_sessions(desk, project)
+        crowd_sessions = list_crowd_sessions(desk, project)
     if as_json:
         from rookery.shell.terminal_output import to_terminal_json
 
-        sys.stdout.writelines(f"{to_terminal_json(each)}\n" for each in found)
+        sys.stdout.writelines(f"{to_terminal_json(each)}\n" for each in crowd_sessions)
         return
-    if not found:
+    if not crowd_sessions:
         _write_error(f"nobody has come to {project} from a platform")
     heads = ["participant", "study", "session", "items", "finished", "code"]
     rows = [
         [each.participant, each.study, each.session, str(each.items), *_format_end(each)]
-        for each in found
+        for each in crowd_sessions
     ]
     _write_out(*_format_table([heads, *rows]))
 
@@ -518,11 +527,11 @@ def run_judge_pay(
 
         begin = None if since is None else since.replace(tzinfo=UTC).timestamp()
         end = None if until is None else (until.replace(tzinfo=UTC) + timedelta(1)).timestamp()
-        found = build_payment_report(desk, project, begin, end)
+        report = build_payment_report(desk, project, begin, end)
     if as_csv:
-        sys.stdout.write(write_payment_csv(found))
+        sys.stdout.write(write_payment_csv(report))
     else:
-        _show_record(found, _format_payment(found), as_json)
+        _show_record(report, _format_payment(report), as_json)
 
 
 @judge_group.command("dataset")
@@ -591,11 +600,11 @@ def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
         if isinstance(place, Path) and not place.exists():
             continue
         with PageArchive(place) as archive:
-            found = (
+            matches = (
                 archive.find_page(digest, url) or archive.find_page(digest)
                 for digest, url in sorted(quotes)
             )
-            pages += filter(None, found)
+            pages += filter(None, matches)
     if pages:
         with desk.begin_write() as connection:
             for page in pages:
@@ -662,13 +671,13 @@ def _format_project(
         named = f", for {', '.join(batch.people)}" if batch.people else ""
         yield f"batch {batch.name}{' (trial)' * batch.trial}{named}"
     for each in results:
-        done = f"{each.done} of {each.of} of the trial" if each.of else "no trial"
+        progress = f"{each.done} of {each.of} of the trial" if each.of else "no trial"
         state = "waits to be admitted" if each.done >= each.of else "is at the trial"
         if each.decided is not None:
             why = f": {each.decided.reason}" if each.decided.reason else ""
-            said = "admitted" if each.decided.admitted else "refused"
-            state = f"{said} by {each.decided.by}{why}"
-        yield f"{each.person}: {done}, {state}"
+            decision = "admitted" if each.decided.admitted else "refused"
+            state = f"{decision} by {each.decided.by}{why}"
+        yield f"{each.person}: {progress}, {state}"
 
 
 def _format_payment(report: "PaymentReport") -> Iterator[str]:
@@ -776,13 +785,13 @@ def _format_notes(board: "QualityReport") -> Iterator[str]:
         yield "! look into it: often done in a tenth of the time, or one side preferred too often"
     if board.exclusions:
         yield ""
-    for told in board.exclusions:
-        row = told.exclusion
+    for effect in board.exclusions:
+        row = effect.exclusion
         where = f" in {row.batch}" if row.batch else ""
-        what = "excluded" if told.holds else "excluded, and lifted again"
+        what = "excluded" if effect.holds else "excluded, and lifted again"
         yield (
             f"{what} (number {row.number}): {row.what} {row.which}{where}, "
-            f"{told.judgements:,} judgements, by {row.by}: {row.reason}"
+            f"{effect.judgements:,} judgements, by {row.by}: {row.reason}"
         )
     if board.proposals:
         yield ""

@@ -53,14 +53,14 @@ def convert_to_ratings(
     form = find_form(forms, item.form, judgement.form_version)
     if form is None or not _is_submitted(judgement):
         return []
-    found = [
+    ratings = [
         Rating(item.question, answer, field.scale, score, judgement.by)
         for field in form.fields
         if field.scale
         for answer, value in _pair_rated_answers(field, item, judgement.filled.get(field.name))
         if (score := _find_score(field, value)) is not None
     ]
-    return [*found, *_rate_good_answers(item, judgement)]
+    return [*ratings, *_rate_good_answers(item, judgement)]
 
 
 def convert_to_episode(item: LabellingItem, judgement: Judgement) -> Episode | None:
@@ -122,10 +122,14 @@ def list_form_warnings(form: LabellingForm, filled: Mapping[str, Any]) -> list[s
     """
     yes = [filled.get(name) or [] for name in (PLAUSIBLE_SCALE, SUPPORTED_SCALE)]
     deciding = {field.name for field in form.fields if field.kind == "pick"}
-    if form.decides not in deciding or not all(isinstance(said, list) and said for said in yes):
+    if form.decides not in deciding or not all(
+        isinstance(values, list) and values for values in yes
+    ):
         return []
-    both = [number for number, said in enumerate(zip(*yes, strict=True)) if set(said) == {"yes"}]
-    if len(both) == 1 and filled.get(form.decides) != both[0]:
+    both_yes = [
+        number for number, values in enumerate(zip(*yes, strict=True)) if set(values) == {"yes"}
+    ]
+    if len(both_yes) == 1 and filled.get(form.decides) != both_yes[0]:
         return [
             "One answer is both plausible and supported and the other is not: it should then be "
             "the preferred one."
@@ -155,13 +159,13 @@ def _pair_rated_answers(
     field: FormField, item: LabellingItem, values: Any
 ) -> Iterator[tuple[Answer, Any]]:
     """Yield each rated answer, or quote as an answer, with the value it got."""
-    for answer, said in zip(item.answers, values or (), strict=False):
+    for answer, value in zip(item.answers, values or (), strict=False):
         if field.per == "answer":
-            yield answer, said
+            yield answer, value
         else:
             yield from (
                 (_make_quote_answer(quote), each)
-                for quote, each in zip(answer.quotes, said, strict=True)
+                for quote, each in zip(answer.quotes, value, strict=True)
             )
 
 
@@ -182,16 +186,16 @@ def _rate_good_answers(item: LabellingItem, judgement: Judgement) -> Iterator[Ra
             yield Rating(item.question, answer, GOOD_SCALE, float("no" not in both), judgement.by)
 
 
-def _matches_expected(field: FormField, expected: Any, found: Any) -> bool:
+def _matches_expected(field: FormField, expected: Any, value: Any) -> bool:
     if isinstance(expected, list):
-        found = found if isinstance(found, list) else [None] * len(expected)
-        return len(found) == len(expected) and all(
+        value = value if isinstance(value, list) else [None] * len(expected)
+        return len(value) == len(expected) and all(
             each is None or _matches_expected(field, each, other)
-            for each, other in zip(expected, found, strict=True)
+            for each, other in zip(expected, value, strict=True)
         )
-    if field.kind == "versus" and isinstance(found, int):
-        return get_sign(expected) == get_sign(found)
-    return bool(expected == found)
+    if field.kind == "versus" and isinstance(value, int):
+        return get_sign(expected) == get_sign(value)
+    return bool(expected == value)
 
 
 TIE = -1

@@ -51,11 +51,15 @@ def _list_rows(
     work: LabellingData, placed: PlacedItem, judgement: Judgement
 ) -> Iterator[list[Any]]:
     form = work.find_form(judgement)
-    left = work.left_out.get(judgement.id)
+    left_out = work.left_out.get(judgement.id)
     question = placed.item.question
     shared = [placed.batch, placed.id, question.id, question.text, placed.item.form]
     shared += [judgement.form_version, judgement.id, judgement.by, judgement.kind]
-    shared += [left.counted_as if left else "", f"{judgement.began:.0f}", f"{judgement.ended:.0f}"]
+    shared += [
+        left_out.counted_as if left_out else "",
+        f"{judgement.began:.0f}",
+        f"{judgement.ended:.0f}",
+    ]
     for field in form.fields if form else ():
         for place, value in _iterate_values(field, judgement.filled.get(field.name)):
             answer, quote, start, end = place
@@ -82,8 +86,10 @@ def _iterate_values(field: FormField, value: Any) -> Iterator[tuple[_Place, Any]
     elif not field.per:
         yield (None, None, "", ""), value
     else:
-        for answer, said in enumerate(value):
-            for quote, one in enumerate(said) if field.per == "quote" else [(None, said)]:
+        for answer, answer_value in enumerate(value):
+            for quote, one in (
+                enumerate(answer_value) if field.per == "quote" else [(None, answer_value)]
+            ):
                 if one is not None:
                     yield (answer, quote, "", ""), one
 

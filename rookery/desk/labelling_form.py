@@ -97,16 +97,16 @@ def split_at_claims(answer: Answer) -> tuple[ClaimPiece, ...]:
     Overlapping claims are cut at their ends only.
     """
     out: list[ClaimPiece] = []
-    done, text = 0, answer.text.translate(_BROWSER_CHARACTERS)
+    position, text = 0, answer.text.translate(_BROWSER_CHARACTERS)
     for claim in sorted(answer.claims, key=lambda claim: (claim.end, claim.start)):
-        if done < claim.start:
-            out.append(ClaimPiece(done, text[done : claim.start]))
-        begin = max(done, claim.start)
+        if position < claim.start:
+            out.append(ClaimPiece(position, text[position : claim.start]))
+        begin = max(position, claim.start)
         whole = begin == claim.start and begin < claim.end
         out.append(ClaimPiece(begin, text[begin : claim.end], claim.quotes, whole))
-        done = max(done, claim.end)
-    if done < len(text) or not out:
-        out.append(ClaimPiece(done, text[done:]))
+        position = max(position, claim.end)
+    if position < len(text) or not out:
+        out.append(ClaimPiece(position, text[position:]))
     return tuple(out)
 
 
@@ -200,9 +200,9 @@ class TaskForm:
         self.order = order
         self.whole = whole
         self.raw = raw
-        found = parse_form(form, item, order, raw, whole)
-        self.filled = found.filled
-        self.problems = {each.field: each.sentence for each in found.problems} if check else {}
+        parsed = parse_form(form, item, order, raw, whole)
+        self.filled = parsed.filled
+        self.problems = {each.field: each.sentence for each in parsed.problems} if check else {}
 
     @cached_property
     def answers(self) -> tuple[JudgedAnswer, ...]:
@@ -223,11 +223,11 @@ class TaskForm:
         Controls that depend on another page are left out where their condition does not hold.
         """
         steps = next(steps for steps in self.pages if step in steps)
-        here = {each.name for one in steps for each in self._list_inputs(one)}
+        page_inputs = {each.name for one in steps for each in self._list_inputs(one)}
         return [
             control
             for each in self._list_inputs(step)
-            if (control := self._make_control(each, here)) is not None
+            if (control := self._make_control(each, page_inputs)) is not None
         ]
 
     def _list_inputs(self, step: FormStep) -> Iterator[FormInput]:
@@ -252,11 +252,11 @@ class TaskForm:
         about = self.raw.get(f"{'.'.join(parts[:2])}.answer", [str(each.answer)])
         return str(each.answer) in about
 
-    def _make_control(self, each: FormInput, here: Collection[str]) -> FormControl | None:
+    def _make_control(self, each: FormInput, page_inputs: Collection[str]) -> FormControl | None:
         field, when = each.field, None
         if field.shown_when is not None:
             other = find_condition_input(self.form, each, field.shown_when)
-            if other.name in here:
+            if other.name in page_inputs:
                 values = list_condition_values(self.form, other.field, field.shown_when)
                 words = self._describe_condition(each, field.shown_when)
                 when = ShownWhen(
@@ -295,14 +295,14 @@ class TaskForm:
         """Return a row for each sentence of an answer and each other marked span, in order."""
         assert control.answer is not None
         text = self.answers[control.answer].answer.text
-        said = {
+        names = {
             (start, end): name
             for name, start, end in _iterate_claims(self.raw, control.name, control.answer)
             if start < end <= len(text)
         }
         rows = []
-        for number, (start, end) in enumerate(sorted({*said, *find_answer_sentences(text)})):
-            name = said.get((start, end), "")
+        for number, (start, end) in enumerate(sorted({*names, *find_answer_sentences(text)})):
+            name = names.get((start, end), "")
             rows.append(
                 ClaimRow(
                     f"{control.name}.{control.answer * CLAIM_NUMBERS + number}",
@@ -320,38 +320,38 @@ class TaskForm:
 
         Posted names that the steps do not ask for are left out.
         """
-        kept = {name: list(values) for name, values in self.raw.items()}
+        merged = {name: list(each) for name, each in self.raw.items()}
         for step in steps:
             for each in self._list_inputs(step):
                 if each.field.kind in ("claims", "spans") and each.answer is not None:
-                    _merge_claims(kept, posted, each.name, each.answer)
+                    _merge_claims(merged, posted, each.name, each.answer)
                     continue
-                kept.pop(each.name, None)
-                if said := [value for value in posted.get(each.name, ()) if value]:
-                    kept[each.name] = said
-        return kept
+                merged.pop(each.name, None)
+                if values := [value for value in posted.get(each.name, ()) if value]:
+                    merged[each.name] = values
+        return merged
 
 
 def _merge_claims(
-    kept: dict[str, list[str]], posted: PostedValues, field: str, answer: int
+    merged: dict[str, list[str]], posted: PostedValues, field: str, answer: int
 ) -> None:
     parts = ("answer", "start", "end", *CLAIM_INPUTS)
-    for name, *_span in list(_iterate_claims(kept, field, answer)):
+    for name, *_span in list(_iterate_claims(merged, field, answer)):
         for part in parts:
-            kept.pop(f"{name}.{part}", None)
-    taken = {name.split(".")[1] for name in kept if name.startswith(f"{field}.")}
+            merged.pop(f"{name}.{part}", None)
+    numbers = {name.split(".")[1] for name in merged if name.startswith(f"{field}.")}
     free = (
         number
         for number in range(answer * CLAIM_NUMBERS, CLAIM_NUMBERS * 10)
-        if str(number) not in taken
+        if str(number) not in numbers
     )
     for name, *_span in _iterate_claims(posted, field, answer):
         # A sentence without any rating is no claim.
         if any(any(posted.get(f"{name}.{part}", ())) for part in CLAIM_INPUTS):
             number = next(free)
             for part in parts:
-                if said := [value for value in posted.get(f"{name}.{part}", ()) if value]:
-                    kept[f"{field}.{number}.{part}"] = said
+                if values := [value for value in posted.get(f"{name}.{part}", ()) if value]:
+                    merged[f"{field}.{number}.{part}"] = values
 
 
 def _iterate_claims(raw: PostedValues, field: str, answer: int) -> Iterator[tuple[str, int, int]]:

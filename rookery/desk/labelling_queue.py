@@ -160,41 +160,45 @@ class AddedItemCounts(NamedTuple):
 
 def add_items(
     store: Store,
-    found: Iterable[LabellingItem],
+    new_items: Iterable[LabellingItem],
     batch: str,
-    wanted: int,
+    people_wanted: int,
     priority: int = 0,
     prelude: bool = False,
     policy: int | None = None,
 ) -> AddedItemCounts:
-    """Queue items for `wanted` people each, in one transaction; known items stay as they are.
+    """Queue items for `people_wanted` people each, in one transaction; known ones stay as they are.
 
     An item is known if the batch has it already. `prelude` marks an attention check (GopherCite,
     appendix C): nobody gets another item of a batch before its prelude. Want that of as many people
     as will ever work on the batch, since who finds no place left goes without it. Higher `priority`
     comes first. `policy` is the step of the training run that wrote the answers. Raises ValueError
-    if `wanted` is less than 1.
+    if `people_wanted` is less than 1.
     """
-    if wanted < 1:
-        raise ValueError(f"an item must be wanted of 1 person or more, not {wanted}")
-    shared = {"batch": batch, "wanted": wanted, "priority": priority, "prelude": prelude}
+    if people_wanted < 1:
+        raise ValueError(f"an item must be wanted of 1 person or more, not {people_wanted}")
+    shared = {"batch": batch, "wanted": people_wanted, "priority": priority, "prelude": prelude}
     shared |= {"policy": policy, "made": store.clock()}
-    new = known = 0
+    new = known_count = 0
     with store.begin_write() as connection:
         take_advisory_lock(connection, "items")
         newest = connection.scalar(select(func.max(items.c.number))) or 0
-        for chunk in _chunk_items(found, batch):
+        for chunk in _chunk_items(new_items, batch):
             ids = select(items.c.id).where(items.c.id.in_(chunk))
-            there = set(connection.scalars(ids))
-            fresh = [_make_item_row(key, one) for key, one in chunk.items() if key not in there]
+            stored = set(connection.scalars(ids))
+            fresh = [_make_item_row(key, one) for key, one in chunk.items() if key not in stored]
             rows = [shared | row | {"number": newest + n} for n, row in enumerate(fresh, 1)]
-            newest, new, known = newest + len(rows), new + len(rows), known + len(there)
+            newest, new, known_count = (
+                newest + len(rows),
+                new + len(rows),
+                known_count + len(stored),
+            )
             if rows:
                 connection.execute(insert(items), rows)
                 connection.execute(
                     insert(slots), [slot for row in rows for slot in _make_slot_rows(row)]
                 )
-    return AddedItemCounts(new, known)
+    return AddedItemCounts(new, known_count)
 
 
 def claim_item(
@@ -217,8 +221,8 @@ def claim_item(
     with store.begin_write() as connection:
         take_advisory_lock(connection, f"person {person}")
         values = {"asker": person, "at": now, "form": only_form, "its": item}
-        held, free = _make_slot_queries(only_form is not None, item is not None)
-        slot = connection.execute(held, values).first()
+        held_query, free = _make_slot_queries(only_form is not None, item is not None)
+        slot = connection.execute(held_query, values).first()
         if slot is None:
             admitted = _build_admitted_conditions(connection, person)
             slot = connection.execute(free.where(*admitted) if admitted else free, values).first()
@@ -245,14 +249,16 @@ def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) ->
     kept, so that hours can be counted, about once a minute.
     """
     now = store.clock()
-    its = (slots.c.token == lease_token) & ~slots.c.done
+    open_slot = (slots.c.token == lease_token) & ~slots.c.done
     with store.begin_write() as connection:
-        found = connection.execute(select(leases).where(leases.c.token == lease_token)).first()
-        if found is None:
+        leased = connection.execute(select(leases).where(leases.c.token == lease_token)).first()
+        if leased is None:
             return None
-        if now - found.began >= WORK_SIGN_SECONDS:
-            _record_work_sign(connection, found.item, found.person, now)
-        beaten = update(slots).where(slots.c.item == found.item, its).values(until=now + lease)
+        if now - leased.began >= WORK_SIGN_SECONDS:
+            _record_work_sign(connection, leased.item, leased.person, now)
+        beaten = (
+            update(slots).where(slots.c.item == leased.item, open_slot).values(until=now + lease)
+        )
         return now + lease if connection.execute(beaten).rowcount else None
 
 
@@ -280,15 +286,15 @@ def count_waiting_items(store: Store, person: str, most: int = MAX_COUNTED_ITEMS
     """
     asker = {"asker": person, "at": store.clock()}
     forms = select(slots.c.form).where(OPEN).distinct().order_by(slots.c.form)
-    found = {}
+    counts = {}
     with store.begin_read() as connection:
         free = (_FREE, _UNSEEN, *_build_admitted_conditions(connection, person))
-        theirs = select(slots.c.item).where(or_(_MINE, and_(*free))).where(OPEN)
+        available = select(slots.c.item).where(or_(_MINE, and_(*free))).where(OPEN)
         for form in connection.scalars(forms).all():
-            some = theirs.where(slots.c.form == form).distinct().limit(most).subquery()
+            some = available.where(slots.c.form == form).distinct().limit(most).subquery()
             count = select(func.count()).select_from(some)
-            found[form] = connection.scalar(count, asker) or 0
-    return {form: number for form, number in found.items() if number}
+            counts[form] = connection.scalar(count, asker) or 0
+    return {form: number for form, number in counts.items() if number}
 
 
 class RaterProgress(NamedTuple):
@@ -308,15 +314,15 @@ def count_form_progress(store: Store, person: str) -> dict[str, RaterProgress]:
     waiting = count_waiting_items(store, person)
     judged = select(items.c.batch, items.c.form, judgements.c.item).join(judgements)
     judged = judged.where(judgements.c.person == person).distinct()
-    done: Counter[str] = Counter()
+    finished: Counter[str] = Counter()
     with store.begin_read() as connection:
         rows = connection.execute(judged).all()
         open_ones = {
             batch for batch in {row.batch for row in rows} if _has_open_slot(connection, batch)
         }
-    done.update(row.form for row in rows if row.batch in open_ones)
+    finished.update(row.form for row in rows if row.batch in open_ones)
     return {
-        form: _make_progress(done[form], count, MAX_COUNTED_ITEMS)
+        form: _make_progress(finished[form], count, MAX_COUNTED_ITEMS)
         for form, count in waiting.items()
     }
 
@@ -337,8 +343,8 @@ def _has_open_slot(connection: Connection, batch: str) -> bool:
     return connection.scalar(query) is not None
 
 
-def _make_progress(done: int, waiting: int, most: int) -> RaterProgress:
-    return RaterProgress(done, None if waiting >= most else done + waiting)
+def _make_progress(finished: int, waiting: int, most: int) -> RaterProgress:
+    return RaterProgress(finished, None if waiting >= most else finished + waiting)
 
 
 def retire_items(
@@ -354,17 +360,17 @@ def retire_items(
     `why` is stored. Work in progress on the items is still accepted. Raises ValueError without a
     condition.
     """
-    asked: list[ColumnElement[bool]] = []
-    asked += [items.c.id.in_(some)] if some is not None else []
-    asked += [items.c.batch == batch] if batch is not None else []
-    asked += [items.c.policy < policy_before] if policy_before is not None else []
-    if not asked:
+    conditions: list[ColumnElement[bool]] = []
+    conditions += [items.c.id.in_(some)] if some is not None else []
+    conditions += [items.c.batch == batch] if batch is not None else []
+    conditions += [items.c.policy < policy_before] if policy_before is not None else []
+    if not conditions:
         raise ValueError("say which items: ids, a batch, or a step of the policy")
-    theirs = slots.c.item.in_(select(items.c.id).where(*asked))
+    of_items = slots.c.item.in_(select(items.c.id).where(*conditions))
     with store.begin_write() as connection:
-        open_ones = update(items).where(*asked, items.c.retired.is_(None))
+        open_ones = update(items).where(*conditions, items.c.retired.is_(None))
         count = connection.execute(open_ones.values(retired=store.clock(), why=why)).rowcount
-        connection.execute(update(slots).where(theirs, ~slots.c.retired).values(retired=True))
+        connection.execute(update(slots).where(of_items, ~slots.c.retired).values(retired=True))
     return count
 
 
@@ -428,11 +434,11 @@ def _build_admitted_conditions(connection: Connection, person: str) -> list[Colu
     if "" in batches or access.only == frozenset():  # from everything
         return [slots.c.item.is_(None)]
     batches |= access.barred
-    its = select(items.c.id).where(items.c.id == slots.c.item)
-    found = [~its.where(items.c.batch.in_(sorted(batches))).exists()] if batches else []
+    slot_item = select(items.c.id).where(items.c.id == slots.c.item)
+    conditions = [~slot_item.where(items.c.batch.in_(sorted(batches))).exists()] if batches else []
     if access.only is not None:
-        found.append(its.where(items.c.batch.in_(sorted(access.only))).exists())
-    return found
+        conditions.append(slot_item.where(items.c.batch.in_(sorted(access.only))).exists())
+    return conditions
 
 
 def _find_prelude_slot(
@@ -456,17 +462,19 @@ def _lease_slot(
     token, began = slot.token, slot.began
     if slot.person != person:
         token, began = secrets.token_urlsafe(24), now
-        given = {"token": token, "item": slot.item, "person": person, "began": began}
-        connection.execute(insert(leases), given)
+        lease_row = {"token": token, "item": slot.item, "person": person, "began": began}
+        connection.execute(insert(leases), lease_row)
     values = {"person": person, "token": token, "began": began, "until": now + lease}
     connection.execute(_ITS_SLOT, {"its": slot.item, "place": slot.number, **values})
-    found = LabellingItem.from_json(connection.execute(_ITEM, {"its": slot.item}).one().body)
-    return ItemLease(slot.item, found, slot.number, token, person, now + lease, began)
+    item = LabellingItem.from_json(connection.execute(_ITEM, {"its": slot.item}).one().body)
+    return ItemLease(slot.item, item, slot.number, token, person, now + lease, began)
 
 
-def _chunk_items(found: Iterable[LabellingItem], batch: str) -> Iterator[dict[str, LabellingItem]]:
+def _chunk_items(
+    new_items: Iterable[LabellingItem], batch: str
+) -> Iterator[dict[str, LabellingItem]]:
     """Yield items by id, some at a time."""
-    rest = ((digest_of(f"{batch}\n{one.to_json()}"), one) for one in found)
+    rest = ((digest_of(f"{batch}\n{one.to_json()}"), one) for one in new_items)
     while chunk := dict(islice(rest, _ITEMS_PER_STATEMENT)):
         yield chunk
 
@@ -587,7 +595,7 @@ def correct_judgement(store: Store, judgement: Judgement) -> Judgement:
     return new
 
 
-def restore_judgements(store: Store, found: Iterable[Judgement]) -> int:
+def restore_judgements(store: Store, exported: Iterable[Judgement]) -> int:
     """Insert exported judgements that the store does not have, and return their number.
 
     Their items and people must exist, and superseded ones come before those that supersede them.
@@ -595,7 +603,7 @@ def restore_judgements(store: Store, found: Iterable[Judgement]) -> int:
     """
     new = 0
     with store.begin_write() as connection:
-        for one in found:
+        for one in exported:
             if _find_judgement(connection, one.id) is None:
                 if one.kind == "done" and not one.supersedes:
                     _fill_slot(connection, one.item, one.by, store.clock())
@@ -620,10 +628,10 @@ def _return_item(
         mine = (slots.c.item == item) & (slots.c.person == person) & ~slots.c.done
         nobody = {"person": None, "token": None, "began": None, "until": None}
         connection.execute(update(slots).where(mine).values(nobody))
-        given = Judgement(
+        judgement = Judgement(
             _make_judgement_id(token), item, person, kind, filled, "", 0, (), False, began, now
         )
-        _insert_judgement(connection, given)
+        _insert_judgement(connection, judgement)
 
 
 def _fill_slot(connection: Connection, item: str, person: str, now: float) -> bool:

@@ -41,7 +41,10 @@ from rookery.desk.page_endpoints import (
     get_app_context,
     get_form_fields,
     get_last_value,
+    get_person_name,
+    get_posted_value,
     get_signed_in_person,
+    get_store,
     redirect_after_post,
     render_problem_page,
     require_role,
@@ -106,13 +109,13 @@ def list_task_links() -> list[NavigationLink]:
 @require_role("labeller", crowd=True)
 def show_task_list(request: Request) -> Response:
     """Show how many tasks of each form wait, and the newest judgements of the person."""
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     session = _load_session(request)
     progress = {
         form: _limit_progress(each, session)
         for form, each in labelling_queue.count_form_progress(store, name).items()
     }
-    done = labelling_queue.list_judgements(store, name, MAX_HISTORY)
+    judged = labelling_queue.list_judgements(store, name, MAX_HISTORY)
     barred, trials = _list_exclusion_reasons(request), projects.list_person_trials(store, name)
     stopped = bool(barred) or any(
         not each.decided.admitted if each.decided else each.done >= each.of > 0
@@ -127,12 +130,12 @@ def show_task_list(request: Request) -> Response:
         stopped=stopped,
         **notice,
         todo=[(form, progress[form.name]) for form in list_forms(store) if form.name in progress],
-        recent=_describe_judgements(request, done[:MAX_RECENT]),
+        recent=_describe_judgements(request, judged[:MAX_RECENT]),
         barred=barred,
         trials=trials,
         session=session,
         completion=crowd_entry.COMPLETION_ADDRESS,
-        today=sum(each.ended > store.clock() - DAY_SECONDS for each in done),
+        today=sum(each.ended > store.clock() - DAY_SECONDS for each in judged),
         most=MAX_HISTORY,
     )
 
@@ -140,7 +143,7 @@ def show_task_list(request: Request) -> Response:
 @require_role("labeller", crowd=True)
 def post_session_end(request: Request) -> Response:
     """End the session of a person of a crowd platform; the first page then shows the code."""
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     waiting = bool(labelling_queue.count_waiting_items(store, name))
     crowd_entry.finish_crowd_session(store, name, waiting)
     return redirect_after_post("/desk")
@@ -148,8 +151,8 @@ def post_session_end(request: Request) -> Response:
 
 def _list_exclusion_reasons(request: Request) -> list[str]:
     """Return why the person gets no work of some batches, or none at all."""
-    with get_app_context(request).store.begin_read() as connection:
-        rows = load_exclusions(connection, get_signed_in_person(request).name)
+    with get_store(request).begin_read() as connection:
+        rows = load_exclusions(connection, get_person_name(request))
     return [row.reason for row in select_active_exclusions(rows) if row.what == "person"]
 
 
@@ -159,14 +162,10 @@ def post_next_task(request: Request) -> Response:
 
     Without one, redirect to the list of tasks.
     """
-    store, name, asked = (
-        get_app_context(request).store,
-        get_signed_in_person(request).name,
-        get_form_fields(request),
-    )
-    item = get_last_value(asked, "item") or None
+    store, name, fields = (get_store(request), get_person_name(request), get_form_fields(request))
+    item = get_last_value(fields, "item") or None
     lease = labelling_queue.claim_item(
-        store, name, only_form=get_last_value(asked, "form") or None, item=item
+        store, name, only_form=get_last_value(fields, "form") or None, item=item
     )
     if lease is None:
         return redirect_after_post(f"/desk?said={'late' if item else 'nothing'}")
@@ -176,7 +175,7 @@ def post_next_task(request: Request) -> Response:
 @require_role("labeller", crowd=True)
 def show_task_page(request: Request) -> Response:
     """Show one page of a task with the draft's values."""
-    store, item_id = get_app_context(request).store, request.path_params["item"]
+    store, item_id = get_store(request), request.path_params["item"]
     item, begun = _load_item_and_draft(request, item_id)
     if begun is None:
         return _render_not_leased(request, item_id)
@@ -208,7 +207,7 @@ def _load_session(request: Request) -> SessionProgress | None:
     person = get_signed_in_person(request)
     if person.project is None:
         return None
-    return crowd_entry.load_session_progress(get_app_context(request).store, person.name)
+    return crowd_entry.load_session_progress(get_store(request), person.name)
 
 
 def _load_task_progress(request: Request, item_id: str) -> RaterProgress:
@@ -216,7 +215,7 @@ def _load_task_progress(request: Request, item_id: str) -> RaterProgress:
     session = _load_session(request)
     if session and session.of:
         return RaterProgress(session.done, session.of)
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     return labelling_queue.count_batch_progress(store, name, item_id)
 
 
@@ -231,13 +230,13 @@ def _limit_progress(progress: RaterProgress, session: SessionProgress | None) ->
 @require_role("labeller", crowd=True)
 def post_task_page(request: Request) -> Response:
     """Store the posted page of a task, then save, turn the page or submit, by the button."""
-    store, posted = get_app_context(request).store, get_form_fields(request)
+    store, posted = get_store(request), get_form_fields(request)
     item_id, do = request.path_params["item"], get_last_value(posted, "do") or "submit"
     item, begun = _load_item_and_draft(request, item_id)
     if begun is None and _find_judgement_of_item(request, item_id):
         return _redirect_to_next_task(request, item.form, "again")
     if begun is None:
-        token, name = get_last_value(posted, "token"), get_signed_in_person(request).name
+        token, name = get_last_value(posted, "token"), get_person_name(request)
         if not labelling_queue.is_leased_to(store, token, name, item_id):
             return _render_not_leased(request, item_id)
         begun = TaskDraft(token, store.clock(), {})
@@ -252,19 +251,15 @@ def post_task_page(request: Request) -> Response:
         return PlainTextResponse("late" if late else "saved")
     if do == "save":
         return redirect_after_post(f"/tasks/{item_id}?page={number}&said=saved")
-    wanted = {"on": number + 1, "back": number - 1}.get(do)
-    number = _parse_page_number(do if wanted is None else str(max(0, wanted)), sheet)
+    turned = {"on": number + 1, "back": number - 1}.get(do)
+    number = _parse_page_number(do if turned is None else str(max(0, turned)), sheet)
     return redirect_after_post(f"/tasks/{item_id}?page={number}")
 
 
 @require_role("labeller", crowd=True)
 def post_task_return(request: Request) -> Response:
     """Skip a task, leaving it to others, or flag that something is wrong with it."""
-    store, name, posted = (
-        get_app_context(request).store,
-        get_signed_in_person(request).name,
-        get_form_fields(request),
-    )
+    store, name, posted = (get_store(request), get_person_name(request), get_form_fields(request))
     item_id = request.path_params["item"]
     reason = get_last_value(posted, "reason")
     if words := get_last_value(posted, "words").strip():
@@ -282,15 +277,15 @@ def post_task_return(request: Request) -> Response:
 @require_role("labeller", crowd=True)
 def show_judgement_history(request: Request) -> Response:
     """Show the person's judgements, newest first."""
-    done = labelling_queue.list_judgements(
-        get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
+    judged = labelling_queue.list_judgements(
+        get_store(request), get_person_name(request), MAX_HISTORY
     )
     return render_page(
         request,
         "history.html",
-        rows=_describe_judgements(request, done),
+        rows=_describe_judgements(request, judged),
         agreement=rater_feedback.measure_rater_agreement(
-            get_app_context(request).store, get_signed_in_person(request).name
+            get_store(request), get_person_name(request)
         ),
         least=rater_feedback.MIN_FEEDBACK_ITEMS,
     )
@@ -299,13 +294,13 @@ def show_judgement_history(request: Request) -> Response:
 @require_role("labeller", crowd=True)
 def show_guide_list(request: Request) -> Response:
     """Show the list of guides, one for each form."""
-    return render_page(request, "guides.html", forms=list_forms(get_app_context(request).store))
+    return render_page(request, "guides.html", forms=list_forms(get_store(request)))
 
 
 @require_role("labeller", crowd=True)
 def show_guide_page(request: Request) -> Response:
     """Show the newest guide of one form."""
-    store, name = get_app_context(request).store, request.path_params["form"]
+    store, name = get_store(request), request.path_params["form"]
     form = next((each for each in list_forms(store) if each.name == name), None)
     if form is None:
         return render_problem_page(request, 404, "There is no such form.")
@@ -317,7 +312,7 @@ def show_guide_page(request: Request) -> Response:
 @require_role("labeller", crowd=True)
 def post_correction(request: Request) -> Response:
     """Open one of the person's judgements as a draft; it stays until the new one is handed in."""
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     judgement = _find_own_judgement(request, request.path_params["judgement"])
     if judgement is None or judgement.kind not in ("done", "extra"):
         return render_problem_page(
@@ -326,8 +321,8 @@ def post_correction(request: Request) -> Response:
     item = labelling_queue.load_item(store, judgement.item)
     form = load_form(store, item.form, judgement.form_version)
     raw = encode_form(form, item, judgement.order, judgement.filled)
-    kept = {key: list(values) for key, values in raw.items()}
-    begun = TaskDraft("", store.clock(), kept, judgement.id, form.digest)
+    copied = {key: list(values) for key, values in raw.items()}
+    begun = TaskDraft("", store.clock(), copied, judgement.id, form.digest)
     labelling_queue.save_draft(store, judgement.item, name, msgspec.to_builtins(begun))
     return redirect_after_post(f"/tasks/{judgement.item}")
 
@@ -336,32 +331,28 @@ def post_correction(request: Request) -> Response:
 def show_check_result(request: Request) -> Response:
     """Show the expected answers to an attention check that was handed in, and why."""
     judgement = _find_own_judgement(request, request.path_params["judgement"])
-    item = (
-        labelling_queue.load_item(get_app_context(request).store, judgement.item)
-        if judgement
-        else None
-    )
+    item = labelling_queue.load_item(get_store(request), judgement.item) if judgement else None
     if judgement is None or item is None or item.gold is None:
         return render_problem_page(request, 404, "There is nothing to show here.")
     if not _is_prelude(request, judgement.item):
         return render_problem_page(request, 404, "There is nothing to show here.")
-    form = load_form(get_app_context(request).store, item.form, judgement.form_version)
-    said = encode_form(form, item, judgement.order, judgement.filled)
+    form = load_form(get_store(request), item.form, judgement.form_version)
+    encoded = encode_form(form, item, judgement.order, judgement.filled)
     right = encode_form(form, item, judgement.order, item.gold.expected)
-    sheet = TaskForm(form, item, judgement.order, judgement.whole, said)
+    sheet = TaskForm(form, item, judgement.order, judgement.whole, encoded)
     expected = TaskForm(form, item, judgement.order, judgement.whole, right)
     mine = {each.name: each for step in form.steps for each in sheet.list_controls(step)}
-    asked = [
-        (mine.get(theirs.name, theirs._replace(values=())), theirs)
+    pairs = [
+        (mine.get(control.name, control._replace(values=())), control)
         for step in form.steps
-        for theirs in expected.list_controls(step)
-        if theirs.values
+        for control in expected.list_controls(step)
+        if control.values
     ]
     return render_page(
         request,
         "revealed.html",
         sheet=sheet,
-        asked=asked,
+        asked=pairs,
         item=item,
         justification=judgement_conversion.format_justification(form, item, judgement.order),
         passed=judgement_conversion.matches_gold(item, judgement.filled, {form.name: form}),
@@ -373,7 +364,7 @@ def _store_draft(request: Request, item_id: str, begun: TaskDraft) -> bool:
 
     A correction has no lease, and only the time of the action is kept.
     """
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     labelling_queue.save_draft(store, item_id, name, msgspec.to_builtins(begun))
     if begun.supersedes:
         labelling_queue.record_correction_sign(store, item_id, name, begun.began)
@@ -383,10 +374,8 @@ def _store_draft(request: Request, item_id: str, begun: TaskDraft) -> bool:
 
 def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskForm) -> Response:
     """Submit the draft, or redirect to the page with the first problem."""
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
-    if sheet.problems or (
-        _list_warnings(sheet) and not get_last_value(get_form_fields(request), "heeded")
-    ):
+    store, name = get_store(request), get_person_name(request)
+    if sheet.problems or (_list_warnings(sheet) and not get_posted_value(request, "heeded")):
         _store_draft(request, item_id, begun)
         wrong = [sheet.find_page(field) for field in sheet.problems]
         number = min(wrong, default=len(sheet.pages) - 1)
@@ -433,12 +422,12 @@ def _redirect_to_history() -> Response:
     return redirect_after_post("/history?said=corrected")
 
 
-def _redirect_to_next_task(request: Request, form: str, said: str, undo: str = "") -> Response:
+def _redirect_to_next_task(request: Request, form: str, notice: str, undo: str = "") -> Response:
     """Redirect to another task of the same form, or to the task list if there is none."""
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     lease = labelling_queue.claim_item(store, name, only_form=form)
     address = "/desk" if lease is None else _prepare_task(request, lease)
-    told = {"undo": undo} if undo and lease else {"said": said}
+    told = {"undo": undo} if undo and lease else {"said": notice}
     return redirect_after_post(f"{address}?{urlencode(told)}")
 
 
@@ -446,7 +435,7 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
     """Store a draft for a leased task, and return its path."""
     if lease.item.form == "demonstrate":
         return f"/demonstrate/{lease.item_id}"
-    store = get_app_context(request).store
+    store = get_store(request)
     before = _convert_draft(labelling_queue.load_draft(store, lease.item_id, lease.person))
     if before is None or before.token != lease.token:
         digest = load_form(store, lease.item.form).digest
@@ -454,25 +443,25 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
         if before is not None and before.raw:  # what was filled in stays on its version
             kept_version = before.form_version
             begun = TaskDraft(lease.token, lease.began, before.raw, form_version=kept_version)
-        kept = msgspec.to_builtins(begun)
-        labelling_queue.save_draft(store, lease.item_id, lease.person, kept)
+        values = msgspec.to_builtins(begun)
+        labelling_queue.save_draft(store, lease.item_id, lease.person, values)
     return f"/tasks/{lease.item_id}"
 
 
 def _load_item_and_draft(request: Request, item_id: str) -> tuple[LabellingItem, TaskDraft | None]:
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     item, kept = labelling_queue.load_item_and_draft(store, item_id, name)
     return item, _convert_draft(kept)
 
 
-def _convert_draft(kept: Mapping[str, Any] | None) -> TaskDraft | None:
-    return msgspec.convert(kept, prepare_type(TaskDraft)) if kept else None
+def _convert_draft(stored: Mapping[str, Any] | None) -> TaskDraft | None:
+    return msgspec.convert(stored, prepare_type(TaskDraft)) if stored else None
 
 
 def _make_form(
     request: Request, item_id: str, item: LabellingItem, begun: TaskDraft, check: bool = False
 ) -> TaskForm:
-    store, name = get_app_context(request).store, get_signed_in_person(request).name
+    store, name = get_store(request), get_person_name(request)
     order = labelling_queue.shuffle_answers(item_id, name, len(item.answers))
     return TaskForm(
         load_form(store, item.form, begun.form_version),
@@ -488,13 +477,13 @@ def _list_warnings(sheet: TaskForm) -> Sequence[str]:
     return judgement_conversion.list_form_warnings(sheet.form, sheet.filled)
 
 
-def _parse_page_number(said: str, sheet: TaskForm) -> int:
-    number = int(said) if said.isdecimal() and len(said) < 4 else 0
+def _parse_page_number(text: str, sheet: TaskForm) -> int:
+    number = int(text) if text.isdecimal() and len(text) < 4 else 0
     return min(number, len(sheet.pages) - 1)
 
 
 def _render_not_leased(request: Request, item_id: str) -> Response:
-    labelling_queue.load_item(get_app_context(request).store, item_id)
+    labelling_queue.load_item(get_store(request), item_id)
     return render_page(
         request,
         "not_in_hand.html",
@@ -506,27 +495,29 @@ def _render_not_leased(request: Request, item_id: str) -> Response:
 
 def _find_judgement_of_item(request: Request, item_id: str) -> Judgement | None:
     done = labelling_queue.list_judgements(
-        get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
+        get_store(request), get_person_name(request), MAX_HISTORY
     )
     return next((each for each in done if each.item == item_id), None)
 
 
 def _is_prelude(request: Request, item_id: str) -> bool:
     """Return whether the item is an attention check whose answers are shown afterwards."""
-    return bool(labelling_queue.find_prelude_batch(get_app_context(request).store, item_id))
+    return bool(labelling_queue.find_prelude_batch(get_store(request), item_id))
 
 
 def _find_own_judgement(request: Request, judgement: str) -> Judgement | None:
     done = labelling_queue.list_judgements(
-        get_app_context(request).store, get_signed_in_person(request).name, MAX_HISTORY
+        get_store(request), get_person_name(request), MAX_HISTORY
     )
     return next((each for each in done if each.id == judgement), None)
 
 
-def _describe_judgements(request: Request, done: Sequence[Judgement]) -> list[Mapping[str, object]]:
+def _describe_judgements(
+    request: Request, judged: Sequence[Judgement]
+) -> list[Mapping[str, object]]:
     """Return judgements with their items and forms, for the templates."""
-    store = get_app_context(request).store
-    flagged = [each.id for each in done if each.kind == "flagged"]
+    store = get_store(request)
+    flagged = [each.id for each in judged if each.kind == "flagged"]
     outcomes = rater_feedback.load_flag_outcomes(store, flagged) if flagged else {}
     return [
         {
@@ -536,7 +527,7 @@ def _describe_judgements(request: Request, done: Sequence[Judgement]) -> list[Ma
             "form": load_form(store, item.form, each.form_version),
             "open": each.kind in ("done", "extra") and item.form != "demonstrate",
         }
-        for each in done
+        for each in judged
     ]
 
 
@@ -592,15 +583,13 @@ def show_runs_page(request: Request) -> Response:
 @require_role("labeller")
 def post_stop(request: Request) -> Response:
     """Stop a run, for a reason that was typed or that is on the button."""
-    said = get_form_fields(request)
+    fields = get_form_fields(request)
     try:
-        name, reason = get_last_value(said, "run"), get_last_value(said, "reason")
-        stop_switch.stop_run(
-            get_app_context(request).store, name, get_signed_in_person(request).name, reason
-        )
+        name, reason = get_last_value(fields, "run"), get_last_value(fields, "reason")
+        stop_switch.stop_run(get_store(request), name, get_person_name(request), reason)
     except Failed as failed:
         if failed.failure.outcome == Outcome.NO_REASON:
-            return _render_runs_page(request, failed.failure.detail, get_last_value(said, "run"))
+            return _render_runs_page(request, failed.failure.detail, get_last_value(fields, "run"))
         return _render_missing_run(request, failed)
     return redirect_after_post("/cord?did=pulled")
 
@@ -608,18 +597,18 @@ def post_stop(request: Request) -> Response:
 @require_role("labeller")
 def show_run_page(request: Request) -> Response:
     """Show one run: its history of stops and releases, and more of its samples."""
-    store, name = get_app_context(request).store, request.path_params["run"]
+    store, name = get_store(request), request.path_params["run"]
     try:
-        shown = stop_switch.load_training_run(store, name)
+        run = stop_switch.load_training_run(store, name)
     except Failed as failed:
         return _render_missing_run(request, failed)
-    said = stop_switch.list_newest_samples(store, name, MAX_RUN_SAMPLES)
+    newest = stop_switch.list_newest_samples(store, name, MAX_RUN_SAMPLES)
     return render_page(
         request,
         "cord_run.html",
-        run=shown,
-        state=shown.get_state(store.clock()),
-        samples=list(zip(said, stop_switch.compute_push_directions(said), strict=True)),
+        run=run,
+        state=run.get_state(store.clock()),
+        samples=list(zip(newest, stop_switch.compute_push_directions(newest), strict=True)),
         history=stop_switch.list_run_stops(store, name),
     )
 
@@ -633,14 +622,9 @@ def show_release_page(request: Request) -> Response:
 @require_role("reviewer")
 def post_release(request: Request) -> Response:
     """Release a stopped run, for a reason."""
-    number, reason = (
-        request.path_params["number"],
-        get_last_value(get_form_fields(request), "reason"),
-    )
+    number, reason = (request.path_params["number"], get_posted_value(request, "reason"))
     try:
-        stop_switch.release_run(
-            get_app_context(request).store, number, get_signed_in_person(request).name, reason
-        )
+        stop_switch.release_run(get_store(request), number, get_person_name(request), reason)
     except Failed as failed:
         if failed.failure.outcome == Outcome.NO_REASON:
             return _render_release_page(request, failed.failure.detail)
@@ -649,23 +633,27 @@ def post_release(request: Request) -> Response:
 
 
 def _render_runs_page(request: Request, wrong: str = "", about: str = "") -> Response:
-    store, person = get_app_context(request).store, get_signed_in_person(request)
-    now, shown = store.clock(), []
+    store, person = get_store(request), get_signed_in_person(request)
+    now, runs = store.clock(), []
     for each in stop_switch.list_training_runs(store):
         state = each.get_state(now)
-        said = (
+        newest = (
             stop_switch.list_newest_samples(store, each.name, MAX_LIVE_SAMPLES)
             if state != "ended"
             else []
         )
-        shown.append(
-            (each, state, list(zip(said, stop_switch.compute_push_directions(said), strict=True)))
+        runs.append(
+            (
+                each,
+                state,
+                list(zip(newest, stop_switch.compute_push_directions(newest), strict=True)),
+            )
         )
     return render_page(
         request,
         "cord.html",
         422 if wrong else 200,
-        runs=sorted(shown, key=lambda one: one[1] == "ended"),
+        runs=sorted(runs, key=lambda one: one[1] == "ended"),
         reasons=STOP_REASONS,
         may_release=has_role(person, "reviewer"),
         problem=wrong,
@@ -676,9 +664,7 @@ def _render_runs_page(request: Request, wrong: str = "", about: str = "") -> Res
 
 def _render_release_page(request: Request, wrong: str = "") -> Response:
     try:
-        found = stop_switch.load_run_stop(
-            get_app_context(request).store, request.path_params["number"]
-        )
+        found = stop_switch.load_run_stop(get_store(request), request.path_params["number"])
     except Failed as failed:
         return _render_missing_run(request, failed)
     status = 422 if wrong else 200

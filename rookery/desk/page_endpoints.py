@@ -80,10 +80,20 @@ def get_app_context(request: Request) -> AppContext:
     return desk
 
 
+def get_store(request: Request) -> Store:
+    """Return the store of the application that serves the request."""
+    return get_app_context(request).store
+
+
 def get_signed_in_person(request: Request) -> Person:
     """Return the signed-in person. Use only on pages that require a role."""
     person: Person = request.state.person
     return person
+
+
+def get_person_name(request: Request) -> str:
+    """Return the name of the signed-in person. Use only on pages that require a role."""
+    return get_signed_in_person(request).name
 
 
 def get_form_fields(request: Request) -> dict[str, tuple[str, ...]]:
@@ -95,6 +105,11 @@ def get_form_fields(request: Request) -> dict[str, tuple[str, ...]]:
 def get_last_value(fields: dict[str, tuple[str, ...]], name: str) -> str:
     """Return the last value of a form field; an empty string if the form has no such field."""
     return fields.get(name, ("",))[-1]
+
+
+def get_posted_value(request: Request, name: str) -> str:
+    """Return the last value of a field of the posted form; an empty string if it has none."""
+    return get_last_value(get_form_fields(request), name)
 
 
 def redirect_after_post(address: str) -> Response:

@@ -100,12 +100,14 @@ def select_navigation_links(
         return [link for link in links if link.crowd]
     first = sorted(links, key=lambda link: link.address not in ("/", "/asked"))
     open_ones = [link for link in first if person and has_role(person, link.role)]
-    here = [link for link in open_ones if _is_reader_path(link.address) == _is_reader_path(path)]
-    if len(here) == len(open_ones):
-        return here
+    siblings = [
+        link for link in open_ones if _is_reader_path(link.address) == _is_reader_path(path)
+    ]
+    if len(siblings) == len(open_ones):
+        return siblings
     if _is_reader_path(path):
-        return [*here, NavigationLink("/desk", "Desk")]
-    return [NavigationLink("/", "Ask"), *here]
+        return [*siblings, NavigationLink("/desk", "Desk")]
+    return [NavigationLink("/", "Ask"), *siblings]
 
 
 def _is_reader_path(path: str) -> bool:

@@ -102,9 +102,9 @@ def build_payment_report(
         )
     chosen: dict[str, list[Judgement]] = defaultdict(list)
     for each in work.judgements:
-        here = placed.get(work.items[each.item].batch, "") == project
+        in_project = placed.get(work.items[each.item].batch, "") == project
         if (
-            here
+            in_project
             and (since is None or each.ended >= since)
             and (until is None or each.ended < until)
         ):
@@ -127,7 +127,7 @@ class _WorkSpan(NamedTuple):
 
 
 def count_work_seconds(
-    made: Sequence[Judgement],
+    submitted: Sequence[Judgement],
     signs: Mapping[tuple[str, str], Sequence[float]],
     idle_seconds: float,
 ) -> dict[str, float]:
@@ -137,13 +137,13 @@ def count_work_seconds(
     count, and moments that two judgements of a person share count once.
     """
     spans: dict[str, list[_WorkSpan]] = defaultdict(list)
-    for each in made:
+    for each in submitted:
         between = (at for at in signs.get((each.item, each.by), ()) if each.began < at < each.ended)
         for one, other in pairwise((each.began, *sorted(between), each.ended)):
             if other > one:
                 began = max(one, other - idle_seconds)
                 spans[each.by].append(_WorkSpan(began, other, each.id))
-    seconds = {each.id: 0.0 for each in made}
+    seconds = {each.id: 0.0 for each in submitted}
     for of_person in spans.values():
         reach = float("-inf")
         for span in sorted(of_person):
@@ -177,17 +177,17 @@ def _load_work_signs(connection: Connection) -> dict[tuple[str, str], list[float
 
 def _pay_rater(
     name: str,
-    made: Sequence[Judgement],
+    submitted: Sequence[Judgement],
     excluded: Collection[str],
     seconds: Mapping[str, float],
     settings: ProjectSettings,
 ) -> RaterPayment:
-    first = [each for each in made if not each.supersedes]
+    first = [each for each in submitted if not each.supersedes]
     kinds = Counter(each.kind for each in first)
-    done = [each for each in first if each.kind in ("done", "extra")]
+    finished = [each for each in first if each.kind in ("done", "extra")]
     time, lost = (
-        sum(seconds[each.id] for each in made if each.item in some)
-        for some in ({each.item for each in made}, excluded)
+        sum(seconds[each.id] for each in submitted if each.item in some)
+        for some in ({each.item for each in submitted}, excluded)
     )
     paid = [each for each in first if settings.pay_excluded or each.item not in excluded]
     if settings.per == "item":
@@ -196,10 +196,10 @@ def _pay_rater(
         units = (time if settings.pay_excluded else time - lost) / 3600
     return RaterPayment(
         name,
-        items=len(done),
+        items=len(finished),
         skipped=kinds["skipped"],
         flagged=kinds["flagged"],
-        excluded=sum(each.item in excluded for each in done),
+        excluded=sum(each.item in excluded for each in finished),
         seconds=time,
         excluded_seconds=lost,
         amount=float(_round_money(settings.rate * units)),

@@ -115,8 +115,8 @@ def save_project(store: Store, name: str, settings: ProjectSettings, by: str) ->
     now, body = store.clock(), settings.to_json()
     with store.begin_write() as connection:
         take_advisory_lock(connection, "projects")
-        its = projects.c.name == name
-        if connection.execute(update(projects).where(its).values(body=body)).rowcount == 0:
+        by_name = projects.c.name == name
+        if connection.execute(update(projects).where(by_name).values(body=body)).rowcount == 0:
             row = {"name": name, "body": body, "key": secrets.token_hex(32), "made": now}
             connection.execute(insert(projects).values(row))
         write_audit_entry(connection, by, "project", f"{name}: {body}", now)
@@ -163,14 +163,14 @@ def read_project_settings(path: Path, before: ProjectSettings) -> ProjectSetting
 
 
 def parse_project_settings(
-    given: Mapping[str, object], before: ProjectSettings, strict: bool = True
+    changes: Mapping[str, object], before: ProjectSettings, strict: bool = True
 ) -> ProjectSettings:
-    """Return the settings with those of `given` in place of the ones `before`.
+    """Return the settings with those of `changes` in place of the ones `before`.
 
     Without `strict`, numbers may be texts. Raises Failed (bad_settings).
     """
     try:
-        whole = {**msgspec.to_builtins(before), **given}
+        whole = {**msgspec.to_builtins(before), **changes}
         return msgspec.convert(whole, prepare_type(ProjectSettings), strict=strict)
     except (msgspec.ValidationError, ValueError) as error:
         detail = _explain_settings_error(str(error))
@@ -185,16 +185,16 @@ _WANTED_TYPES: dict[object, str] = {
 }
 
 
-def _explain_settings_error(said: str) -> str:
+def _explain_settings_error(message: str) -> str:
     """Return an error of msgspec about settings as a sentence for whoever wrote them."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(ProjectSettings)}
-    if placed := re.search(r" - at `\$\.(\w+)`$", said):
+    if placed := re.search(r" - at `\$\.(\w+)`$", message):
         kind = kinds[placed[1]]
         wanted = _WANTED_TYPES.get(kind) or f"give one of {', '.join(get_args(kind))}"
         return f"{placed[1]}: {wanted}"
-    if "unknown field" in said:
-        return f"{said}; the settings are {', '.join(kinds)}"
-    return said
+    if "unknown field" in message:
+        return f"{message}; the settings are {', '.join(kinds)}"
+    return message
 
 
 def place_batch(
@@ -237,10 +237,10 @@ def place_imported_batch(
     stays for those that it is for. Raises Failed as `place_batch` does.
     """
     with store.begin_read() as connection:
-        its = select(project_batches).where(project_batches.c.batch == batch)
-        before = connection.execute(its).first()
-        theirs = select(batch_people.c.person).where(batch_people.c.batch == batch)
-        people_before = connection.scalars(theirs.order_by(batch_people.c.person)).all()
+        placement = select(project_batches).where(project_batches.c.batch == batch)
+        before = connection.execute(placement).first()
+        named_people = select(batch_people.c.person).where(batch_people.c.batch == batch)
+        people_before = connection.scalars(named_people.order_by(batch_people.c.person)).all()
     if before is not None and project in ("", before.project):
         project, trial = before.project, trial or before.trial
     place_batch(store, batch, project, by, trial, named or people_before)
@@ -256,13 +256,13 @@ def list_project_batches(store: Store, project: str) -> list[ProjectBatch]:
         named: dict[str, list[str]] = {}
         for row in connection.execute(select(batch_people).order_by(batch_people.c.person)):
             named.setdefault(row.batch, []).append(row.person)
-        known = set(connection.scalars(select(items.c.batch).distinct()))
-    found = [
+        batch_names = set(connection.scalars(select(items.c.batch).distinct()))
+    batches = [
         ProjectBatch(name, name in placed and placed[name].trial, tuple(named.get(name, ())))
-        for name in known | placed.keys() | named.keys()
+        for name in batch_names | placed.keys() | named.keys()
         if (placed[name].project if name in placed else "") == project
     ]
-    return sorted(found, key=lambda each: (not each.trial, each.name))
+    return sorted(batches, key=lambda each: (not each.trial, each.name))
 
 
 def decide_admission(
@@ -314,17 +314,19 @@ def _find_trial_results(
     if person is not None:
         query = query.where(judgements.c.person == person)
         decided = decided.where(admissions.c.person == person)
-    asked = set(connection.scalars(whole.where(items.c.retired.is_(None))))
-    done: dict[str, set[str]] = {}
+    trial_items = set(connection.scalars(whole.where(items.c.retired.is_(None))))
+    finished: dict[str, set[str]] = {}
     for name, item in connection.execute(query):
-        done.setdefault(name, set()).add(item)
+        finished.setdefault(name, set()).add(item)
     newest = {
         row.person: Admission(row.person, row.admitted, row.reason, row.by, row.at)
         for row in connection.execute(decided.order_by(admissions.c.number))
     }
     return [
-        TrialResult(name, len(done.get(name, set()) & asked), len(asked), newest.get(name))
-        for name in sorted(done.keys() | newest.keys())
+        TrialResult(
+            name, len(finished.get(name, set()) & trial_items), len(trial_items), newest.get(name)
+        )
+        for name in sorted(finished.keys() | newest.keys())
     ]
 
 
@@ -351,8 +353,8 @@ def find_batch_access(connection: Connection, person: str) -> BatchAccess:
     account = connection.execute(_ACCOUNT, {"asker": person}).first()
     barred: set[str] = set()
     if account is not None and account.named:
-        theirs = select(batch_people.c.batch).where(batch_people.c.person == person)
-        others = select(batch_people.c.batch).where(batch_people.c.batch.not_in(theirs))
+        named_batches = select(batch_people.c.batch).where(batch_people.c.person == person)
+        others = select(batch_people.c.batch).where(batch_people.c.batch.not_in(named_batches))
         barred.update(connection.scalars(others))
     if account is None or ROLES.index(account.role) >= ROLES.index("researcher"):
         return BatchAccess(frozenset(barred), None)
@@ -360,15 +362,17 @@ def find_batch_access(connection: Connection, person: str) -> BatchAccess:
     decided = select(admissions.c.project, admissions.c.admitted)
     decided = decided.where(admissions.c.person == person).order_by(admissions.c.number)
     newest = {row.project: row.admitted for row in connection.execute(decided)} if placed else {}
-    tried = {row.project for row in placed if row.trial}
+    trial_projects = {row.project for row in placed if row.trial}
     for row in placed:
         admitted = newest.get(row.project)
-        if admitted is False or (admitted is None and row.project in tried and not row.trial):
+        if admitted is False or (
+            admitted is None and row.project in trial_projects and not row.trial
+        ):
             barred.add(row.batch)
     only = None
     if account.project is not None:
-        left = count_session_items(connection, person)
-        only = {row.batch for row in placed if row.project == account.project and left != 0}
+        remaining = count_session_items(connection, person)
+        only = {row.batch for row in placed if row.project == account.project and remaining != 0}
     return BatchAccess(frozenset(barred), None if only is None else frozenset(only))
 
 
@@ -404,13 +408,15 @@ def count_session_work(connection: Connection, entry: Row[Any], before: float | 
 
     With `before`, only until that time, at which the person's next session began.
     """
-    its = (project_batches.c.project == entry.project) & (judgements.c.person == entry.person)
-    its &= judgements.c.supersedes.is_(None) & (judgements.c.ended >= entry.began)
+    in_session = (project_batches.c.project == entry.project) & (
+        judgements.c.person == entry.person
+    )
+    in_session &= judgements.c.supersedes.is_(None) & (judgements.c.ended >= entry.began)
     if before is not None:
-        its &= judgements.c.ended < before
+        in_session &= judgements.c.ended < before
     query = select(judgements.c.item).select_from(judgements).join(items)
     query = query.join(project_batches, project_batches.c.batch == items.c.batch)
-    return len(connection.scalars(query.where(its).distinct()).all())
+    return len(connection.scalars(query.where(in_session).distinct()).all())
 
 
 def load_pass_shares(connection: Connection) -> dict[str, float]:

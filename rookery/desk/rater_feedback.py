@@ -72,12 +72,13 @@ def measure_rater_agreement(store: Store, person: str) -> AgreementEstimate | No
         if not placed.prelude and placed.item.gold is None:
             by_item[placed.id].append(judgement)
     credits = []
-    for made in by_item.values():
-        delay = delays.get(work.items[made[0].item].batch, ProjectSettings().feedback_days)
-        old = [each for each in made if now - each.ended >= delay * DAY_SECONDS]
+    for submitted in by_item.values():
+        delay = delays.get(work.items[submitted[0].item].batch, ProjectSettings().feedback_days)
+        old = [each for each in submitted if now - each.ended >= delay * DAY_SECONDS]
         if mine := [each for each in old if each.by == person]:
             others = [_compare_judgements(work, mine[0], each) for each in old if each.by != person]
-            credits += [mean(known)] if (known := [c for c in others if c is not None]) else []
+            if comparable := [credit for credit in others if credit is not None]:
+                credits.append(mean(comparable))
     if len(credits) < MIN_FEEDBACK_ITEMS:
         return None
     return estimate_statistic(credits, _average_credit, partial(jackknife_interval, least=0.0))
@@ -147,7 +148,7 @@ def _compare_judgements(work: LabellingData, mine: Judgement, other: Judgement) 
         if len(item.answers) == 2:
             return compute_pair_credit(_SIGNS[one], _SIGNS[two])
         return float(one == two)
-    said, theirs = (
+    own_labels, other_labels = (
         {
             (field.name, get_comparison_key(field), place): merge_degrees(field, value)
             for field, place, value in extract_field_values(form, each.filled)
@@ -156,8 +157,8 @@ def _compare_judgements(work: LabellingData, mine: Judgement, other: Judgement) 
         else {}
         for each in (mine, other)
     )
-    common = said.keys() & theirs.keys()
-    return mean(float(said[key] == theirs[key]) for key in common) if common else None
+    common = own_labels.keys() & other_labels.keys()
+    return mean(float(own_labels[key] == other_labels[key]) for key in common) if common else None
 
 
 def _average_credit(credits: Sequence[float]) -> float | UndefinedStatistic:

@@ -132,14 +132,15 @@ def summarize_raters(work: LabellingData) -> tuple[RaterReport, ...]:
 
 
 def score_attention_checks(
-    work: LabellingData, made: Sequence[Judgement]
+    work: LabellingData, submitted: Sequence[Judgement]
 ) -> tuple[AttentionCheckScore, ...]:
     """Score one person's attention checks, one for each batch whose check the person began.
 
-    `made` are that person's judgements. Only the first version of each counts, not its corrections.
+    `submitted` are that person's judgements. Only the first version of each counts, not its
+    corrections.
     """
     first: dict[str, Judgement] = {}
-    for judgement in made:
+    for judgement in submitted:
         if work.items[judgement.item].prelude:
             # Only the first version counts: a correction was made after the right answer was shown.
             first.setdefault(judgement.item, judgement)
@@ -155,16 +156,16 @@ def score_attention_checks(
 
 
 def _score_attention_check(
-    work: LabellingData, batch: str, size: int, made: Sequence[Judgement]
+    work: LabellingData, batch: str, size: int, submitted: Sequence[Judgement]
 ) -> AttentionCheckScore:
-    here = [each for each in made if work.items[each.item].batch == batch]
-    good = sum(_is_right(work, each) for each in here)
+    in_batch = [each for each in submitted if work.items[each.item].batch == batch]
+    good = sum(_is_right(work, each) for each in in_batch)
     passed, needed = None, work.pass_shares.get(batch, PASS_SHARE) * size
     if good >= needed:
         passed = True
-    elif good + size - len(here) < needed:
+    elif good + size - len(in_batch) < needed:
         passed = False
-    return AttentionCheckScore(batch, good, len(here), size, passed)
+    return AttentionCheckScore(batch, good, len(in_batch), size, passed)
 
 
 def _is_right(work: LabellingData, judgement: Judgement) -> bool:
@@ -173,39 +174,41 @@ def _is_right(work: LabellingData, judgement: Judgement) -> bool:
 
 
 def _summarize_rater(
-    work: LabellingData, name: str, made: Sequence[Judgement], researched: "_ResearcherValues"
+    work: LabellingData, name: str, submitted: Sequence[Judgement], researched: "_ResearcherValues"
 ) -> RaterReport:
-    kinds = Counter(each.kind for each in made)
-    done = [
-        each for each in made if each.kind in ("done", "extra") and not _was_corrected(work, each)
+    kinds = Counter(each.kind for each in submitted)
+    finished = [
+        each
+        for each in submitted
+        if each.kind in ("done", "extra") and not _was_corrected(work, each)
     ]
-    seconds = measure_judging_seconds(made)
-    fast = sum(_is_fast(work, each, seconds[each.id]) for each in done)
+    seconds = measure_judging_seconds(submitted)
+    fast = sum(_is_fast(work, each, seconds[each.id]) for each in finished)
     gold = [
         _is_right(work, each)
-        for each in done
+        for each in finished
         if (placed := work.items[each.item]).item.gold is not None and not placed.prelude
     ]
-    side = _measure_side_bias(work, done)
+    side = _measure_side_bias(work, finished)
     return RaterReport(
         name,
         work.roles[name],
-        done=len(done),
-        late=sum(each.kind == "extra" for each in done),
+        done=len(finished),
+        late=sum(each.kind == "extra" for each in finished),
         skipped=kinds["skipped"],
         flagged=kinds["flagged"],
-        excluded=sum(each.id in work.left_out for each in done),
-        seconds=median(seconds[each.id] for each in done) if done else None,
+        excluded=sum(each.id in work.left_out for each in finished),
+        seconds=median(seconds[each.id] for each in finished) if finished else None,
         fast=fast,
-        hasty=fast > HASTY_JUDGEMENT_SHARE * len(done),
+        hasty=fast > HASTY_JUDGEMENT_SHARE * len(finished),
         gold=len(gold),
         gold_right=sum(gold),
-        preludes=score_attention_checks(work, made),
+        preludes=score_attention_checks(work, submitted),
         side=side,
         lopsided=side is not None and side.chance < LOPSIDED_PROBABILITY,
         trusted=None
         if work.is_researcher(name)
-        else _compare_with_researchers(work, done, researched),
+        else _compare_with_researchers(work, finished, researched),
     )
 
 
@@ -219,9 +222,9 @@ def _is_fast(work: LabellingData, judgement: Judgement, seconds: float) -> bool:
     return form is not None and seconds < FAST_TIME_SHARE * 60 * form.minutes
 
 
-def _measure_side_bias(work: LabellingData, done: Sequence[Judgement]) -> SideBias | None:
+def _measure_side_bias(work: LabellingData, finished: Sequence[Judgement]) -> SideBias | None:
     first = judged = 0
-    for each in done:
+    for each in finished:
         item = work.items[each.item].item
         chosen = find_preferred_answer(item, each, work.forms)
         if len(item.answers) == 2 and chosen not in (None, TIE):
@@ -247,26 +250,26 @@ def _extract_definite_values(
 ) -> dict[tuple[str, tuple[int, ...]], LabelValue]:
     """Return yes-or-no labels of supported and plausible, and the preferred answer, leaving out
     doubts and ties."""
-    found: dict[tuple[str, tuple[int, ...]], LabelValue] = {}
+    values: dict[tuple[str, tuple[int, ...]], LabelValue] = {}
     form = work.find_form(judgement)
     for field, place, value in extract_field_values(form, judgement.filled) if form else ():
         if field.scale in _TRUST_SCALES and value in ("yes", "no"):
-            found[field.scale, place] = value
+            values[field.scale, place] = value
     chosen = find_preferred_answer(work.items[judgement.item].item, judgement, work.forms)
     if chosen not in (None, TIE):
-        found["preferred", ()] = str(chosen)
-    return found
+        values["preferred", ()] = str(chosen)
+    return values
 
 
 def _compare_with_researchers(
-    work: LabellingData, done: Sequence[Judgement], researched: _ResearcherValues
+    work: LabellingData, finished: Sequence[Judgement], researched: _ResearcherValues
 ) -> ResearcherAgreement | None:
     pairs: dict[str, list[tuple[LabelValue, LabelValue]]] = defaultdict(list)
-    for each in done:
-        for theirs in researched.get(each.item, ()):
+    for each in finished:
+        for reference in researched.get(each.item, ()):
             for where, value in _extract_definite_values(work, each).items():
-                if where in theirs:
-                    pairs[where[0]].append((value, theirs[where]))
+                if where in reference:
+                    pairs[where[0]].append((value, reference[where]))
     if not pairs:
         return None
     three = {
@@ -348,35 +351,35 @@ def build_quality_report(
     item has that batch.
     """
     with store.begin_read() as connection:
-        found = load_labelling_data(connection, [batch] if batch is not None else [])
+        work = load_labelling_data(connection, [batch] if batch is not None else [])
         rows = load_exclusions(connection)
-    if batch is not None and not found.items:
+    if batch is not None and not work.items:
         raise Failed(
             Failure(batch, Outcome.NO_BATCH, "there is no such batch: look at their names")
         )
-    everybody = summarize_raters(found)
+    everybody = summarize_raters(work)
     return QualityReport(
         batch or "",
-        len(found.items),
-        sum(1 for _ in found.iterate_counted()),
-        count_left_out(found),
+        len(work.items),
+        sum(1 for _ in work.iterate_counted()),
+        count_left_out(work),
         everybody,
-        compare_rater_pairs(found),
-        compare_rater_groups(found, rounds),
-        compute_field_alphas(found, rounds),
-        compute_field_kappas(found),
-        _count_exclusion_effects(found, rows),
-        _propose_exclusions(found, everybody, rows),
+        compare_rater_pairs(work),
+        compare_rater_groups(work, rounds),
+        compute_field_alphas(work, rounds),
+        compute_field_kappas(work),
+        _count_exclusion_effects(work, rows),
+        _propose_exclusions(work, everybody, rows),
     )
 
 
-def count_left_out(found: LabellingData) -> dict[str, int]:
+def count_left_out(work: LabellingData) -> dict[str, int]:
     """Count by reason the judgements that were corrected, excluded, skipped or flagged.
 
     One that was skipped or flagged and is excluded as well counts under both reasons.
     """
-    reasons = Counter(left.counted_as for left in found.left_out.values())
-    reasons.update(each.kind for each in found.judgements if each.kind in ("skipped", "flagged"))
+    reasons = Counter(left.counted_as for left in work.left_out.values())
+    reasons.update(each.kind for each in work.judgements if each.kind in ("skipped", "flagged"))
     return dict(sorted(reasons.items()))
 
 
@@ -397,9 +400,9 @@ def exclude_judgements(
     excluded).
     """
     with store.begin_write() as connection:
-        found = _insert_exclusion(connection, what, which, reason, by, batch, store.clock())
-        write_audit_entry(connection, by, "exclude", _describe_exclusion(found), found.at)
-    return found
+        exclusion = _insert_exclusion(connection, what, which, reason, by, batch, store.clock())
+        write_audit_entry(connection, by, "exclude", _describe_exclusion(exclusion), exclusion.at)
+    return exclusion
 
 
 def lift_exclusion(store: Store, number: int, reason: str, by: str) -> Exclusion:
@@ -409,16 +412,16 @@ def lift_exclusion(store: Store, number: int, reason: str, by: str) -> Exclusion
     """
     with store.begin_write() as connection:
         take_advisory_lock(connection, "exclusions")
-        held = {row.number: row for row in select_active_exclusions(load_exclusions(connection))}
-        if number not in held:
+        active = {row.number: row for row in select_active_exclusions(load_exclusions(connection))}
+        if number not in active:
             detail = "there is none of this number that holds: look at the board again"
             raise Failed(Failure(str(number), Outcome.NO_EXCLUSION, detail))
-        one = held[number]
-        found = write_exclusion(
+        one = active[number]
+        exclusion = write_exclusion(
             connection, one.what, one.which, reason, by, store.clock(), one.batch, number
         )
-        write_audit_entry(connection, by, "lift", _describe_exclusion(found), found.at)
-    return found
+        write_audit_entry(connection, by, "lift", _describe_exclusion(exclusion), exclusion.at)
+    return exclusion
 
 
 def list_exclusions(store: Store) -> list[Exclusion]:
@@ -434,16 +437,16 @@ def exclude_failed_raters(store: Store, by: str, batch: str | None = None) -> li
     that batch before, nothing is repeated, even if that exclusion was lifted.
     """
     with store.begin_write() as connection:
-        found = load_labelling_data(connection, [batch] if batch is not None else [])
-        proposals = _propose_exclusions(found, summarize_raters(found), load_exclusions(connection))
+        work = load_labelling_data(connection, [batch] if batch is not None else [])
+        proposals = _propose_exclusions(work, summarize_raters(work), load_exclusions(connection))
         now = store.clock()
-        made = [
+        excluded = [
             _insert_exclusion(connection, "person", each.person, each.reason, by, each.batch, now)
             for each in proposals
         ]
-        for each in made:
+        for each in excluded:
             write_audit_entry(connection, by, "exclude", _describe_exclusion(each), now)
-    return made
+    return excluded
 
 
 def _insert_exclusion(
@@ -459,8 +462,8 @@ def _insert_exclusion(
         detail = "one judgement is excluded without a batch: leave the batch out"
         raise Failed(Failure(which, Outcome.BAD_BATCH, detail))
     take_advisory_lock(connection, "exclusions")
-    known = people.c.name if what == "person" else judgements.c.id
-    if connection.scalar(select(known).where(known == which)) is None:
+    key = people.c.name if what == "person" else judgements.c.id
+    if connection.scalar(select(key).where(key == which)) is None:
         raise Failed(Failure(which, f"no_{what}", f"there is no such {what}: look at the board"))
     for row in select_active_exclusions(load_exclusions(connection)):
         if (row.what, row.which, row.batch) == (what, which, batch):
@@ -474,27 +477,29 @@ def _describe_exclusion(row: Exclusion) -> str:
 
 
 def _count_exclusion_effects(
-    found: LabellingData, rows: list[Exclusion]
+    work: LabellingData, rows: list[Exclusion]
 ) -> tuple[ExclusionEffect, ...]:
     """Return the exclusions that apply to something in this report, lifted ones included."""
-    held = {row.number for row in select_active_exclusions(rows)}
-    traced = trace_versions(found.judgements).values()
+    active = {row.number for row in select_active_exclusions(rows)}
+    traced = trace_versions(work.judgements).values()
     counted = [
         (
             row,
             sum(
-                covers_judgement(row, versions, found.items[versions[-1].item].batch)
+                covers_judgement(row, versions, work.items[versions[-1].item].batch)
                 for versions in traced
             ),
         )
         for row in rows
         if row.lifts is None
     ]
-    return tuple(ExclusionEffect(row, count, row.number in held) for row, count in counted if count)
+    return tuple(
+        ExclusionEffect(row, count, row.number in active) for row, count in counted if count
+    )
 
 
 def _propose_exclusions(
-    found: LabellingData, everybody: tuple[RaterReport, ...], rows: list[Exclusion]
+    work: LabellingData, everybody: tuple[RaterReport, ...], rows: list[Exclusion]
 ) -> tuple[ExclusionProposal, ...]:
     """Propose exclusions for failed attention checks, unless one was decided before, even if lifted
     since."""
@@ -503,14 +508,14 @@ def _propose_exclusions(
     for person in everybody:
         for prelude in person.preludes:
             if prelude.passed is False and (person.name, prelude.batch) not in decided:
-                needed = found.pass_shares.get(prelude.batch, PASS_SHARE)
+                needed = work.pass_shares.get(prelude.batch, PASS_SHARE)
                 reason = (
                     f"failed the attention check of {prelude.batch}: {prelude.right} of "
                     f"{prelude.of} right, at least {needed:.0%} are needed"
                 )
-                made = sum(
-                    each.by == person.name and found.items[each.item].batch == prelude.batch
-                    for each in found.judgements
+                count = sum(
+                    each.by == person.name and work.items[each.item].batch == prelude.batch
+                    for each in work.judgements
                 )
-                proposals.append(ExclusionProposal(person.name, prelude.batch, reason, made))
+                proposals.append(ExclusionProposal(person.name, prelude.batch, reason, count))
     return tuple(proposals)

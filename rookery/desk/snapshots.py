@@ -116,55 +116,53 @@ SnapshotLines = Mapping[str, Callable[[], Iterable[str]]]
 """Function that yields the lines, by file name."""
 
 
-def capture_contents(connection: Connection, wanted: SnapshotSelection) -> SnapshotContents:
+def capture_contents(connection: Connection, selection: SnapshotSelection) -> SnapshotContents:
     """Collect the items that match a selection, with judgements, quoted pages and exclusions.
 
     These are the contents of a snapshot as of now.
     """
-    found = load_labelling_data(connection, wanted.batches, wanted.forms)
+    work = load_labelling_data(connection, selection.batches, selection.forms)
     return SnapshotContents(
-        wanted,
-        tuple(found.items),
-        tuple(each.id for each in found.judgements),
-        tuple(_find_quoted_pages(connection, found)),
+        selection,
+        tuple(work.items),
+        tuple(each.id for each in work.judgements),
+        tuple(_find_quoted_pages(connection, work)),
         tuple(
-            SnapshotPerson(name, found.roles[name])
+            SnapshotPerson(name, work.roles[name])
             for name in sorted(
-                {each.by for each in found.judgements}
-                | {each.by for each in found.decisions.values()}
+                {each.by for each in work.judgements}
+                | {each.by for each in work.decisions.values()}
             )
         ),
-        tuple(found.left_out[each.id] for each in found.judgements if each.id in found.left_out),
-        {key: each.retired for key, each in found.items.items() if each.retired is not None},
-        _collect_versions(found),
-        _list_written_forms(connection, found),
-        tuple(each.id for each in found.decisions.values()),
+        tuple(work.left_out[each.id] for each in work.judgements if each.id in work.left_out),
+        {key: each.retired for key, each in work.items.items() if each.retired is not None},
+        _collect_versions(work),
+        _list_written_forms(connection, work),
+        tuple(each.id for each in work.decisions.values()),
     )
 
 
-def _list_written_forms(
-    connection: Connection, found: LabellingData
-) -> tuple[tuple[str, int], ...]:
-    names = {placed.item.form for placed in found.items.values()}
+def _list_written_forms(connection: Connection, work: LabellingData) -> tuple[tuple[str, int], ...]:
+    names = {placed.item.form for placed in work.items.values()}
     versions = read_form_versions(connection)
     return tuple((each.name, each.version) for each in versions if each.name in names)
 
 
-def _collect_versions(found: LabellingData) -> dict[str, tuple[str, ...]]:
+def _collect_versions(work: LabellingData) -> dict[str, tuple[str, ...]]:
     versions: dict[str, set[str]] = defaultdict(set)
-    for each in found.judgements:
+    for each in work.judgements:
         if each.form_version:  # skips and flags have no form version
-            form = found.items[each.item].item.form
+            form = work.items[each.item].item.form
             versions[f"form {form}"].add(each.form_version)
             versions[f"guide {form}"].add(str(each.guide_version))
     named = {name: tuple(sorted(some)) for name, some in sorted(versions.items())}
     return {"rookery": (__version__,), **named}
 
 
-def _find_quoted_pages(connection: Connection, found: LabellingData) -> list[str]:
+def _find_quoted_pages(connection: Connection, work: LabellingData) -> list[str]:
     """Return the keys of pages quoted in judged and in written answers."""
-    answers = [answer for placed in found.items.values() for answer in placed.item.answers]
-    for placed, judgement in found.iterate_counted():
+    answers = [answer for placed in work.items.values() for answer in placed.item.answers]
+    for placed, judgement in work.iterate_counted():
         written = convert_to_episode(placed.item, judgement)
         answers += [written.answer] if written is not None and written.answer is not None else []
     digests = sorted({quote.digest for answer in answers for quote in answer.quotes})
@@ -192,7 +190,7 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
         + decided
     )
 
-    known = everything.forms
+    known_forms = everything.forms
 
     def convert_to_many(
         meaning: Callable[[LabellingItem, Judgement], Iterable[Record]],
@@ -209,8 +207,10 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
         return convert_to_many(lambda item, judgement: filter(None, [meaning(item, judgement)]))
 
     lines: dict[str, Callable[[], Iterable[str]]] = {
-        "comparisons.jsonl": partial(convert_to_one, partial(convert_to_comparison, forms=known)),
-        "ratings.jsonl": partial(convert_to_many, partial(convert_to_ratings, forms=known)),
+        "comparisons.jsonl": partial(
+            convert_to_one, partial(convert_to_comparison, forms=known_forms)
+        ),
+        "ratings.jsonl": partial(convert_to_many, partial(convert_to_ratings, forms=known_forms)),
         "episodes.jsonl": partial(convert_to_one, convert_to_episode),
         "majority.jsonl": lambda: (each.to_json() for each in derive_majority_labels(learnt)),
         "items.jsonl": lambda: (
@@ -240,15 +240,15 @@ def _restore_labelling_data(connection: Connection, frozen: SnapshotContents) ->
     Raises Failed (changed) if a reader deleted one of the answers for good, with its ratings.
     """
     now = load_labelling_data(connection, frozen.wanted.batches, frozen.wanted.forms)
-    made = {each.id: each for each in now.judgements}
+    submitted = {each.id: each for each in now.judgements}
     decided = {each.id: each for each in load_decisions(connection)}
-    if gone := [key for key in frozen.items if key not in now.items]:
+    if deleted := [key for key in frozen.items if key not in now.items]:
         detail = "its reader deleted this answer for good: freeze a new snapshot, without it"
-        raise Failed(Failure(gone[0], Outcome.CHANGED, detail))
+        raise Failed(Failure(deleted[0], Outcome.CHANGED, detail))
     return LabellingData(
         {key: now.items[key]._replace(retired=frozen.retired.get(key)) for key in frozen.items},
-        [made[key] for key in frozen.judgements],
-        {left.judgement: left for left in frozen.left},
+        [submitted[key] for key in frozen.judgements],
+        {excluded.judgement: excluded for excluded in frozen.left},
         {person.name: person.role for person in frozen.people},
         index_forms(_read_frozen_forms(connection, frozen)),
         decisions={decided[key].item: decided[key] for key in frozen.decisions},
@@ -264,16 +264,16 @@ def _is_gold(placed: PlacedItem) -> bool:
     return placed.item.gold is not None or placed.prelude
 
 
-def _list_not_learnt(found: LabellingData) -> Iterator[LeftOutJudgement]:
+def _list_not_learnt(work: LabellingData) -> Iterator[LeftOutJudgement]:
     """Yield every judgement that is in no file to learn from, with the reason."""
-    for each in found.judgements:
-        placed = found.items[each.item]
-        if each.id in found.left_out:
-            yield found.left_out[each.id]
+    for each in work.judgements:
+        placed = work.items[each.item]
+        if each.id in work.left_out:
+            yield work.left_out[each.id]
         elif each.kind in ("skipped", "flagged"):
             reason = f"{each.kind}: {each.filled.get('reason', '')}"
             yield LeftOutJudgement(each.id, each.kind, reason, each.by, each.ended)
-        elif (decision := found.decisions.get(each.item)) is not None:
+        elif (decision := work.decisions.get(each.item)) is not None:
             yield LeftOutJudgement(each.id, "decided", decision.reason, decision.by, decision.at)
         elif _is_gold(placed):
             reason = "attention check" if placed.prelude else "gold: its answer was known"
@@ -319,7 +319,7 @@ class ImportedSnapshot(NamedTuple):
     judgements: int
 
 
-def freeze_snapshot(store: Store, name: str, wanted: SnapshotSelection, by: str) -> Snapshot:
+def freeze_snapshot(store: Store, name: str, selection: SnapshotSelection, by: str) -> Snapshot:
     """Freeze the current items and judgements of a selection under a new name.
 
     Raises Failed: bad_name (blank, or not printable), already (the name is taken), nothing (no item
@@ -330,7 +330,7 @@ def freeze_snapshot(store: Store, name: str, wanted: SnapshotSelection, by: str)
             Failure(name, Outcome.BAD_NAME, "give the snapshot a name of letters that show")
         )
     with store.begin_read() as connection:  # may take seconds, and blocks no writer
-        frozen = capture_contents(connection, wanted)
+        frozen = capture_contents(connection, selection)
         if not frozen.items:
             detail = "there are no items in these batches and of these forms: look at their names"
             raise Failed(Failure(name, Outcome.NOTHING, detail))
@@ -374,8 +374,8 @@ def export_snapshot(
             raise Failed(Failure(name, Outcome.NO_SNAPSHOT, detail))
         frozen = SnapshotContents.from_json(row.body)
         lines = render_snapshot_lines(connection, frozen)
-        found = _describe_contents(name, row.by, row.at, frozen, lines)
-        if found.digest != row.digest:
+        exported = _describe_contents(name, row.by, row.at, frozen, lines)
+        if exported.digest != row.digest:
             [before] = frozen.versions["rookery"]
             detail = (
                 f"Rookery {before} froze it, and Rookery {__version__} reads it otherwise: export "
@@ -389,11 +389,11 @@ def export_snapshot(
                 rows = render_judgement_table(_restore_labelling_data(connection, frozen))
                 write_whole_file(folder / TABLE_FILE, rows)
             write_whole_file(
-                folder / MANIFEST_NAME, [msgspec.json.format(found.to_json(), indent=2)]
+                folder / MANIFEST_NAME, [msgspec.json.format(exported.to_json(), indent=2)]
             )
     with store.begin_write() as connection:
-        write_audit_entry(connection, by, "export", f"{name}: {found.digest}", store.clock())
-    return found
+        write_audit_entry(connection, by, "export", f"{name}: {exported.digest}", store.clock())
+    return exported
 
 
 def import_snapshot(store: Store, folder: Path, by: str = "rookery judge") -> ImportedSnapshot:
@@ -405,52 +405,52 @@ def import_snapshot(store: Store, folder: Path, by: str = "rookery judge") -> Im
     is read and checked before anything is stored. Raises Failed: not_found; bad_line; damaged, if
     files were changed or are missing; already, if another snapshot has this name.
     """
-    found = _read_exported_folder(folder)
+    exported = _read_exported_folder(folder)
     with store.begin_read() as connection:
-        row = _find_snapshot_row(connection, found.snapshot.name)
-    if row is not None and row.digest != found.snapshot.digest:
+        row = _find_snapshot_row(connection, exported.snapshot.name)
+    if row is not None and row.digest != exported.snapshot.digest:
         detail = "another snapshot here has this name: import it into a store of its own"
-        raise Failed(Failure(found.snapshot.name, Outcome.ALREADY, detail))
+        raise Failed(Failure(exported.snapshot.name, Outcome.ALREADY, detail))
     if row is not None:  # it is stored last, so that everything of it is there
-        return ImportedSnapshot(found.snapshot.name, 0, 0)
-    known = {person.name for person in list_people(store)}
-    restore_form_versions(store, found.forms)
-    for name in (each.name for each in found.people if each.name not in known):
+        return ImportedSnapshot(exported.snapshot.name, 0, 0)
+    known_people = {person.name for person in list_people(store)}
+    restore_form_versions(store, exported.forms)
+    for name in (each.name for each in exported.people if each.name not in known_people):
         add_person(store, name, "labeller")
     with store.begin_write() as connection:
-        for page in found.pages:
+        for page in exported.pages:
             store_page(connection, page)
     new = 0
-    for how, group in groupby(found.items, _get_queue_options):
+    for how, group in groupby(exported.items, _get_queue_options):
         new += add_items(store, (each.item for each in group), *how).new
-    judged = restore_judgements(store, found.judgements)
-    retired = {each.id: each.retired for each in found.items if each.retired is not None}
+    judged = restore_judgements(store, exported.judgements)
+    retired = {each.id: each.retired for each in exported.items if each.retired is not None}
     for why in sorted(set(retired.values())):
         retire_items(store, why, [key for key, reason in retired.items() if reason == why])
     with store.begin_write() as connection:
         take_advisory_lock(connection, "snapshots")
-        if _find_snapshot_row(connection, found.snapshot.name) is None:
-            _restore_exclusions(connection, found.left)
-            restore_decisions(connection, found.decisions)
-            _insert_snapshot_row(connection, found.snapshot, found.to_contents())
-            what = f"{folder}: {found.snapshot.digest}"
+        if _find_snapshot_row(connection, exported.snapshot.name) is None:
+            _restore_exclusions(connection, exported.left)
+            restore_decisions(connection, exported.decisions)
+            _insert_snapshot_row(connection, exported.snapshot, exported.to_contents())
+            what = f"{folder}: {exported.snapshot.digest}"
             write_audit_entry(connection, by, "import", what, store.clock())
-    return ImportedSnapshot(found.snapshot.name, new, judged)
+    return ImportedSnapshot(exported.snapshot.name, new, judged)
 
 
 def _get_queue_options(laid: SnapshotItem) -> tuple[str, int, int, bool, int | None]:
     return laid.batch, laid.wanted, laid.priority, laid.prelude, laid.policy
 
 
-def _restore_exclusions(connection: Connection, left: Iterable[LeftOutJudgement]) -> None:
+def _restore_exclusions(connection: Connection, left_out: Iterable[LeftOutJudgement]) -> None:
     """Store the exclusions of these judgements, leaving out those excluded already and those whose
     exclusion was lifted since it was imported."""
     rows = [row for row in load_exclusions(connection) if row.what == "judgement"]
-    held = {row.which for row in select_active_exclusions(rows)}
+    active = {row.which for row in select_active_exclusions(rows)}
     decided = {(row.which, row.by, row.at) for row in rows if row.lifts is None}
-    for each in left:
-        known = each.judgement in held or (each.judgement, each.by, each.at) in decided
-        if each.why == "excluded" and not known:
+    for each in left_out:
+        recorded = each.judgement in active or (each.judgement, each.by, each.at) in decided
+        if each.why == "excluded" and not recorded:
             which, reason = each.judgement, each.reason
             write_exclusion(connection, "judgement", which, reason, each.by, each.at)
 
@@ -556,7 +556,7 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
     for name, file in snapshot.files.items():
         if _hash_file(folder / name) != file.sha256:
             raise _make_damaged_error(folder / name, "it was changed since it was exported")
-    found = _ExportedFolder(
+    exported = _ExportedFolder(
         snapshot,
         list(read_json_lines(folder / "people.jsonl", SnapshotPerson)),
         list(read_json_lines(folder / "pages.jsonl", Page)),
@@ -570,17 +570,17 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
         if DECISIONS_FILE in snapshot.files
         else [],
     )
-    for each in found.items:
+    for each in exported.items:
         if each.id != digest_of(f"{each.batch}\n{each.item.to_json()}"):
             raise _make_damaged_error(folder / "items.jsonl", "another version of Rookery wrote it")
-    items, names = {each.id for each in found.items}, {each.name for each in found.people}
-    judged = {(each.item, each.by) for each in found.judgements}
-    judged |= {(each.item, each.by) for each in found.decisions}
+    items, names = {each.id for each in exported.items}, {each.name for each in exported.people}
+    judged = {(each.item, each.by) for each in exported.judgements}
+    judged |= {(each.item, each.by) for each in exported.decisions}
     if any(item not in items or by not in names for item, by in judged):
         raise _make_damaged_error(
             folder / "judgements.jsonl", "an item or a person of it is not there"
         )
-    return found
+    return exported
 
 
 def _read_manifest(folder: Path) -> Snapshot:

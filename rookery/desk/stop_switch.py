@@ -93,17 +93,19 @@ def begin_run(store: Store, run: str, step: int = 0) -> None:
     Raises Failed (stopped) if a stop of it is not released.
     """
     with store.begin_write() as connection:
-        known = {"seen": store.clock(), "step": step, "ended": None}
+        values = {"seen": store.clock(), "step": step, "ended": None}
         if pull := _find_open_stop(connection, run):
             raise Failed(Failure(run, Outcome.STOPPED, describe_run_stop(pull)))
-        if not _update_run(connection, run, **known):
-            new = insert(tables.runs).values(name=run, began=store.clock(), **known)
+        if not _update_run(connection, run, **values):
+            new = insert(tables.runs).values(name=run, began=store.clock(), **values)
             connection.execute(new)
 
 
-def record_progress(store: Store, run: str, step: int, said: Sequence[PolicySample] = ()) -> None:
+def record_progress(
+    store: Store, run: str, step: int, samples: Sequence[PolicySample] = ()
+) -> None:
     """Record a sign of life of a run, the steps made so far, and samples of its policy."""
-    rows = [{"run": run, "at": store.clock(), **_make_sample_row(sample)} for sample in said]
+    rows = [{"run": run, "at": store.clock(), **_make_sample_row(sample)} for sample in samples]
     with store.begin_write() as connection:
         _update_run(connection, run, seen=store.clock(), step=step)
         if rows:
@@ -173,11 +175,11 @@ def stop_run(store: Store, run: str, person: str, reason: str) -> RunStop:
         for mine in _list_open_stops(connection, run):
             if mine.person == person:
                 return mine
-        said = {"person": person, "reason": _clean_reason(reason), "at": store.clock()}
-        new = insert(tables.pulls).values(run=run, **said).returning(tables.pulls.c.number)
+        change = {"person": person, "reason": _clean_reason(reason), "at": store.clock()}
+        new = insert(tables.pulls).values(run=run, **change).returning(tables.pulls.c.number)
         number = connection.execute(new).scalar_one()
-        write_audit_entry(connection, person, "pull", f"{run}: {said['reason']}", store.clock())
-        return RunStop(number, run, **said)  # type: ignore[arg-type]
+        write_audit_entry(connection, person, "pull", f"{run}: {change['reason']}", store.clock())
+        return RunStop(number, run, **change)  # type: ignore[arg-type]
 
 
 def find_active_stop(store: Store, run: str) -> RunStop | None:
@@ -204,16 +206,16 @@ def release_run(store: Store, number: int, person: str, reason: str) -> RunRelea
     """
     with store.begin_write() as connection:
         take_advisory_lock(connection, "cord")
-        found = _load_stop_row(connection, number)
-        _check_releaser(found, _require_person(connection, person))
+        stop = _load_stop_row(connection, number)
+        _check_releaser(stop, _require_person(connection, person))
         if connection.execute(select(tables.releases).filter_by(pull=number)).first():
             detail = "somebody has released it already: look at the list of runs again"
-            raise Failed(Failure(found.run, Outcome.RELEASED, detail))
-        said = {"person": person, "reason": _clean_reason(reason), "at": store.clock()}
-        connection.execute(insert(tables.releases).values(pull=number, **said))
-        what = f"{found.run}, stopped by {found.person}: {said['reason']}"
+            raise Failed(Failure(stop.run, Outcome.RELEASED, detail))
+        change = {"person": person, "reason": _clean_reason(reason), "at": store.clock()}
+        connection.execute(insert(tables.releases).values(pull=number, **change))
+        what = f"{stop.run}, stopped by {stop.person}: {change['reason']}"
         write_audit_entry(connection, person, "release", what, store.clock())
-        return RunRelease(**said)  # type: ignore[arg-type]
+        return RunRelease(**change)  # type: ignore[arg-type]
 
 
 def list_run_stops(store: Store, run: str) -> list[tuple[RunStop, RunRelease | None]]:
@@ -292,8 +294,8 @@ def _check_releaser(pull: RunStop, second: Person) -> None:
     raise Failed(Failure(pull.run, Outcome.NOT_ALLOWED, detail))
 
 
-def _clean_reason(said: str) -> str:
-    reason = " ".join(said.split())
+def _clean_reason(reason: str) -> str:
+    reason = " ".join(reason.split())
     if not 0 < len(reason) <= MAX_REASON_CHARACTERS:
         detail = f"say why, in at most {MAX_REASON_CHARACTERS} characters"
         raise Failed(Failure("reason", Outcome.NO_REASON, detail))

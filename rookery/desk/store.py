@@ -21,7 +21,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from rookery.desk.tables import events, pages
+from rookery.desk.tables import events, metadata, pages
 from rookery.errors import Failed, Outcome
 from rookery.library.postgres_archive import build_postgres_url, end_idle_transactions
 from rookery.records import Failure, Page
@@ -108,10 +108,10 @@ class Store:
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
             raise _make_missing_store_error(self.place)
         with self._translate_errors(), self._engine.connect() as connection:
-            found = _read_revision(self.place, connection)
-        if found is None:
+            revision = _read_revision(self.place, connection)
+        if revision is None:
             raise _make_missing_store_error(self.place)
-        if found != _list_revisions(_MIGRATIONS)[0]:
+        if revision != _list_revisions(_MIGRATIONS)[0]:
             detail = f"bring it up to date: rookery judge init --store {self.place}"
             raise Failed(Failure(self.place, Outcome.OLD_STORE, detail))
 
@@ -132,15 +132,6 @@ def initialize_store(place: str) -> None:
     Raises Failed: no_store (the address is not usable), new_store, store_busy, disk_full,
     store_fails.
     """
-    _run_migration(place, lambda config: command.upgrade(config, "head"))
-
-
-def downgrade_store(place: str, revision: str) -> None:
-    """Migrate a store back to an earlier schema, losing tables added since; "base" removes all."""
-    _run_migration(place, lambda config: command.downgrade(config, revision))
-
-
-def _run_migration(place: str, change: Callable[[Config], None]) -> None:
     engine = _create_database_engine(place)
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
@@ -148,9 +139,12 @@ def _run_migration(place: str, change: Callable[[Config], None]) -> None:
         with translate_database_errors(place), engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
-                _read_revision(place, connection)  # Alembic's own error is no sentence
                 config.attributes["connection"] = connection
-                change(config)
+                if _read_revision(place, connection) is None:
+                    metadata.create_all(connection, checkfirst=False)
+                    command.stamp(config, "head")
+                else:
+                    command.upgrade(config, "head")
     finally:
         engine.dispose()
 
@@ -222,15 +216,20 @@ def translate_database_errors(place: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no reason"
+        message = (
+            str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no reason"
+        )
         if type(error).__name__ == "IntegrityError":
             raise
-        if "locked" in said or "deadlock" in said:
+        if "locked" in message or "deadlock" in message:
             outcome, detail = Outcome.STORE_BUSY, BUSY_DETAIL
-        elif any(words in said for words in ("full", "No space", "disk I/O")):
+        elif any(words in message for words in ("full", "No space", "disk I/O")):
             outcome, detail = Outcome.DISK_FULL, FULL_DETAIL
         else:
-            outcome, detail = Outcome.STORE_FAILS, f"look at the database, then try again ({said})"
+            outcome, detail = (
+                Outcome.STORE_FAILS,
+                f"look at the database, then try again ({message})",
+            )
         raise Failed(Failure(place, outcome, detail)) from error
     except NoConnection as error:
         raise Failed(Failure(place, Outcome.STORE_BUSY, BUSY_DETAIL)) from error
@@ -270,19 +269,6 @@ def read_events(connection: Connection, stream: str, after: int = -1) -> list[st
     return list(
         connection.scalars(select(events.c.body).where(wanted).order_by(events.c.number)).all()
     )
-
-
-def verify_event_chain(store: Store, stream: str) -> bool:
-    """Return True if no event of a stream was changed, moved, or removed before another one."""
-    told = (events.c.stream, events.c.number, events.c.person, events.c.body, events.c.at)
-    query = select(*told, events.c.chain).where(events.c.stream == stream)
-    before = CHAIN_START
-    with store.begin_read() as connection:
-        for number, row in enumerate(connection.execute(query.order_by(events.c.number))):
-            if row.number != number or row.chain != compute_chain_link(before, *row[:-1]):
-                return False
-            before = row.chain
-    return True
 
 
 def compute_chain_link(before: str, *parts: object) -> str:

@@ -82,10 +82,10 @@ def make_preference_rows(
     left_out: Counter[str] = Counter()
     for comparison in comparisons:
         weighed = list(zip(comparison.answers, comparison.weights, strict=True))
-        for (one, ours), (other, theirs) in combinations(weighed, 2):
-            better, worse = (one, other) if ours > theirs else (other, one)
+        for (one, score), (other, other_score) in combinations(weighed, 2):
+            better, worse = (one, other) if score > other_score else (other, one)
             row = PreferenceRow(prompt(comparison.question), write(better), write(worse))
-            if ours == theirs:
+            if score == other_score:
                 left_out["pairs of equal weight"] += 1
             elif row.chosen == row.rejected:
                 left_out["pairs of answers that read the same"] += 1
@@ -182,11 +182,13 @@ def read_preference_rows(path: Path, by: str) -> Iterator[Comparison]:
     are ignored. Raises Failed: not_found, bad_line, many_messages.
     """
     for number, row in enumerate(read_json_lines(path, _PreferenceLine), 1):
-        said = [
+        replies = [
             _extract_text(each, path, number) for each in (row.prompt, row.chosen, row.rejected)
         ]
-        answers = (Answer(said[1]), Answer(said[2]))
-        yield Comparison(Question(str(number), said[0], source=path.name), answers, (1.0, 0.0), by)
+        answers = (Answer(replies[1]), Answer(replies[2]))
+        yield Comparison(
+            Question(str(number), replies[0], source=path.name), answers, (1.0, 0.0), by
+        )
 
 
 def read_demonstration_rows(path: Path, by: str) -> Iterator[Episode]:

@@ -921,7 +921,7 @@ def _get_answer(asked: StoredAnswer) -> Answer:
 
 def _store_item(store: Store, item: LabellingItem) -> str:
     """Store the item if it is new, and return its id."""
-    labelling_queue.add_items(store, [item], RATINGS_BATCH, wanted=1)
+    labelling_queue.add_items(store, [item], RATINGS_BATCH, people_wanted=1)
     return _make_item_id(item)
 
 

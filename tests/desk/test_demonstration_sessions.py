@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from demonstrating import Desk, desk, did, fetched, state
 from desks import Person
+from event_chains import verify_event_chain
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from little import Little, html
@@ -18,7 +19,7 @@ from rookery.browser.browser import find_quote
 from rookery.browser.browser_commands import BrowserRules
 from rookery.browser.page_view import PageView, PageViewCache, WindowText
 from rookery.cli import demonstration_files
-from rookery.desk import demonstration_sessions, judgement_conversion, store
+from rookery.desk import demonstration_sessions, judgement_conversion
 from rookery.desk.demonstration_sessions import (
     DemonstrationStore,
     StaleSessionError,
@@ -88,7 +89,7 @@ def test_another_process_comes_to_the_same_sitting_at_every_moment(
             DemonstrationStore(here.store).open_session(place) as theirs,
         ):
             assert state(mine) == state(theirs)
-    assert store.verify_event_chain(here.store, place.stream)
+    assert verify_event_chain(here.store, place.stream)
 
 
 def test_a_process_that_was_overtaken_catches_up_and_changes_nothing(
@@ -492,4 +493,4 @@ def test_of_many_who_go_on_from_the_same_place_one_does(here: Desk) -> None:
     with ThreadPoolExecutor(8) as together:
         for number in range(10):
             assert sum(together.map(partial(goes_on, number), range(8))) == 1
-    assert store.verify_event_chain(here.store, place.stream)
+    assert verify_event_chain(here.store, place.stream)

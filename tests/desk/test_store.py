@@ -1,11 +1,13 @@
 """Where the desk keeps its work: made, brought up and down with work in it, full, wrong, busy."""
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -21,7 +23,7 @@ from stores import Clock
 
 from rookery.desk import accounts, labelling_queue, store, tables
 from rookery.desk.labelling_records import Judgement, LabellingItem
-from rookery.desk.store import Store, downgrade_store, initialize_store, take_advisory_lock
+from rookery.desk.store import Store, initialize_store, take_advisory_lock
 from rookery.errors import Failed
 from rookery.records import Question
 
@@ -46,7 +48,7 @@ def fill(store: Store) -> None:
     """A little of everything that passes through the hand-out."""
     accounts.create_invite(store, "Ada", "admin", "the command line")
     found = [LabellingItem("compare", Question(str(number), "Why?")) for number in range(3)]
-    labelling_queue.add_items(store, found, "first", wanted=2)
+    labelling_queue.add_items(store, found, "first", people_wanted=2)
     lease = labelling_queue.claim_item(store, "Ada")
     assert lease is not None
     empty = Judgement("", "", "", "done", {"overall": 1}, "v", 1, (), False, 0.0, 1.0)
@@ -65,7 +67,7 @@ def test_a_store_is_made_once_and_keeps_what_is_in_it(nowhere: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_migrations_make_the_tables_and_their_indexes(place: str) -> None:
+def test_a_store_has_the_tables_and_their_indexes(place: str) -> None:
     with Store(place) as made, made.begin_read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
         found = inspect(connection)
@@ -83,26 +85,17 @@ def test_the_migrations_make_the_tables_and_their_indexes(place: str) -> None:
             assert there == wanted
 
 
-def test_a_store_goes_down_and_up_again_with_work_in_it(nowhere: str) -> None:
-    initialize_store(nowhere)
-    with Store(nowhere) as made:
-        fill(made)
-    downgrade_store(nowhere, "base")
-    assert outcome(Store, nowhere) == "no_store"
-    initialize_store(nowhere)
-    assert not any(rows(nowhere).values())
-
-
-def test_what_was_judged_stays_through_every_revision_but_none(nowhere: str) -> None:
-    initialize_store(nowhere)
-    with Store(nowhere) as made:
-        fill(made)
-    before = rows(nowhere)
-    script = ScriptDirectory(str(Path(store.__file__).parent / "migrations"))
-    for one in script.walk_revisions():
-        downgrade_store(nowhere, one.revision)
-    initialize_store(nowhere)
-    assert rows(nowhere) == before
+def test_the_oldest_store_is_brought_up_to_date_with_the_work_in_it(tmp_path: Path) -> None:
+    old = tmp_path / "desk.sqlite"
+    with closing(sqlite3.connect(old)) as connection:
+        connection.executescript(Path(__file__).with_name("store_0001.sql").read_text())
+    assert outcome(Store, str(old)) == "old_store"
+    initialize_store(str(old))
+    with Store(str(old)) as there, there.begin_read() as reading:
+        assert compare_metadata(MigrationContext.configure(reading), tables.metadata) == []
+    held = rows(str(old))
+    assert (len(held["people"]), len(held["items"]), len(held["slots"])) == (1, 3, 6)
+    assert len(held["judgements"]) == len(held["leases"]) == 1
 
 
 def test_a_store_of_another_time_is_told_from_none(nowhere: str, kind: str) -> None:
@@ -111,7 +104,6 @@ def test_a_store_of_another_time_is_told_from_none(nowhere: str, kind: str) -> N
         connection.execute(text("update alembic_version set version_num = '9999'"))
     assert outcome(Store, nowhere) == "new_store"
     assert outcome(initialize_store, nowhere) == "new_store"
-    assert outcome(downgrade_store, nowhere, "base") == "new_store"
     assert outcome(Store, nowhere + "x") == ("no_store" if kind == "sqlite" else "store_fails")
 
 
@@ -124,8 +116,7 @@ def test_an_old_store_says_how_it_is_brought_up_to_date(
     newest = ScriptDirectory(str(later)).get_current_head()
     (later / "versions" / "more.py").write_text(
         f'"""More."""\n\nrevision = "more"\ndown_revision = "{newest}"\n\n\n'
-        'def upgrade():\n    from alembic import op\n    op.execute("delete from drafts")\n\n\n'
-        "def downgrade():\n    pass\n"
+        'def upgrade():\n    from alembic import op\n    op.execute("delete from drafts")\n'
     )
     initialize_store(nowhere)
     with Store(nowhere) as made:
@@ -175,7 +166,7 @@ added = 0
 try:
     while added < 100:
         new = (LabellingItem("compare", Question(f"{added} {n}", "Why? " * 99)) for n in range(20))
-        labelling_queue.add_items(store, new, "a batch", wanted=3)
+        labelling_queue.add_items(store, new, "a batch", people_wanted=3)
         added += 1
 except Failed as failed:
     print(added, failed.failure.outcome, failed.failure.detail)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from event_chains import verify_event_chain
 from sqlalchemy import delete, update
 from stores import processes
 
@@ -19,7 +20,6 @@ from rookery.desk.store import (
     append_event,
     compute_chain_link,
     read_events,
-    verify_event_chain,
 )
 
 KILLS = {"sqlite": 60, "postgresql": 40}

@@ -43,11 +43,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("token", name="pk_keys"),
         sa.UniqueConstraint("name", name="uq_keys_name"),
     )
-
-
-def downgrade() -> None:
-    """Remove the answers with their events and the keys; readers become labellers."""
-    op.execute("delete from events where stream like 'answer:%'")
-    op.execute("update people set role = 'labeller' where role = 'reader'")
-    op.drop_table("keys")
-    op.drop_table("answers")

@@ -14,11 +14,3 @@ def upgrade() -> None:
     )
     op.add_column("answers", sa.Column("link", sa.Text(), nullable=True))
     op.create_index("ix_answers_link", "answers", ["link"], unique=True)
-
-
-def downgrade() -> None:
-    """Forget with whom answers are shared."""
-    op.drop_index("ix_answers_link", "answers")
-    with op.batch_alter_table("answers") as table:
-        table.drop_column("link")
-        table.drop_column("team")

@@ -14,24 +14,6 @@ def upgrade() -> None:
     _work()
 
 
-def downgrade() -> None:
-    """Forget the projects, and shut out people who came by their links."""
-    for table in (
-        "crowd_entries",
-        "flag_replies",
-        "decisions",
-        "work_signs",
-        "admissions",
-        "batch_people",
-        "project_batches",
-        "projects",
-    ):
-        op.drop_table(table)
-    op.execute("update people set gone = made where project is not null and gone is null")
-    # Not as a batch: SQLite could not drop the copied table, to which others refer.
-    op.execute("alter table people drop column project")
-
-
 def _projects() -> None:
     op.create_table(
         "projects",

@@ -20,8 +20,3 @@ def upgrade() -> None:
         sa.Column("at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", "version", name="pk_forms"),
     )
-
-
-def downgrade() -> None:
-    """Remove the forms that people wrote; judgements on them stay."""
-    op.drop_table("forms")
