@@ -25,13 +25,14 @@ from typing import Any
 import msgspec
 
 from bench.report import RESULTS, ROOT, SCRATCH, choose_size, print_table, skip_bench, write_results
+from recipes.measures import estimate_auroc
 from rookery.answers.evidence_answers import answer_by_evidence
 from rookery.answers.extract import answer_by_extraction
 from rookery.evidence.evidence_model import BUNDLED_MODEL, is_evidence_model, load_evidence_model
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
-from rookery.measure.intervals import estimate_auroc, estimate_share
+from rookery.measure.intervals import estimate_share
 from rookery.records import Answer, Episode, Library, Question, Quote
 from rookery.settings import FileSelection
 

@@ -25,6 +25,7 @@ from bench.report import choose_size, print_table, require_data, skip_bench, wri
 from bench.squad import ARCHIVE, CACHE, DATA, Squad, SquadQuestion
 from recipes.evidence_data import EvidenceDataSettings, exchange_detail, list_names, split_articles
 from recipes.findings import format_estimate
+from recipes.measures import estimate_auroc
 from rookery.answers.evidence_answers import (
     EvidenceSettings,
     compose_evidence_answer,
@@ -42,7 +43,7 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.question_files import read_squad
-from rookery.measure.intervals import Estimate, estimate_auroc, estimate_mean, estimate_share
+from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.measure.text_metrics import compute_token_f1, is_exact_match
 from rookery.pages.search_terms import get_question_terms, split_terms
 from rookery.records import Answer, Library, Question

@@ -915,9 +915,7 @@ def render_learning(found: Found) -> Iterator[str]:
         f"thread; they take {found['rounds']} turns on the same batches, and a ratio is the median "
         "of CPU times turn by turn. The reward model reads a batch of 16 pairs (16 to 96 tokens) "
         "at once as TRL does, or in pieces of 4 pairs of like length. `but garbage`: without the "
-        "time in which TRL has Python collect its garbage. `PPO frozen`: two thirds of the layers, "
-        "from the first on, and the embeddings learn nothing, on both sides. Memory is beyond the "
-        "imports.\n"
+        "time in which TRL has Python collect its garbage. Memory is beyond the imports.\n"
     )
     yield from format_targets(
         make_minimum_row(f"{name}, times as fast as TRL", targets[kind], row["ratio"], ".2f")
@@ -942,13 +940,6 @@ def render_learning(found: Found) -> Iterator[str]:
     )
     yield "\nShares of a step of ours (the reward model of PPO counts as scoring):\n"
     yield from format_systems({name: row["shares"] for name, row in runs.items() if row["shares"]})
-    if found["trunk"]:
-        yield (
-            "\nPPO with two thirds of the layers frozen: these computed in every pass of policy, "
-            "reference and value network, or once for a batch and all three; `in every pass` being "
-            "1:\n"
-        )
-        yield from format_systems(found["trunk"], ".3g")
     yield (
         "\nA training step of a policy on 16 rows of 112 + 16 tokens, with logits where there is "
         "something to learn or everywhere, and with the lower layers frozen; `as it is` being 1:\n"

@@ -43,7 +43,6 @@ from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from bench import report
-from rookery.learn import policy_gradient
 from rookery.learn import reinforcement_learning as reinforcing
 from rookery.learn.action_batches import (
     ActionBatch,
@@ -85,8 +84,7 @@ PROMPT, NEW, GROUP = 32, 16, 4
 BEFORE, ROWS = 112, 16
 """Tokens of a context, and rows, for the trials of logits and frozen layers."""
 FROZEN = 2 / 3
-"""Share of layers, from the first on (with the embeddings), frozen where something is frozen: as is
-usual with a pretrained policy, and the same on both sides."""
+"""Share of layers, from the first on (with the embeddings), frozen where something is frozen."""
 TARGETS = {"reward model": 1.3, "RLOO": 1.3, "PPO": 2.5}
 
 
@@ -120,8 +118,6 @@ class Work(NamedTuple):
     steps: int
     each: int
     """Steps in a turn."""
-    frozen: float
-    """Share of frozen layers of policy and value network."""
     prompts: Sequence[str]
     pairs: Sequence[tuple[list[int], list[int]]]
 
@@ -265,16 +261,11 @@ def alternate_turns(sides: Mapping[str, Side], work: Work, rounds: int) -> dict[
 # Ours
 
 
-def run_ours(pipe: Connection, work: Work, piece: int = PAIRS, shared: bool = True) -> None:
-    """Run one of our trainers; `piece` comparisons are read at once.
-
-    `shared` False: frozen layers are computed in every pass, by each of the networks.
-    """
+def run_ours(pipe: Connection, work: Work, piece: int = PAIRS) -> None:
+    """Run one of our trainers; `piece` comparisons are read at once."""
     torch.set_num_threads(1)
     shares: dict[str, float] = {}
     timed = _TimeShares(shares)
-    if not shared:
-        timed.replace(policy_gradient, "find_shared_layers", "sharing", lambda *_: None)
     turns = Turns(pipe, work.each, shares, timed.unused)
     with tempfile.TemporaryDirectory() as out:
         if work.trainer == "reward model":
@@ -316,7 +307,7 @@ def _run_reinforcement(work: Work, out: Path, turns: Turns, timed: "_TimeShares"
     rate = OptimizerSettings(RATE, clip=None if work.trainer == "PPO" else 1.0)
     by_ppo = work.trainer == "PPO"
     settings = (make_ppo_settings if by_ppo else make_rloo_settings)(
-        policy=TrainedModelSettings(str(work.folder), work.frozen),
+        policy=TrainedModelSettings(str(work.folder)),
         steps=work.steps,
         optimising=rate,
         sampling=SamplingSettings(max_tokens=NEW),
@@ -428,7 +419,7 @@ def run_theirs(pipe: Connection, work: Work) -> None:
         )
     else:
         settings |= {"response_length": NEW, "kl_coef": BETA, "whiten_rewards": True}
-        peer.ppo(trl, work.folder, work.prompts, work.steps, work.frozen, settings, turns.step)
+        peer.ppo(trl, work.folder, work.prompts, work.steps, settings, turns.step)
 
 
 # Ways of one training step
@@ -530,8 +521,6 @@ class Measured(NamedTuple):
 
     runs: dict[str, dict[str, Any]]
     """Trainers beside TRL's."""
-    trunk: dict[str, dict[str, float]]
-    """PPO with frozen layers, computed once or in every pass."""
     steps: dict[str, dict[str, float]]
     """Ways of one policy step."""
     weights: int
@@ -547,48 +536,18 @@ def measure_model(size: str, texts: Sequence[str], names: Sequence[str], rounds:
     )
     prompts, pairs = make_data(folder, texts)
 
-    def turns(name: str, sides: Mapping[str, Side], frozen: float = 0.0) -> dict[str, list[Turn]]:
+    def turns(name: str, sides: Mapping[str, Side]) -> dict[str, list[Turn]]:
         print(f"{name}, {size} ...", flush=True)
         each = made.steps[name]
         steps = each * (rounds + 2)
-        work = Work(name, folder, made.episodes, steps, each, frozen, prompts, pairs)
+        work = Work(name, folder, made.episodes, steps, each, prompts, pairs)
         return alternate_turns(sides, work, rounds)
 
     found = _compare_trainers(made, pairs, names, turns)
-    beside = {"theirs": run_theirs} if "PPO" in names else {}
-    seen = turns(
-        "PPO", {"ours": run_ours, "apart": partial(run_ours, shared=False), **beside}, FROZEN
-    )
-    if beside:
-        tokens = made.episodes * (PROMPT + NEW)
-        found["PPO frozen"] = compare_turns(seen, "ours", made.steps["PPO"], tokens)
-    both = {"in every pass": seen["apart"], "computed once": seen["ours"]}
-    trunk = compare_ways(both, made.steps["PPO"])
-    for row, held in zip(trunk.values(), measure_weights(folder), strict=True):
-        row["weights_mib"] = held
     steps = compare_ways(
         turns("step", {way: partial(run_steps, way) for way in WAYS}), made.steps["step"]
     )
-    return Measured(found, trunk, steps, weights)
-
-
-def measure_weights(folder: Path) -> tuple[float, float]:
-    """Return MiB of the weights of policy, value network and reference with frozen layers: if all
-    were separate, and as they are.
-
-    Peaks of whole processes do not show the difference, since weights that nobody changes are pages
-    of the file they were read from.
-    """
-    made = policy_gradient.build_policy_networks(
-        TrainedModelSettings(str(folder), FROZEN), "separate", str(folder / "reward"), 0, "", 0
-    )
-    networks = (made.actor.policy, made.actor.critic, made.actor.reference)
-    every = [weight for network in networks for weight in network.parameters()]
-    apart, shared = (
-        sum(weight.nbytes for weight in some) / 2**20
-        for some in (every, {id(weight): weight for weight in every}.values())
-    )
-    return apart, shared
+    return Measured(found, steps, weights)
 
 
 def _compare_trainers(
@@ -629,7 +588,7 @@ def main() -> None:
             for size, one in found.items()
             for row, value in getattr(one, name).items()
         }
-        for name in ("runs", "trunk", "steps")
+        for name in ("runs", "steps")
     }
     print_tables(**tables)
     weights = {size: one.weights for size, one in found.items()}
@@ -638,9 +597,7 @@ def main() -> None:
     )
 
 
-def print_tables(
-    runs: Mapping[str, Any], trunk: Mapping[str, Any], steps: Mapping[str, Any]
-) -> None:
+def print_tables(runs: Mapping[str, Any], steps: Mapping[str, Any]) -> None:
     """Print the measurements as tables."""
     print("steps and tokens a second of CPU time, ours beside theirs; memory beyond the imports")
     some = next(iter(runs.values()))
@@ -652,10 +609,8 @@ def print_tables(
     if shares:
         print("shares of a step of ours")
         report.print_table(list(next(iter(shares.values()))), shares)
-    for title, seen in (("frozen layers of PPO", trunk), ("a training step of a policy", steps)):
-        if seen:
-            print(title)
-            report.print_table(list(next(iter(seen.values()))), seen)
+    print("a training step of a policy")
+    report.print_table(list(next(iter(steps.values()))), steps)
 
 
 if __name__ == "__main__":

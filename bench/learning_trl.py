@@ -109,12 +109,11 @@ def ppo(
     folder: Path,
     prompts: Sequence[str],
     steps: int,
-    frozen: float,
     settings: dict[str, Any],
     told: Callable[[], None],
 ) -> None:
     """Run PPOTrainer of TRL's wheels 1.10 to 1.12. Reward model and initial value network are
-    `folder`/reward; the share `frozen` of the lower layers is not trained."""
+    `folder`/reward."""
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     size = settings["per_device_train_batch_size"]
     args = experimental.PPOConfig(
@@ -133,10 +132,6 @@ def ppo(
         AutoModelForSequenceClassification.from_pretrained(folder / "reward", num_labels=1)
         for _ in range(2)
     )
-    for model in (policy, value) if frozen else ():
-        layers: Any = model.base_model.layers
-        for part in (model.get_input_embeddings(), *layers[: round(frozen * len(layers))]):
-            part.requires_grad_(False)
     rows = Dataset.from_list([{"input_ids": tokenizer(prompt)["input_ids"]} for prompt in prompts])
     trainer = experimental.PPOTrainer(
         args=args,

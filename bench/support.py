@@ -1,4 +1,5 @@
 """Support of claims by evidence: how well the evidence model tells evidence that supports a claim
+from recipes.measures import estimate_auroc
 from evidence that refutes it, and from any that does not support it.
 
 Reads ../shared/data/support, those collections that the model was not trained on. Partial support
@@ -19,6 +20,7 @@ from random import Random
 from typing import NamedTuple
 
 from bench.report import DATA, print_table, require_data, write_results
+from recipes.measures import estimate_auroc
 from rookery.evidence.claim_support import judge_claim_support
 from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
@@ -28,7 +30,6 @@ from rookery.evidence.evidence_model import (
     load_evidence_model,
 )
 from rookery.measure.citations import compute_word_share, entails_by_words
-from rookery.measure.intervals import estimate_auroc
 
 SUPPORT = DATA / "support"
 COLLECTIONS = {

@@ -14,9 +14,10 @@ from recipes.evidence_data import (
     split_articles,
 )
 from recipes.findings import format_estimate
+from recipes.measures import estimate_auroc
 from rookery.evidence.evidence_model import EvidenceModel, EvidencePassage
 from rookery.library.question_files import SquadData, read_squad
-from rookery.measure.intervals import Estimate, estimate_auroc, estimate_mean
+from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.text_metrics import compute_token_f1
 from rookery.records import Question
 

@@ -9,7 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from rookery.measure.coverage import ScoredAnswers, estimate_area_over_runs
+from recipes.measures import estimate_area_over_runs
+from rookery.measure.coverage import ScoredAnswers
 from rookery.measure.intervals import Estimate, estimate_mean_over_runs
 from rookery.records import Record
 

@@ -153,7 +153,6 @@ def format_table(
         "optimizer": lambda one: one.process.optimizer,
         "average": lambda one: one.process.average,
         "reference": lambda one: one.process.reference,
-        "states": lambda one: one.process.states,
         "activations": lambda one: one.process.activations,
         "logits": lambda one: one.process.logits,
         "sampling": lambda one: one.process.cache + one.process.sampling,

@@ -26,10 +26,9 @@ from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionBatch
-from rookery.learn.frozen_layers import count_frozen_layers, share_lower_layers
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.policy_gradient import ActorCritic, PolicyNetworks, TokenOutput, build_value_head
+from rookery.learn.policy_gradient import ActorCritic, TokenOutput, build_value_head
 from rookery.learn.pretrained_models import (
     HEAD_CLASSES,
     ModelHead,
@@ -87,8 +86,6 @@ class ProcessMemory(msgspec.Struct, frozen=True):
     average: int
     """of the weights that learn"""
     reference: int
-    states: int
-    """the output of frozen layers, kept for a batch of episodes with one row each"""
     gathered: int
     """layers that are whole while they are computed, where weights are split"""
     copies: int
@@ -117,7 +114,7 @@ Phase = Literal["step", "sampling"]
 PHASES: tuple[Phase, ...] = ("step", "sampling")
 ABSENT_PARTS: Mapping[Phase, frozenset[str]] = {
     "step": frozenset({"cache", "sampling", "whole_copy"}),
-    "sampling": frozenset({"gradients", "gathered", "copies", "activations", "logits", "states"}),
+    "sampling": frozenset({"gradients", "gathered", "copies", "activations", "logits"}),
 }
 
 
@@ -135,8 +132,6 @@ class TrainingMemory(NamedTuple):
     """bytes of the weights and gradients that FSDP has whole at once"""
     whole_copy: int
     """bytes of the copy that FSDP gathers to sample or to validate; 0: neither is done here"""
-    apart: tuple[int, int]
-    """bytes of the weights and of the reference where no layers are shared, as under FSDP"""
     whole_optimizer: int
     """bytes of the optimizer's state that FSDP leaves whole in each process"""
     sampling_copies: int
@@ -148,22 +143,20 @@ class TrainingMemory(NamedTuple):
         """Return the memory of each of several processes under FSDP.
 
         It splits weights, the reference's too, gradients, the optimizer's state and the average,
-        and gathers the layers that are computed; networks then share no frozen layers.
+        and gathers the layers that are computed.
         """
         alone = self.process
-        weights, reference = self.apart
         optimizer = (alone.optimizer - self.whole_optimizer) / processes + self.whole_optimizer
         return msgspec.structs.replace(
             alone,
-            weights=math.ceil(weights / processes),
-            reference=math.ceil(reference / processes),
+            weights=math.ceil(alone.weights / processes),
+            reference=math.ceil(alone.reference / processes),
             gradients=math.ceil(alone.gradients / processes),
             optimizer=math.ceil(optimizer),
             average=math.ceil(alone.average / processes),
             whole_copy=self.whole_copy,
             gathered=self.gathered,
             copies=0,
-            states=0,
             # The whole copy is in bfloat16 itself.
             sampling=alone.sampling - self.sampling_copies,
         )
@@ -251,20 +244,15 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
     architecture of this kind with such a head, no_peft, no_targets, no_dropout.
     """
     with FakeTensorMode():
-        made, sharing = _build_networks(shape)
-        networks: nn.Module = made.actor
-        apart = _sum_own_and_reference_bytes(networks)
+        networks: Any = _build_networks(shape)
         gathered = _measure_gathered_layers(networks, shape.trained.dtype)
-        if sharing and (size := count_frozen_layers(made.actor.policy)):
-            shared = share_lower_layers(sharing[0], sharing[1:], size)
-            made = made._replace(shared_layers=shared)
         weights = _list_own_weights(networks)
         learning = [each for each in weights if each.requires_grad]
         learnt = FLOAT_BYTES * _count_values(learning)
         kept, reference = _sum_own_and_reference_bytes(networks)
-        step, outputs, states = _simulate_step(shape, made)
+        step, outputs = _simulate_step(shape, networks)
         caching, sampling, cast = (
-            _simulate_sampling(shape, made) if shape.sampled_rows else (0, 0, 0)
+            _simulate_sampling(shape, networks) if shape.sampled_rows else (0, 0, 0)
         )
         alone = ProcessMemory(
             weights=kept,
@@ -273,7 +261,6 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             optimizer=FLOAT_BYTES * count_optimizer_values(learning, shape.optimising),
             average=learnt if shape.optimising.average else 0,
             reference=reference,
-            states=states,
             gathered=0,
             copies=step["copies"],
             activations=step["activations"],
@@ -281,7 +268,7 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             cache=caching,
             sampling=sampling,
         )
-        policy = made.actor.policy if isinstance(made.actor, ActorCritic) else made.actor
+        policy = networks.policy if isinstance(networks, ActorCritic) else networks
         return TrainingMemory(
             shape,
             _count_values(policy.parameters()),
@@ -289,7 +276,6 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
             alone,
             gathered,
             _measure_whole_copy(shape, policy),
-            apart,
             FLOAT_BYTES * count_whole_optimizer_values(learning, shape.optimising),
             cast if _samples_in_bfloat16(shape) else 0,
             outputs,
@@ -346,34 +332,30 @@ def count_whole_optimizer_values(weights: Sequence[Tensor], settings: OptimizerS
     return sum(each.shape[-1] for each in weights if each.dim() == 2)
 
 
-def _build_networks(shape: TrainingShape) -> tuple[PolicyNetworks, list[Any]]:
-    """Build the networks of a training of fake tensors, or its model in their place, and list those
-    that can share the policy's frozen layers."""
+def _build_networks(shape: TrainingShape) -> Any:
+    """Build the networks of a training of fake tensors, or its model in their place."""
     trained, how = shape.trained, shape.reinforce
     head: ModelHead = "language" if shape.targets else "row"
     model: Any = build_fake_model(shape.model, trained, head, shape.outputs)
     if how is None:
         model.train(trained.recompute or bool(trained.dropout))
-        return PolicyNetworks(ActorCritic(model) if shape.targets else model), []
+        return ActorCritic(model) if shape.targets else model
     critic: Any = None
     reference: Any = None
-    sharing = []
     if how.advantage == "gae" and how.value == "separate":
         critic = build_fake_model(shape.model, trained, "token")
-        sharing.append(critic)
     elif how.advantage == "gae":
         critic = build_value_head(count_state_width(model), how.value_width)
     if not trained.lora:
         plain = TrainedModelSettings("", dtype=trained.dtype)
         reference = build_fake_model(shape.model, plain, "language")
         reference.requires_grad_(False)
-        sharing.append(reference)
     shared = how.value == "shared" and how.advantage == "gae"
     actor = ActorCritic(model, critic, shared, reference)
     actor.train(trained.recompute)
     if reference is not None:
         reference.eval()
-    return PolicyNetworks(actor), [model, *sharing]
+    return actor
 
 
 def build_fake_model(
@@ -505,33 +487,23 @@ Outputs = list[tuple[str, tuple[int, ...]]]
 
 
 def _simulate_step(
-    shape: TrainingShape, made: PolicyNetworks
-) -> tuple[Counter[str], tuple[tuple[str, tuple[int, ...]], ...], int]:
+    shape: TrainingShape, networks: Any
+) -> tuple[Counter[str], tuple[tuple[str, tuple[int, ...]], ...]]:
     """Take a micro-batch that is not the first of its step through the networks and back.
 
-    Returns the bytes by kind at the peak, the shapes of the outputs, and the bytes of the frozen
-    layers' states of a batch of episodes.
+    Returns the bytes by kind at the peak, and the shapes of the outputs.
     """
-    weights = list(made.actor.parameters())
+    weights = list(networks.parameters())
     for each in weights:
         each.grad = torch.empty_like(each) if each.requires_grad else None
     gradients = [each.grad for each in weights if each.grad is not None]
     vocabulary = shape.model.get_text_config().vocab_size
-    states = 0
     with _StorageCounter([*weights, *gradients], vocabulary) as counter:
         batch = _make_batch(shape.rows, shape.tokens, shape.targets)
-        resuming: Any = nullcontext()
-        if made.shared_layers is not None:
-            with torch.no_grad(), _compute_in(shape.trained.dtype):
-                states_BTD = made.shared_layers.compute_states(batch)
-            episodes = shape.reinforce.episodes if shape.reinforce else 0
-            states = states_BTD[0].numel() * states_BTD.element_size() * episodes
-            resuming = made.shared_layers.resume_from_states(states_BTD)
         counter.most.clear()
-        with resuming:
-            loss, outputs = _compute_loss(shape, made, batch)
-            loss.backward()  # type: ignore[no-untyped-call]
-    return counter.most, tuple(outputs), states
+        loss, outputs = _compute_loss(shape, networks, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+    return counter.most, tuple(outputs)
 
 
 def _make_batch(rows: int, tokens: int, targets: int) -> ActionBatch:
@@ -545,13 +517,13 @@ def _make_batch(rows: int, tokens: int, targets: int) -> ActionBatch:
 
 
 def _compute_loss(
-    shape: TrainingShape, made: PolicyNetworks, batch: ActionBatch
+    shape: TrainingShape, networks: Any, batch: ActionBatch
 ) -> tuple[Tensor, Outputs]:
     """Run a forward pass with the functions that train; return a loss, and the outputs' shapes."""
-    actor, how, dtype = made.actor, shape.reinforce, shape.trained.dtype
+    how, dtype = shape.reinforce, shape.trained.dtype
     if not shape.targets:
         with _compute_in(dtype):
-            model: Any = actor if shape.outputs else actor.base_model
+            model: Any = networks if shape.outputs else networks.base_model
             said = model(
                 input_ids=batch.tokens_BT,
                 attention_mask=batch.seen_BT.long(),
@@ -567,22 +539,22 @@ def _compute_loss(
             wanted.add("kl")
     with _compute_in(dtype):
         temperature = 1.0 if how is None else how.sampling.temperature
-        found = actor(batch, temperature, wanted)
+        found = networks(batch, temperature, wanted)
     outputs: Outputs = [(name, tuple(value.shape)) for name, value in found.items()]
     learnt = [value.sum() for value in found.values() if value.requires_grad]
     return torch.stack(learnt).sum(), outputs
 
 
 @torch.no_grad()
-def _simulate_sampling(shape: TrainingShape, made: PolicyNetworks) -> tuple[int, int, int]:
+def _simulate_sampling(shape: TrainingShape, networks: Any) -> tuple[int, int, int]:
     """Read prompts and sample the last token behind them.
 
     Returns the bytes of all keys and values then, of what passes beside them at the most, and of
     copies of weights among this.
     """
-    model: Any = made.actor.policy
+    model: Any = networks.policy
     model.eval()
-    known, text = list(made.actor.parameters()), shape.model.get_text_config()
+    known, text = list(networks.parameters()), shape.model.get_text_config()
     prompt = shape.tokens - shape.sampled_tokens
     cache = DynamicCache()
     with _StorageCounter(known, text.vocab_size) as counter, _compute_in(shape.trained.dtype):

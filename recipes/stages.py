@@ -153,3 +153,8 @@ def _add_minutes(place: Path) -> Iterator[None]:
         yield
     finally:
         place.write_text(str(before + (monotonic() - begun) / 60))
+
+
+def convert_to_toml_keys(paper: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of defaults with the keys of a TOML file: `lambda` in place of `trace`."""
+    return {"lambda" if name == "trace" else name: value for name, value in paper.items()}

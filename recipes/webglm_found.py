@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from recipes.baselines import score_by_length, score_by_time
 from recipes.findings import Effect, ScoreTable
+from recipes.measures import score_system_citations
 from recipes.oracle_policies import contains_any_answer
 from recipes.vote_comparisons import ForumThread, PairBias, make_vote_comparisons
 from recipes.webglm_data import Bootstrapper, Data
@@ -21,7 +22,7 @@ from rookery.learn.retrieval_data import ScoredReferences
 from rookery.learn.retrieval_training import RetrievalTrainingResult, load_sentence_encoder
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult
-from rookery.measure.citations import make_citations_figure, score_system_citations
+from rookery.measure.citations import make_citations_figure
 from rookery.measure.figures import Figure, FigureLine, FigurePicture
 from rookery.measure.ranking import (
     count_corpus_terms,

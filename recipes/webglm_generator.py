@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from recipes.findings import Effect, ScoreTable
 from recipes.line_completions import StoredPolicy, complete_lines
+from recipes.measures import score_system_citations
 from recipes.oracle_policies import contains_any_answer, parse_webglm_prompt
 from recipes.stages import load_or_make, print_progress
 from recipes.webglm_data import Bootstrapper
@@ -28,7 +29,6 @@ from rookery.measure.citations import (
     make_citations_figure,
     make_support_entailment,
     score_answer_citations,
-    score_system_citations,
 )
 from rookery.measure.figures import Figure
 from rookery.measure.ranking import count_corpus_terms, score_tf_idf

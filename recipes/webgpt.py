@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from recipes.rewards import cache_scores
-from recipes.stages import RecipeOutput, load_or_make, main, print_progress
+from recipes.stages import RecipeOutput, convert_to_toml_keys, load_or_make, main, print_progress
 from recipes.webgpt_data import Settings, prepare_site
 from recipes.webgpt_floors import answer_by_floors
 from recipes.webgpt_found import ComputeCosts, list_effects, list_notes, make_tables, rate_floors
@@ -30,7 +30,7 @@ from recipes.webgpt_stages import (
     load_demonstrations,
     sample_answers,
 )
-from rookery.learn.reinforcement_settings import WEBGPT_PPO_DEFAULTS, convert_to_toml_keys
+from rookery.learn.reinforcement_settings import WEBGPT_PPO_DEFAULTS
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -20,7 +20,12 @@ from recipes.oracle_policies import (
     list_candidate_actions,
 )
 from rookery.browser.browser_commands import BrowserTask
-from rookery.learn.action_constraints import allow_candidates, allow_commands
+from rookery.learn.action_constraints import (
+    KEPT_PROMPTS,
+    allow_commands,
+    list_next_tokens,
+    tokenize_actions,
+)
 from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.prompt_encoding import PolicyTokenizer
@@ -28,6 +33,7 @@ from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_data import PromptConstraint
 from rookery.library.question_files import read_squad, write_site
+from rookery.models.remote_model import AllowedTokens
 from rookery.records import Episode, Library, Question
 
 HABITS = DemonstratorHabits(quotes=QuoteHabits(copy=0.0, retype=0.0))
@@ -111,3 +117,20 @@ def make_demonstrations(
             )
             if is_correct_demonstration(each) and offered:
                 yield each
+
+
+def allow_candidates(
+    speech: PolicyTokenizer, offered: Callable[[str], Sequence[str]]
+) -> PromptConstraint:
+    """Return a constraint to the actions that are offered to each prompt.
+
+    Those with more tokens than an action may have are offered only where all have.
+    """
+
+    @lru_cache(KEPT_PROMPTS)
+    def constrain_action(prompt: str) -> AllowedTokens:
+        rows = tokenize_actions(speech, offered(prompt))
+        fitting = [row for row in rows if len(row) <= speech.max_action_tokens] or rows
+        return lambda said: list_next_tokens(fitting, said)
+
+    return constrain_action

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from recipes.measures import estimate_best_of_n_gain
 from recipes.webgpt_floors import SCRIPT
 from recipes.webgpt_stages import Samples
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
@@ -16,7 +17,6 @@ from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.pairwise import PairwiseMatch, make_win_rate_figure
 from rookery.measure.reward_frontiers import (
     estimate_best_of_n_curve,
-    estimate_best_of_n_gain,
     make_best_of_n_figure,
     make_compute_figure,
 )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from recipes.baselines import make_lead_answer, quote_random_sentence
 from recipes.findings import Effect, ScoreTable
+from recipes.measures import find_longest_stretch, make_copy_map_figure
 from recipes.ziegler_data import Judges, Task
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, Settings
 from rookery.measure.figures import Figure, FigureLine, FigurePicture
@@ -18,8 +19,6 @@ from rookery.measure.reward_frontiers import (
 )
 from rookery.measure.text_metrics import (
     estimate_corpus_rouge,
-    find_longest_stretch,
-    make_copy_map_figure,
     make_text_figure,
     measure_novelty,
     measure_repetition,

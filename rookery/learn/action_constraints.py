@@ -5,7 +5,7 @@ The rows hold the tokens that were allowed, so that training sees the same choic
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -29,7 +29,8 @@ from rookery.quotes.grammar import VerbatimGrammar
 from rookery.records import Failure
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-CandidateFunction = Callable[[str], Sequence[str]]
+
+
 """from a prompt to all that may be said to it, one thing at least"""
 QUOTE_SHAPE = AnswerShape(form="quote", shortest=8, fragments=2, join="━")
 """Words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
@@ -79,21 +80,6 @@ class ConstrainedEnvironment:
         return self._world.play_episodes(sample_constrained, episodes, seed)
 
 
-def allow_candidates(speech: PolicyTokenizer, offered: CandidateFunction) -> PromptConstraint:
-    """Return a constraint to the actions that are offered to each prompt.
-
-    Those with more tokens than an action may have are offered only where all have.
-    """
-
-    @lru_cache(KEPT_PROMPTS)
-    def constrain_action(prompt: str) -> AllowedTokens:
-        rows = _tokenize_actions(speech, offered(prompt))
-        fitting = [row for row in rows if len(row) <= speech.max_action_tokens] or rows
-        return lambda said: _list_next_tokens(fitting, said)
-
-    return constrain_action
-
-
 def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) -> PromptConstraint:
     """Return a constraint to the commands of the browser (WebGPT, table 1).
 
@@ -101,7 +87,7 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
     text on one line. Prompts that ask for an answer in place of a command are not constrained.
     """
     grammar = VerbatimGrammar(speech.vocabulary, shape)
-    quote, *wordy = _tokenize_actions(speech, ["Quote:", *_WORDY_COMMANDS], end=False)
+    quote, *wordy = tokenize_actions(speech, ["Quote:", *_WORDY_COMMANDS], end=False)
     first, wordy_tokens, further = _list_line_tokens(speech)
     ends = np.asarray(sorted(speech.ends), np.int32)
 
@@ -121,7 +107,7 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
         if screen is None:
             return None
         links = (f"Clicked on link {number}" for number in screen.links)
-        rows = [*_tokenize_actions(speech, [*_WORDLESS_COMMANDS, *links]), *wordy]
+        rows = [*tokenize_actions(speech, [*_WORDLESS_COMMANDS, *links]), *wordy]
         words = _quote_words(grammar, screen.text, speech.max_action_tokens - len(quote))
         begun = np.intersect1d(np.asarray(words([])), first) if words else first[:0]
         if len(begun):
@@ -133,7 +119,7 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
             verb = next((each for each in wordy if _starts_with(said, each)), None)
             if verb is not None:
                 return continue_line(said[len(verb) :])
-            return _list_next_tokens(rows, said)
+            return list_next_tokens(rows, said)
 
         return continue_command
 
@@ -209,12 +195,12 @@ def _starts_with(said: Sequence[int], start: Sequence[int]) -> bool:
     return len(said) >= len(start) and list(said[: len(start)]) == list(start)
 
 
-def _list_next_tokens(rows: Sequence[Sequence[int]], said: Sequence[int]) -> list[int]:
+def list_next_tokens(rows: Sequence[Sequence[int]], said: Sequence[int]) -> list[int]:
     size = len(said)
     return sorted({row[size] for row in rows if len(row) > size and _starts_with(row, said)})
 
 
-def _tokenize_actions(
+def tokenize_actions(
     speech: PolicyTokenizer, texts: Sequence[str], end: bool = True
 ) -> list[list[int]]:
     """Return texts as tokens, with `end` an end token last."""

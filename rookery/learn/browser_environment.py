@@ -39,18 +39,13 @@ from rookery.learn.decoding import (
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
 from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.models.remote_model import AllowedTokens
-from rookery.records import Answer, Library, Question, Reward
+from rookery.records import Answer, Library, Question
 
 BatchRewardFunction = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
 """rewards of many answers at once, such as `RewardModel.score_answers`; what is not a number is no
 answer"""
 CONCURRENT_REQUESTS = 32
 """requests to a library"""
-
-
-def score_one_by_one(reward: Reward) -> BatchRewardFunction:
-    """Convert a reward function of one answer into a reward function of many."""
-    return lambda pairs: [reward(question, answer) for question, answer in pairs]
 
 
 def compute_answer_rewards(
@@ -100,9 +95,6 @@ class BrowserEnvironmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fie
             raise ValueError(
                 "BrowserEnvironmentSettings: extra_answers must be 0 or more, group 1 or more"
             )
-
-
-WEBGPT_BROWSER_SETTINGS = BrowserEnvironmentSettings(draw_actions=True, extra_answers=15)
 
 
 class BrowserEnvironment:

@@ -20,7 +20,6 @@ from rookery.learn.action_batches import ActionRow
 from rookery.learn.browser_environment import measure_policy_reward
 from rookery.learn.decoding import SamplingSettings, sample_actions
 from rookery.learn.episodes import RolloutEnvironment
-from rookery.learn.lora_adapters import is_lora_model, save_adapter
 from rookery.learn.minibatches import (
     can_pack,
     collate_or_pack,
@@ -33,8 +32,10 @@ from rookery.learn.policy_gradient import ActorCritic
 from rookery.learn.pretrained_models import (
     LoadedModel,
     TrainedModelSettings,
+    is_lora_model,
     load_model,
     load_trainable_model,
+    save_adapter,
     save_pretrained_model,
 )
 from rookery.learn.training_data import (

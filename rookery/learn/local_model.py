@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from transformers import LogitsProcessor
 
 from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (
@@ -33,7 +32,6 @@ from rookery.models.openai_protocol import (
     count_settled_characters,
 )
 from rookery.models.remote_model import AllowedTokens, Seed
-from rookery.quotes.constraint import VerbatimConstraint
 from rookery.quotes.vocabulary import Vocabulary
 from rookery.records import Completion, Failure
 from rookery.settings import LocalModelSettings
@@ -274,45 +272,3 @@ def _list_allowed_ids(allow: AllowedTokens, tokens: Sequence[int]) -> torch.Tens
     if not len(ids):
         raise ValueError(f"allow has no token that may follow {list(tokens)}")
     return torch.as_tensor(ids, dtype=torch.long)
-
-
-class VerbatimLogitsProcessor(LogitsProcessor):
-    """Lets each row of a batch write only what the constraint allows (GopherCite, appendix J).
-
-    `prompt_tokens` is how wide the prompts are, padding on the left included; `budget` is how many
-    tokens an answer may take, its end included: what `max_new_tokens` says. A row is known by what
-    it has written, so that beams may be reordered, and one that has ended is left alone.
-    """
-
-    def __init__(
-        self, constraint: VerbatimConstraint, prompt_tokens: int, budget: int | None = None
-    ) -> None:
-        self._allow = constraint.make_token_filter(budget=budget)
-        self._prompt_tokens = prompt_tokens
-        self._has_begun = False
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Return the scores of what may follow in each row; all others are -inf.
-
-        Raises ValueError where the prompt is not as wide as was said.
-        """
-        written = input_ids.shape[1] - self._prompt_tokens
-        if written < 0 or (written > 0 and not self._has_begun):
-            raise ValueError(
-                f"the prompt has {input_ids.shape[1]} tokens, and not {self._prompt_tokens}: "
-                "prompt_tokens is the width of input_ids, padding included"
-            )
-        self._has_begun = True
-        masked = torch.full_like(scores, -torch.inf)
-        for row, tokens in enumerate(input_ids[:, self._prompt_tokens :].tolist()):
-            ids = self._list_allowed_ids(tokens)
-            masked[row, ids] = scores[row, ids]
-        return masked  # type: ignore[return-value]
-
-    def _list_allowed_ids(self, tokens: list[int]) -> torch.Tensor | slice:
-        """Return the ids that may follow: all where padding follows an end, or where a beam already
-        broke the constraint, since `generate` keeps beams of no probability."""
-        try:
-            return torch.from_numpy(self._allow(tokens)).long()
-        except ValueError:
-            return slice(None)

@@ -25,7 +25,6 @@ from rookery.learn.action_batches import (
     select_logprobs,
 )
 from rookery.learn.episodes import Trajectory
-from rookery.learn.frozen_layers import HiddenStateCache, SharedLayers, find_shared_layers
 from rookery.learn.minibatches import BatchSplitter, MicroBatch, Minibatch, RowLocation
 from rookery.learn.optimizer import ModelOptimizer
 from rookery.learn.policy_losses import (
@@ -137,15 +136,6 @@ class ActorCritic(nn.Module):
             yield self.policy if self.reference is None else self.reference
 
 
-class PolicyNetworks(NamedTuple):
-    """The networks of a run: policy, value network and reference, and their shared frozen
-    layers."""
-
-    actor: ActorCritic
-    shared_layers: SharedLayers | None = None
-    """the frozen layers that they have in common"""
-
-
 def build_policy_networks(
     policy: TrainedModelSettings,
     value: ValueNetworkKind,
@@ -153,14 +143,11 @@ def build_policy_networks(
     value_width: int,
     reference: str,
     seed: int,
-    share: bool = True,
-) -> PolicyNetworks:
+) -> ActorCritic:
     """Load the networks of a run; the initial weights of new layers depend on the seed alone.
 
     A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
-    values are 0 at first. Where the policy's lower layers are frozen, a reference and a separate
-    value network that begin with the same ones `share` them. Raises Failed as
-    `load_trainable_model` does.
+    values are 0 at first. Raises Failed as `load_trainable_model` does.
     """
     with _seed_torch(seed):
         speaker: Any = load_trainable_model(policy)
@@ -181,12 +168,7 @@ def build_policy_networks(
     actor.train(policy.recompute)
     if frozen is not None:
         frozen.eval()
-    if not share:
-        return PolicyNetworks(actor)
-    beside = [frozen, critic if value == "separate" else None]
-    return PolicyNetworks(
-        actor, find_shared_layers(speaker, [each for each in beside if each is not None])
-    )
+    return actor
 
 
 def build_value_head(width: int, hidden: int) -> nn.Sequential:
@@ -250,8 +232,6 @@ class PreparedBatch(NamedTuple):
     begun: Sequence[Minibatch]
     """of the first epoch"""
     tokens: TokenTensors
-    kept: HiddenStateCache
-    """of the frozen layers, which no epoch computes again"""
     accounts: Sequence[EpisodeStatistics]
     """of all processes"""
 
@@ -304,10 +284,10 @@ class PolicyGradientTrainer:
     """Trains the networks of a run on batches of episodes."""
 
     def __init__(
-        self, rules: ReinforcementSettings, made: PolicyNetworks, learner: ModelOptimizer, pad: int
+        self, rules: ReinforcementSettings, actor: ActorCritic, learner: ModelOptimizer, pad: int
     ) -> None:
         self._rules = rules
-        self._networks = made
+        self._actor = actor
         self._learner = learner
         self._accelerator = learner.accelerator
         self._pad = pad
@@ -328,13 +308,10 @@ class PolicyGradientTrainer:
         begun = portions.split_into_minibatches(
             self._rules.minibatches, self._make_shuffle_seed(step, 0)
         )
-        tokens, kept = (
-            _make_token_tensors(played, device),
-            HiddenStateCache(self._networks.shared_layers),
-        )
-        self._score_tokens(begun, tokens, kept)
+        tokens = _make_token_tensors(played, device)
+        self._score_tokens(begun, tokens)
         accounts = gather_object(self._summarize_episodes(played, tokens))
-        return PreparedBatch(portions, begun, tokens, kept, accounts)
+        return PreparedBatch(portions, begun, tokens, accounts)
 
     def train_on_batch(self, lesson: PreparedBatch, step: int, beta: float) -> dict[str, float]:
         """Train the networks on a batch for the epochs of the settings, and return the metrics.
@@ -386,18 +363,15 @@ class PolicyGradientTrainer:
         return f"{self._rules.seed} minibatches {step} {epoch}"
 
     @torch.no_grad()
-    def _score_tokens(
-        self, minibatches: Sequence[Minibatch], tokens: TokenTensors, kept: HiddenStateCache
-    ) -> None:
+    def _score_tokens(self, minibatches: Sequence[Minibatch], tokens: TokenTensors) -> None:
         """Compute the outputs of reference and value network for each token, and the policy's where
         the training pass would come too late for them."""
-        actor, warmth = self._networks.actor, self._rules.sampling.temperature
+        warmth = self._rules.sampling.temperature
         wanted: set[TokenOutput] = {"reference", "values"}
-        if len(minibatches) > 1 or actor.shared:
+        if len(minibatches) > 1 or self._actor.shared:
             wanted.add("logprobs")
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
-            with kept.resume_micro_batch(piece):
-                found = self._learner.model(piece.batch, warmth, wanted)
+            found = self._learner.model(piece.batch, warmth, wanted)
             tokens.reference_N[piece.tokens_N] = found["reference"]
             if "logprobs" in wanted:
                 tokens.old_N[piece.tokens_N] = found["logprobs"]
@@ -495,8 +469,7 @@ class PolicyGradientTrainer:
             wanted.add("entropies")
         if rules.kl == "loss":
             wanted.add("kl")
-        with lesson.kept.resume_micro_batch(piece):
-            found = self._learner.model(piece.batch, rules.sampling.temperature, wanted)
+        found = self._learner.model(piece.batch, rules.sampling.temperature, wanted)
         new_N = found["logprobs"]
         if first:  # nothing has been learnt from this batch yet
             tokens.old_N[at_N] = new_N.detach()

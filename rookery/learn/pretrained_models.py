@@ -5,6 +5,7 @@ Nothing is downloaded, and no code from a folder is run.
 """
 
 import copy
+import json
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import msgspec
 import torch
 from platformdirs import user_data_path
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -46,6 +48,9 @@ REQUIRED_FILES = {
 LOADING_LOCK = RLock()
 """Held while weights are loaded: transformers exchanges methods of its classes meanwhile, and
 threads that load at the same time would leave them exchanged, so that no weights are tied."""
+ADAPTER_CONFIG_FILE = "adapter_config.json"
+ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
+_ADAPTER_PREFIX = "base_model.model."
 
 
 class LoadedModel(NamedTuple):
@@ -473,3 +478,36 @@ def save_pretrained_model(
         folder.rename(old)
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def is_lora_model(model: nn.Module) -> bool:
+    """Return True if a model has low-rank changes that are not merged into its weights."""
+    return hasattr(model, "peft_config")
+
+
+def save_adapter(model: nn.Module, folder: Path, base: str) -> None:
+    """Write the low-rank changes of a model as float16; `base` is the name of the model itself.
+
+    `model` is what `load_trainable_model` returns with LoRA. Raises ValueError without LoRA.
+    """
+    if not is_lora_model(model):
+        raise ValueError("the model has no LoRA: save it whole")
+    from peft import get_peft_model_state_dict
+
+    whole: Any = model
+    config = whole.peft_config["default"]
+    found = get_peft_model_state_dict(whole)
+    weights = {name: each.detach().half().contiguous() for name, each in found.items()}
+    changed = {name.removeprefix(_ADAPTER_PREFIX).rpartition(".lora_")[0] for name in weights}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / ADAPTER_WEIGHTS_FILE, {"format": "pt"})
+    said = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": config.r,
+        "lora_alpha": config.lora_alpha,
+        "target_modules": sorted(changed),
+        "inference_mode": True,
+    }
+    (folder / ADAPTER_CONFIG_FILE).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from accelerate import Accelerator
 from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import SampledAction, sample_actions, set_threads
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
-from rookery.learn.optimizer import ModelOptimizer, is_sharded, make_accelerator
+from rookery.learn.optimizer import ModelOptimizer, make_accelerator
 from rookery.learn.policy_gradient import (
     PolicyGradientTrainer,
     PreparedBatch,
@@ -123,21 +123,20 @@ def train_by_reinforcement(
             settings.weights_host,
         )
     value: ValueNetworkKind = "none" if settings.advantage == "rloo" else settings.value
-    made = build_policy_networks(
+    actor = build_policy_networks(
         settings.policy,
         value,
         settings.value_model,
         settings.value_width,
         settings.reference,
         settings.seed,
-        share=not is_sharded(settings.optimising, accelerator),
     )
     ended = ""
     anywhere = msgspec.structs.replace(settings, server="", weights_host="")
     with ResumableRun(out, anywhere, accelerator, cord=cord) as run:
         updates = settings.steps * settings.epochs * settings.minibatches
         learner = ModelOptimizer(
-            made.actor, settings.optimising, updates, accelerator, run.find_stop_reason
+            actor, settings.optimising, updates, accelerator, run.find_stop_reason
         )
         controller = KlController(settings.beta, settings.target, settings.gain)
         choice = _PolicyChoice()
@@ -146,7 +145,7 @@ def train_by_reinforcement(
         drawn = DrawnActions(out / "drawn", digest, place)
         validated = DrawnActions(out / "validated", digest, place)
         state = _ReinforcementState(learner, controller, choice, *also)
-        teacher = PolicyGradientTrainer(settings, made, learner, pad)
+        teacher = PolicyGradientTrainer(settings, actor, learner, pad)
 
         def open_sampler(step: int, averaged: bool) -> AbstractContextManager[PolicySampler]:
             if server is None:

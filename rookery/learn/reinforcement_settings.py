@@ -267,8 +267,3 @@ def make_a2c_settings(**given: Any) -> ReinforcementSettings:
 def make_rloo_settings(**given: Any) -> ReinforcementSettings:
     """Return settings with RLOO's advantages as the defaults; given values take precedence."""
     return ReinforcementSettings(**{**RLOO_DEFAULTS, **given})
-
-
-def convert_to_toml_keys(paper: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table of defaults with the keys of a TOML file: `lambda` in place of `trace`."""
-    return {"lambda" if name == "trace" else name: value for name, value in paper.items()}

@@ -153,16 +153,6 @@ def score_answer_citations(
     )
 
 
-def score_system_citations(
-    answers: Iterable[Answer], entails: EntailmentFunction
-) -> SystemCitationScores:
-    """Return the mean citation scores of a system's answers; f1 is the mean of the answers' own.
-
-    Intervals are by the bootstrap over answers. Raises ValueError if no answer states anything.
-    """
-    return average_citation_scores(score_answer_citations(answer, entails) for answer in answers)
-
-
 def average_citation_scores(
     scores: Iterable[AnswerCitationScores | None],
 ) -> SystemCitationScores:

@@ -48,7 +48,7 @@ def compute_coverage_curve(scored: ScoredAnswers) -> tuple[CoveragePoint, ...]:
     Intervals are Wilson's, pointwise. Raises ValueError without an answer, if scores are not
     finite, or if there is not one label from 0 to 1 for each score.
     """
-    ranked = _group_by_score(scored)
+    ranked = group_by_score(scored)
     counts_T, good_T = _sum_tiers(ranked)
     total = len(ranked.good_N)
     steps = zip(*(each.tolist() for each in (ranked.thresholds_T, counts_T, good_T)), strict=True)
@@ -64,9 +64,9 @@ def estimate_quality_at(scored: ScoredAnswers, coverage: float) -> Estimate:
     Among equal scores the answered ones are drawn by lot, and this is the expectation. The interval
     is Wilson's. Raises ValueError as `compute_coverage_curve`, and if coverage is not in (0, 1].
     """
-    ranked = _group_by_score(scored)
+    ranked = group_by_score(scored)
     count = _count_answered(coverage, len(ranked.good_N))
-    return estimate_share(min(count * float(_compute_qualities(ranked)[count - 1]), count), count)
+    return estimate_share(min(count * float(compute_qualities(ranked)[count - 1]), count), count)
 
 
 def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
@@ -76,46 +76,10 @@ def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
     risk-coverage curve. Equal scores are treated as in `estimate_quality_at`. The interval is by
     the bootstrap over answers. Raises ValueError as `compute_coverage_curve`.
     """
-    ranked = _group_by_score(scored)
+    ranked = group_by_score(scored)
     return _bootstrap_statistic(
-        lambda at: float(_compute_qualities(ranked, at).mean()), len(ranked.good_N), seed
+        lambda at: float(compute_qualities(ranked, at).mean()), len(ranked.good_N), seed
     )
-
-
-def estimate_area_over_runs(
-    ours: Sequence[ScoredAnswers],
-    theirs: Sequence[Sequence[float]] | None = None,
-    seed: int = 0,
-) -> Estimate:
-    """Return the mean area under the curve over several runs (seeds) of the same questions.
-
-    With `theirs`, other scores of each run's answers, it is the area less theirs. The answers of
-    every run stand in the same order of questions. Each sample of the bootstrap draws questions and
-    runs anew, as `intervals.estimate_mean_over_runs` does. Raises ValueError as
-    `compute_coverage_curve`, and if runs have different numbers of answers.
-    """
-    count = len(ours[0].good)
-    if any(len(each.good) != count for each in ours):
-        raise ValueError("every run has an answer to each question, in the same order")
-    mine = [_group_by_score(each) for each in ours]
-    others = [
-        _group_by_score(ScoredAnswers(scores, each.good))
-        for scores, each in zip(theirs or (), ours, strict=bool(theirs))
-    ]
-
-    def compute_area(run: int, at: AnswerIndices) -> float:
-        less = _compute_qualities(others[run], at).mean() if others else 0.0
-        return float(_compute_qualities(mine[run], at).mean() - less)
-
-    every, chance = range(len(ours)), np.random.default_rng(seed)
-    found = []
-    for _ in range(BOOTSTRAP_SAMPLES):
-        runs = chance.integers(len(ours), size=len(ours)).tolist()
-        at = chance.integers(count, size=count)
-        found.append(np.mean([compute_area(run, at) for run in runs]))
-    low, high = np.quantile(found, INTERVAL_ENDS)
-    seen = float(np.mean([compute_area(run, slice(None)) for run in every]))
-    return Estimate(seen, float(low), float(high), count * len(ours))
 
 
 def make_coverage_figure(
@@ -164,7 +128,7 @@ class _ScoreTiers(NamedTuple):
     good_N: np.ndarray
 
 
-def _group_by_score(scored: ScoredAnswers) -> _ScoreTiers:
+def group_by_score(scored: ScoredAnswers) -> _ScoreTiers:
     scores_N, good_N = (np.asarray(each, dtype=float) for each in scored)
     if not len(scores_N) or scores_N.shape != good_N.shape:
         raise ValueError(f"{len(scores_N)} scores and {len(good_N)} labels: give each score one")
@@ -189,7 +153,7 @@ def _sum_tiers(
     return np.bincount(tiers, minlength=size).cumsum(), good_T.cumsum()
 
 
-def _compute_qualities(ranked: _ScoreTiers, at: AnswerIndices = slice(None)) -> np.ndarray:
+def compute_qualities(ranked: _ScoreTiers, at: AnswerIndices = slice(None)) -> np.ndarray:
     """Return the quality of the 1, 2, ... N best-scored of these answers.
 
     Within a tier each answer counts as good as the tier's mean, so that the number of good ones

@@ -6,7 +6,7 @@ bootstrap resamples groups, not values.
 """
 
 from collections.abc import Hashable, Sequence
-from statistics import NormalDist, fmean
+from statistics import fmean
 
 import numpy as np
 
@@ -27,11 +27,6 @@ class Estimate(Record, frozen=True):
     high: float
     count: int
     """number of values that it is made from"""
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the interval."""
-        return (self.high - self.low) / 2
 
 
 def estimate_share(wins: float, count: int) -> Estimate:
@@ -95,31 +90,6 @@ def estimate_mean_over_runs(
     low, high = np.quantile(np.concatenate(found), INTERVAL_ENDS)
     seen, count = float(sums_RG.sum() / counts_RG.sum()), sum(map(len, values))
     return Estimate(seen, min(seen, float(low)), max(seen, float(high)), count)
-
-
-def estimate_auroc(good: Sequence[float], bad: Sequence[float]) -> Estimate:
-    """Return the area under the ROC curve: how often a good one scores above a bad one, ties half.
-
-    The interval is DeLong's (1988), over good ones and bad ones, cut off at 0 and 1. Raises
-    ValueError without a good or a bad one.
-    """
-    if not good or not bad:
-        raise ValueError("an area needs a good and a bad one at least")
-    above_G, above_B = _share_below(good, bad), 1 - _share_below(bad, good)
-    value = float(above_G.mean())
-    variance = sum(
-        float(each.var(ddof=1)) / len(each) for each in (above_G, above_B) if each[1:].size
-    )
-    reach = NormalDist().inv_cdf(INTERVAL_ENDS[1]) * variance**0.5
-    ends = max(0.0, value - reach), min(1.0, value + reach)
-    return Estimate(value, *ends, len(good) + len(bad))
-
-
-def _share_below(scores: Sequence[float], others: Sequence[float]) -> np.ndarray:
-    """Return for each score the share of the others that are below it, ties half."""
-    ordered, places = np.sort(others), np.asarray(scores)
-    below = np.searchsorted(ordered, places, "left") + np.searchsorted(ordered, places, "right")
-    return below / (2 * len(ordered))
 
 
 def _sum_groups(

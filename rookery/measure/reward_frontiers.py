@@ -70,24 +70,9 @@ def estimate_best_of_n_curve(
     If `at` is empty, n is 1, 2, 4, ... and N, the fewest answers to any question. Intervals are by
     the bootstrap over questions. Raises ValueError for an n above N.
     """
-    return _average_over_questions(
+    return average_over_questions(
         [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)], at, seed
     )
-
-
-def estimate_best_of_n_gain(
-    rewards: Sequence[Sequence[float]],
-    validations: Sequence[Sequence[float]],
-    at: Sequence[int] = (),
-    seed: int = 0,
-) -> dict[int, Estimate]:
-    """Return the mean gain of the best of n over one sample, for each n of `at`.
-
-    Otherwise as `estimate_best_of_n_curve`. If rewards are log odds, the sigmoid of the gain is how
-    often people should prefer the best of n (WebGPT, figure 5).
-    """
-    found = [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)]
-    return _average_over_questions([each - each[0] for each in found], at, seed)
 
 
 def compute_best_of_n_kl(n: int) -> float:
@@ -213,7 +198,7 @@ def make_compute_figure(
     )
 
 
-def _average_over_questions(
+def average_over_questions(
     found: Sequence[Array], at: Sequence[int], seed: int
 ) -> dict[int, Estimate]:
     most = min(map(len, found), default=0)
@@ -334,19 +319,6 @@ def find_optimal_policies(
         effective = float(np.quantile([one.effective for one in each], 0.25, method="lower"))
         found.append(OptimalPolicy(beta, kl, reward, effective))
     return tuple(found)
-
-
-def interpolate_reward(best: Sequence[OptimalPolicy], kl: float) -> float:
-    """Return the optimal reward at this KL, interpolated linearly between the known points.
-
-    Raises ValueError beyond them: sample more answers, or ask for more betas.
-    """
-    points = sorted((each.kl.value, each.reward.value) for each in best if each.known)
-    if not points or not points[0][0] <= kl <= points[-1][0]:
-        ends = f"from {points[0][0]:.3g} to {points[-1][0]:.3g}" if points else "nowhere"
-        raise ValueError(f"the optimum is known {ends}, not at a KL of {kl:.3g} nats")
-    kls, rewards = zip(*points, strict=True)
-    return float(np.interp(kl, kls, rewards))
 
 
 def make_frontier_figure(

@@ -10,7 +10,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
@@ -21,15 +20,13 @@ from rapidfuzz.distance import LCSseq
 from rookery.library.question_files import contains_gold_answer
 from rookery.measure.figures import (
     Figure,
-    FigureLine,
-    FigurePicture,
     MeasuredEstimates,
     make_bars_figure,
 )
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.pages.passages import find_sentences
 from rookery.quotes.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
-from rookery.records import Page, Record
+from rookery.records import Page
 
 AVERAGED_KINDS = ("R-1", "R-2", "R-L")
 """kinds of ROUGE whose mean is R-AVG (Ziegler, table 4)"""
@@ -191,16 +188,6 @@ GREETINGS = frozenset("hi hello hey ok okay so".split())
 _LINE = re.compile(r"[^\n]+")
 
 
-class CopiedStretch(Record, frozen=True):
-    """Words of a text that stand in its source in a row."""
-
-    said: int
-    """index of the first of them among the words of the text"""
-    source: int
-    """index of the first of them among the words of the source"""
-    length: int
-
-
 def split_sentences(text: str) -> list[tuple[int, int]]:
     """Return the spans of the sentences of a plain text; the end of a line ends a sentence."""
     page = Page("", "", text)
@@ -272,17 +259,6 @@ def measure_copied_positions(
     return _estimate_shares(found, seed)
 
 
-def find_longest_stretch(said: str, source: str) -> CopiedStretch:
-    """Return the longest run of words of the text that stands in the source.
-
-    Of several the first in the text, and there the first in the source. Of length 0 if they share
-    no word.
-    """
-    ours, theirs = split_words(said), split_words(source)
-    found = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match()
-    return CopiedStretch(found.a, found.b, found.size)
-
-
 def shares_opening(said: str, source: str, k: int = 3) -> bool:
     """Return True if the first k words of text and source are the same (Ziegler, table 7).
 
@@ -315,46 +291,6 @@ def measure_copied_openings(
         for name, subset in subsets.items()
         if subset or name == "all"
     }
-
-
-def make_copy_map_figure(
-    said: Sequence[str], sources: Sequence[str], says: str, name: str = "places"
-) -> Figure:
-    """Make the map of copied stretches: one row a text, in words of its source (Ziegler, figure 7).
-
-    Texts are of one system, those with shorter sources first. `says` is the caption.
-    """
-    pairs = sorted(zip(said, sources, strict=True), key=lambda pair: len(split_words(pair[1])))
-    ends = [len(split_words(source)) for _, source in pairs]
-    found = [_merge_stretches(align_copied_pairs(*pair)) for pair in pairs]
-    every = [(stretch, float(row)) for row, each in enumerate(found) for stretch in each]
-    lines = (
-        FigureLine("first word", tuple((first, row) for (first, _), row in every), style="points"),
-        FigureLine("last word", tuple((last, row) for (_, last), row in every), style="points"),
-        FigureLine(
-            "end of the source", tuple((end, y) for y, end in enumerate(ends)), style="dashed"
-        ),
-    )
-    rows = [
-        (row, end, len(split_words(text)), sum(last - first for first, last in each), len(each))
-        for row, ((text, _), end, each) in enumerate(zip(pairs, ends, found, strict=True))
-    ]
-    head = ("text", "words of the source", "words said", "pairs copied", "stretches")
-    picture = FigurePicture("curves", lines, x="word of the source", y="text")
-    title = "Where in each source the copied words stand"
-    return Figure(name, title, says, head, tuple(rows), picture, "Ziegler, figure 7")
-
-
-def _merge_stretches(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge pairs that follow each other in both texts; return the first and last word in the
-    source."""
-    found: list[tuple[int, int]] = []
-    before = (-2, -2)
-    for said, source in pairs:
-        follows = before == (said - 1, source - 1)
-        found.append((found.pop()[0] if follows else source, source + 1))
-        before = (said, source)
-    return found
 
 
 def _list_runs(text: str, sizes: Sequence[int]) -> dict[str, list[str]]:

@@ -19,6 +19,7 @@ from forked import PROCESSES
 from kept import checkpoint_weights
 from labelling import QUESTIONS, run, settings_of, vowels, world_of
 from safetensors.torch import load_file
+from scoring import score_one_by_one
 from sqlalchemy import func, select
 
 from rookery.desk import labelling_queue, rater_quality, stop_switch, tables
@@ -27,7 +28,6 @@ from rookery.desk.human_feedback import NO_RATER, HumanFeedback, HumanFeedbackSe
 from rookery.desk.store import Store, initialize_store
 from rookery.errors import Failed
 from rookery.json_lines import read_json_lines
-from rookery.learn.browser_environment import score_one_by_one
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
     OnlineLabellingResult,

@@ -13,6 +13,7 @@ from small import CROWS, MAGPIES, logprobs
 from recipes.oracle_policies import list_candidate_actions
 from recipes.policy_samples import sample_browser_answers
 from recipes.random_models import write_random_model
+from recipes.webgpt_data import allow_candidates
 from rookery.browser.browser_commands import (
     SCREEN_LINK,
     BrowserRules,
@@ -23,7 +24,6 @@ from rookery.errors import Failed
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
-    allow_candidates,
     allow_commands,
     constrain_commands_on_server,
 )

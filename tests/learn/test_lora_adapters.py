@@ -4,15 +4,18 @@ import json
 import warnings
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
-from rookery.learn.lora_adapters import CONFIG_FILE, save_adapter
+from rookery.errors import Failed
 from rookery.learn.pretrained_models import (
+    ADAPTER_CONFIG_FILE,
     LoraSettings,
     TrainedModelSettings,
     load_model,
     load_trainable_model,
+    save_adapter,
 )
 from rookery.learn.random_models import write_tiny_model
 
@@ -39,9 +42,9 @@ def test_its_files_say_what_it_belongs_to_and_nothing_of_this_machine(
     base: Path, tmp_path: Path
 ) -> None:
     save_adapter(make_learnt_model(base), tmp_path, "tiny")
-    said = json.loads((tmp_path / CONFIG_FILE).read_bytes())
+    said = json.loads((tmp_path / ADAPTER_CONFIG_FILE).read_bytes())
     assert (said["base_model_name_or_path"], said["r"], said["lora_alpha"]) == ("tiny", 3, 6)
-    assert str(base) not in (tmp_path / CONFIG_FILE).read_text()
+    assert str(base) not in (tmp_path / ADAPTER_CONFIG_FILE).read_text()
 
 
 def test_peft_reads_the_files(base: Path, tmp_path: Path) -> None:
@@ -57,3 +60,17 @@ def test_peft_reads_the_files(base: Path, tmp_path: Path) -> None:
     with torch.inference_mode():
         wanted, found = (model(input_ids=tokens).logits for model in (learnt, read))
     torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "trained",
+    [
+        TrainedModelSettings("", frozen=1.0, lora=LoraSettings()),
+        TrainedModelSettings("", lora=LoraSettings(targets=("query",))),
+    ],
+)
+def test_lora_that_finds_nothing_to_change_is_refused(
+    base: Path, trained: TrainedModelSettings
+) -> None:
+    with pytest.raises(Failed, match="name others, or freeze fewer layers"):
+        load_trainable_model(msgspec.structs.replace(trained, model=str(base)))

@@ -44,12 +44,12 @@ def judged(model: str, **changes: Any) -> tuple[PolicyGradientTrainer, PreparedB
     rules = ReinforcementSettings(
         policy=TrainedModelSettings(model), steps=1, episodes=2, **changes
     )
-    made = build_policy_networks(rules.policy, "separate", "", 0, "", 0)
-    learner = ModelOptimizer(made.actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
-    teacher = PolicyGradientTrainer(rules, made, learner, 0)
+    actor = build_policy_networks(rules.policy, "separate", "", 0, "", 0)
+    learner = ModelOptimizer(actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
+    teacher = PolicyGradientTrainer(rules, actor, learner, 0)
     batch = collate_rows([ActionRow(shown, said) for shown, said, _ in SAID], 0)
     with torch.no_grad():
-        said_N = made.actor(batch, 1.0, {"logprobs"})["logprobs"]
+        said_N = actor(batch, 1.0, {"logprobs"})["logprobs"]
     logprobs = said_N.split([len(said) for _, said, _ in SAID])
     played = [
         Trajectory(

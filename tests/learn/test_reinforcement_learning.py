@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from several import run_by_torchrun
 from transformers import AutoModelForCausalLM
 
+from recipes.stages import convert_to_toml_keys
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
@@ -38,7 +39,6 @@ from rookery.learn.reinforcement_settings import (
     RLOO_DEFAULTS,
     WEBGPT_PPO_DEFAULTS,
     ReinforcementSettings,
-    convert_to_toml_keys,
     make_a2c_settings,
     make_ppo_settings,
     make_rloo_settings,
@@ -170,12 +170,12 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     theirs = torch.load(place, weights_only=True)
-    made = build_policy_networks(TrainedModelSettings(model), "none", "", 0, "", 0)
-    made.actor.policy.load_state_dict(theirs["policy"])
+    actor = build_policy_networks(TrainedModelSettings(model), "none", "", 0, "", 0)
+    actor.policy.load_state_dict(theirs["policy"])
     rows = [ActionRow(*pair) for pair in zip(theirs["contexts"], theirs["actions"], strict=True)]
     batch = collate_rows(rows, 0)
     with torch.no_grad():
-        said_N = plain_logprobs(made.actor.policy, batch)
+        said_N = plain_logprobs(actor.policy, batch)
     said = torch.split(said_N, [len(row.action) for row in rows])
     rule = Rule(0)
     played = [
@@ -188,13 +188,13 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
         for number, row in enumerate(rows)
     ]
     gradients = {}
-    for name, weight in made.actor.policy.named_parameters():
+    for name, weight in actor.policy.named_parameters():
         weight.register_post_accumulate_grad_hook(
             lambda found, name=name: gradients.update({name: found.grad.clone()})
         )
     rules = settings(model, make_rloo_settings, beta=0.2)
-    learner = ModelOptimizer(made.actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
-    teacher = PolicyGradientTrainer(rules, made, learner, 0)
+    learner = ModelOptimizer(actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
+    teacher = PolicyGradientTrainer(rules, actor, learner, 0)
     lesson = teacher.prepare_batch(played, 0)
     teacher.train_on_batch(lesson, 0, rules.beta)
     starts = torch.tensor([len(row.action) for row in rows]).cumsum(0) - 1
@@ -281,21 +281,19 @@ def test_the_reference_is_not_changed(
     """A model of its own, or the policy without its LoRA: to the last bit."""
     before = (Path(model) / "model.safetensors").read_bytes()
     policy = TrainedModelSettings(model, lora=lora)
-    made = build_policy_networks(policy, "separate", "", 0, "", 0)
-    frozen = made.actor.policy if made.actor.reference is None else made.actor.reference
+    actor = build_policy_networks(policy, "separate", "", 0, "", 0)
+    frozen = actor.policy if actor.reference is None else actor.reference
     kept = {
         name: value.clone() for name, value in frozen.state_dict().items() if "lora" not in name
     }
     rules = settings(model, policy=policy)
-    teacher = PolicyGradientTrainer(
-        rules, made, ModelOptimizer(made.actor, rules.optimising, 99), 0
-    )
+    teacher = PolicyGradientTrainer(rules, actor, ModelOptimizer(actor, rules.optimising, 99), 0)
     for step in range(3):
-        said = sample_actions(made.actor.policy, Rule(0).prompts, range(8), ENDS, rules.sampling)
+        said = sample_actions(actor.policy, Rule(0).prompts, range(8), ENDS, rules.sampling)
         played = [Trajectory(n, [one], float(n), n) for n, one in enumerate(said)]
         teacher.train_on_batch(teacher.prepare_batch(played, step), step, 0.1)
     assert all(torch.equal(frozen.state_dict()[name], value) for name, value in kept.items())
-    assert (made.actor.reference is None) == (lora is not None)
+    assert (actor.reference is None) == (lora is not None)
     train_by_reinforcement(rules, Rule(0).world(), tmp_path)
     assert (Path(model) / "model.safetensors").read_bytes() == before
     assert metrics(tmp_path)[0]["kl"] == pytest.approx(0, abs=1e-5)

@@ -94,15 +94,6 @@ def test_transformers_read_the_reward_where_we_do_whatever_side_is_padded(
             assert found + scorer.scale.bias == pytest.approx(scorer(asked, said), abs=1e-5)
 
 
-def test_odds_are_of_one_answer_over_another(scorer: RewardModel) -> None:
-    asked = question(3)
-    good, bad = Answer(f"nest {GOOD}"), Answer(f"nest {BAD}")
-    odds = scorer.compute_preference_log_odds(asked, good, bad)
-    assert odds > 0
-    assert odds == pytest.approx(-scorer.compute_preference_log_odds(asked, bad, good))
-    assert odds == pytest.approx(scorer.scale.odds * (scorer(asked, good) - scorer(asked, bad)))
-
-
 def test_an_answer_that_does_not_fit_has_no_score_and_is_never_chosen(scorer: RewardModel) -> None:
     endless = Answer("crow " * 500)
     found = scorer.score_answers([(question(1), endless), ASKED[0], (question(2), endless)])

@@ -171,8 +171,7 @@ def test_a_policy_learns_the_same_and_goes_on_to_the_last_bit(
 
 @pytest.mark.slow
 def test_frozen_layers_lora_and_bfloat16_are_split_too(tmp_path: Path) -> None:
-    """Frozen layers are shared and computed once where weights are whole, and not where they are
-    split; in bfloat16 the weights that learn stay in float32."""
+    """In bfloat16 the weights that learn stay in float32."""
     model = write_deep(tmp_path / "lm")
     some: dict[str, Any] = {"steps": 2, "episodes": 9, "piece": 4, "optimising": FAST}
     some |= {"sampling": SamplingSettings(max_tokens=4)}

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from scoring import score_one_by_one
 from small import CROWS, MAGPIES, TEXTS, logprobs
 from speaking import StandIn, change_json, speaking, standing_in, vllm
 from transformers import AutoModelForCausalLM
@@ -21,11 +22,7 @@ from rookery.cli.reinforce_command import ReinforceFile, _build_environments
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.action_constraints import ConstrainedEnvironment, constrain_commands_on_server
-from rookery.learn.browser_environment import (
-    BrowserEnvironment,
-    BrowserEnvironmentSettings,
-    score_one_by_one,
-)
+from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import ServerConstraint, Trajectory
 from rookery.learn.optimizer import OptimizerSettings

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recipes.measures import score_system_citations
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.measure.citations import (
     AnswerCitationScores,
@@ -17,7 +18,6 @@ from rookery.measure.citations import (
     make_citations_figure,
     make_support_entailment,
     score_answer_citations,
-    score_system_citations,
 )
 from rookery.measure.intervals import estimate_mean
 from rookery.records import Answer, Claim, Page

@@ -14,7 +14,6 @@ from rookery.measure.coverage import (
     MAX_LINE_POINTS,
     ScoredAnswers,
     compute_coverage_curve,
-    estimate_area_over_runs,
     estimate_coverage_area,
     estimate_quality_at,
     make_coverage_figure,
@@ -144,18 +143,3 @@ def test_a_figure_has_a_line_a_score_and_what_attempts_everything_beside() -> No
     assert figure.rows[0][5] == figure.rows[1][5] == pytest.approx(fmean(good))
     assert figure.rows[2][5] == 0.8
     assert Figure.from_json(figure.to_json()) == figure  # no number of numpy's is in it
-
-
-def test_the_area_of_one_run_is_its_area_and_of_two_their_mean() -> None:
-    good = [float(at % 3 == 0) for at in range(30)]
-    told, lot = ScoredAnswers(good, good), ScoredAnswers([0.0] * 30, good)
-    one, other = (estimate_coverage_area(each).value for each in (told, lot))
-    assert estimate_area_over_runs([told]).value == pytest.approx(one)
-    both = estimate_area_over_runs([told, lot])
-    assert both.value == pytest.approx((one + other) / 2)
-    assert both.low <= other + 0.2 < one <= both.high + 0.1  # either run may be drawn twice
-    gain = estimate_area_over_runs([told, told], [lot.scores, lot.scores])
-    assert gain.value == pytest.approx(one - other)
-    assert estimate_area_over_runs([lot], [lot.scores]).high == 0
-    with pytest.raises(ValueError, match="an answer to each question"):
-        estimate_area_over_runs([told, ScoredAnswers([1.0], [1.0])])

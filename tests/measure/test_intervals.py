@@ -11,7 +11,6 @@ from scipy import stats
 
 from rookery.measure.intervals import (
     Estimate,
-    estimate_auroc,
     estimate_mean,
     estimate_mean_over_runs,
     estimate_share,
@@ -109,41 +108,6 @@ def test_a_mean_of_nothing_and_groups_that_do_not_fit_are_refused() -> None:
         estimate_mean([])
     with pytest.raises(ValueError, match="2 values need as many groups, not 1"):
         estimate_mean([1.0, 2.0], ["q"])
-
-
-def test_an_area_by_hand() -> None:
-    assert estimate_auroc([3, 1], [2, 0]).value == 0.75
-    assert estimate_auroc([1], [1]) == Estimate(0.5, 0.5, 0.5, 2)
-    # Good ones lie above 2/3, 1 and 1 of the bad ones, bad ones below 1, 1 and 2/3 of the good.
-    found = estimate_auroc([2, 4, 5], [0, 1, 3])
-    assert found.value == pytest.approx(8 / 9)
-    assert found.low == pytest.approx(8 / 9 - 1.959964 * math.sqrt(2 * (1 / 27) / 3))
-    assert (found.high, found.count) == (1.0, 6)
-    with pytest.raises(ValueError, match="good and a bad"):
-        estimate_auroc([1.0], [])
-
-
-scores = st.lists(st.integers(-3, 3), min_size=1, max_size=30)
-
-
-@given(scores, scores)
-def test_an_area_is_the_statistic_of_mann_and_whitney(good: list[int], bad: list[int]) -> None:
-    found = estimate_auroc(good, bad)
-    wanted = stats.mannwhitneyu(good, bad, method="asymptotic").statistic / len(good) / len(bad)
-    assert found.value == pytest.approx(wanted)
-    assert 0 <= found.low <= found.value <= found.high <= 1
-    turned = estimate_auroc([-each for each in good], [-each for each in bad])
-    mirrored = 1 - found.high, 1 - found.low
-    assert (turned.low, turned.high) == pytest.approx(mirrored)
-
-
-def test_the_interval_of_an_area_holds_it_as_often_as_it_says() -> None:
-    chance, true = np.random.default_rng(0), stats.norm.cdf(1 / math.sqrt(2))
-    held = 0
-    for _ in range(400):
-        found = estimate_auroc(chance.normal(1, 1, 60).tolist(), chance.normal(0, 1, 40).tolist())
-        held += found.low <= true <= found.high
-    assert 0.91 < held / 400 < 0.98
 
 
 def test_runs_and_groups_are_drawn_anew_for_each_sample() -> None:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from widths import half_width
 
 from rookery.measure.intervals import estimate_mean, estimate_share
 from rookery.measure.pairwise import (
@@ -106,8 +107,8 @@ def test_several_matches_of_a_question_are_drawn_together() -> None:
     )
     alone = [PairwiseMatch("a", "b", win, str(at)) for at, (win, _) in enumerate(wins)]
     assert (
-        compute_win_rate(found, "a", "b").half_width
-        > estimate_mean([w for w, _ in wins]).half_width / 2
+        half_width(compute_win_rate(found, "a", "b"))
+        > half_width(estimate_mean([w for w, _ in wins])) / 2
     )
     assert compute_win_rate(alone, "a", "b") == estimate_share(4.5, 6)
 

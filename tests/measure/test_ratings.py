@@ -1,6 +1,7 @@
 """WebGLM's criteria and its ranking of systems, by hand."""
 
 import pytest
+from widths import half_width
 
 from rookery.desk.judgement_conversion import convert_to_ratings as ratings_of
 from rookery.desk.labelling_records import Judgement, LabellingItem
@@ -48,7 +49,7 @@ def test_ratings_of_one_question_are_drawn_together() -> None:
     values = [each.value for each in rated]
     assert found.mean == estimate_mean(values, [each.question.id for each in rated])
     assert found.mean.count == 36
-    assert found.mean.half_width > 1.4 * estimate_mean(values).half_width
+    assert half_width(found.mean) > 1.4 * half_width(estimate_mean(values))
 
 
 def test_a_judgement_at_the_desk_is_measured_as_it_was_filled_in() -> None:

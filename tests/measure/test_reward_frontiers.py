@@ -15,7 +15,6 @@ from rookery.measure.reward_frontiers import (
     compute_best_of_n_kl,
     estimate_best_of_n,
     estimate_best_of_n_curve,
-    estimate_best_of_n_gain,
     find_compute_frontier,
     find_compute_optimal,
     make_best_of_n_figure,
@@ -147,19 +146,6 @@ def test_a_curve_is_the_mean_over_questions_however_many_answers_each_has() -> N
             estimate_best_of_n_curve(rewards, validations, at=wrong)
     with pytest.raises(ValueError, match="fewest"):
         estimate_best_of_n_curve([], [])
-
-
-def test_a_gain_is_compared_question_by_question() -> None:
-    """Questions differ much more than answers, which widens the curve and not the gain."""
-    random = np.random.default_rng(10)
-    rewards_QN = random.normal(size=(50, 8)) + 20 * random.normal(size=(50, 1))
-    rows = rewards_QN.tolist()
-    gained, reached = estimate_best_of_n_gain(rows, rows), estimate_best_of_n_curve(rows, rows)
-    assert gained[1] == Estimate(0, 0, 0, 50)
-    assert gained[8].value == pytest.approx(reached[8].value - reached[1].value)
-    assert gained[8].half_width < reached[8].half_width / 10
-    # The greatest of 8 normal values is 1.4236 on average.
-    assert gained[8].low < 1.4236 < gained[8].high
 
 
 def test_kl_is_that_of_the_tilted_distribution() -> None:

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from rookery.measure.intervals import estimate_share
 from rookery.measure.text_metrics import (
-    CopiedStretch,
     align_copied_pairs,
-    find_longest_stretch,
-    make_copy_map_figure,
     make_text_figure,
     measure_copied_openings,
     measure_copied_positions,
@@ -162,29 +159,6 @@ def test_the_parts_are_all_that_is_copied(said: str, source: str, parts: int) ->
         assert sum(each.value for each in found.values()) == pytest.approx(1, abs=1e-12)
 
 
-def longest_by_force(said: str, source: str) -> CopiedStretch:
-    ours, theirs = split_words(said), split_words(source)
-    each = [
-        CopiedStretch(i, j, length)
-        for i in range(len(ours))
-        for j in range(len(theirs))
-        for length in range(1, len(ours) - i + 1)
-        if ours[i : i + length] == theirs[j : j + length]
-    ]
-    return min(
-        each, key=lambda one: (-one.length, one.said, one.source), default=CopiedStretch(0, 0, 0)
-    )
-
-
-@given(TEXTS, TEXTS)
-def test_the_longest_stretch_is_that_of_brute_force(said: str, source: str) -> None:
-    assert find_longest_stretch(said, source) == longest_by_force(said, source)
-
-
-def test_words_that_a_long_source_has_often_count_too() -> None:
-    assert find_longest_stretch("rook of the", "of the oak jay " * 100) == CopiedStretch(1, 0, 2)
-
-
 def test_the_first_words_are_copied_in_order_and_from_the_start() -> None:
     assert shares_opening("Crows hide seeds well.", SOURCE)
     assert shares_opening("crows, hide", SOURCE, k=2)
@@ -234,23 +208,3 @@ def test_figures_have_a_row_for_each_system_and_measure() -> None:
         ]
         assert figure.picture.places == tuple(found)
         assert figure.source.startswith("Ziegler, ")
-
-
-def test_places_are_points_of_a_row_each_shorter_sources_first() -> None:
-    said = ["Crows hide seeds. It hides them: it hid them.", "a jay flew by"]
-    figure = make_copy_map_figure(said, [SOURCE, "a jay flew"], "two texts")
-    first, last, ends = figure.picture.lines
-    assert first.points == ((0, 0), (0, 1), (9, 1))
-    assert last.points == ((2, 0), (2, 1), (11, 1))
-    assert ends.points == ((3, 0), (16, 1))
-    assert figure.rows == ((0, 3, 4, 2, 1), (1, 16, 9, 4, 2))
-
-
-def test_what_stands_apart_in_either_text_is_two_stretches() -> None:
-    apart = make_copy_map_figure(["oak jay owl owl jay hid"], ["oak jay owl jay hid"], "one text")
-    assert apart.rows == ((0, 5, 6, 4, 2),)
-    assert apart.picture.lines[0].points == ((0, 0), (2, 0))
-
-
-def test_a_text_that_copies_nothing_has_an_empty_row() -> None:
-    assert make_copy_map_figure(["owl"], [SOURCE], "one text").rows == ((0, 16, 1, 0, 0),)

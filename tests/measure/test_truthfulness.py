@@ -1,4 +1,4 @@
-"""TruthfulQA: its rows, the shortening of answers, grades and their shares."""
+"""TruthfulQA: grades and their shares."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_what_most_raters_say_is_the_grade() -> None:
 
 
 def test_an_answer_that_is_rated_on_one_scale_alone_is_named() -> None:
-    with pytest.raises(ValueError, match="truthfulqa-1 is rated as truthful alone"):
+    with pytest.raises(ValueError, match="an answer to crows is rated as truthful alone"):
         decide_grades(rated("No", "truthful", 1))
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from recipes.measures import score_system_citations
 from recipes.oracle_policies import OracleErrorRates
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from recipes.webglm import reproduce_paper
@@ -35,7 +36,6 @@ from rookery.learn.retrieval_training import RetrievalTrainingResult
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult
 from rookery.library.question_files import SquadData, read_squad
-from rookery.measure.citations import score_system_citations
 from rookery.measure.figures import read_figures
 from rookery.records import Comparison
 from rookery.typed_files import parse_settings, read_toml_table
