@@ -853,7 +853,7 @@ def render_retrieve(found: Found) -> Iterator[str]:
     yield (
         f"{found['within']} questions of {found['held_out_articles']} SQuAD articles held out, "
         f"among the paragraphs of their article, and {found['ranked']} by "
-        "`cite.passage_ranking` in the whole library, before and after MiniLM was trained on the "
+        "`evidence.passage_ranking` in the whole library, before and after MiniLM was trained on the "
         "words of answers. Its own training set holds SQuAD, which flatters what was there "
         "before.\n"
     )

@@ -4,7 +4,7 @@ Reads ../shared/data/squad; needs the `learn` extra and the weights
 of all-MiniLM-L6-v2. Prints a table and writes
 bench/results/retrieve.json. All questions of some articles are held out. For them: is the paragraph
 that a question was written about first among its article's, by one vector per paragraph and by its
-best sentence; and among the results of the whole library, by `cite.passage_ranking`. SQuAD's
+best sentence; and among the results of the whole library, by `evidence.passage_ranking`. SQuAD's
 training set is among MiniLM's training texts, so that "before" is flattered.
 
     python -m bench.retrieve
@@ -50,7 +50,7 @@ HELD_OUT = choose_size(12, 2)
 WITHIN = choose_size(40, 2)
 """Questions of each, ranked within the article."""
 RANKED = choose_size(120, 2)
-"""Questions in all, ranked by `cite.passage_ranking` in the library."""
+"""Questions in all, ranked by `evidence.passage_ranking` in the library."""
 LEARNT = choose_size({"sentences": 400, "whole": 150}, {"sentences": 8, "whole": 8})
 """Questions to learn from: about as much text in both."""
 
@@ -133,7 +133,7 @@ def rank_within_articles(
 def rank_in_library(
     ranker: DenseRanker, squad: Squad, asked: Sequence[SquadQuestion], library: FolderLibrary
 ) -> dict[str, float]:
-    """Measure the order that `cite.passage_ranking` makes of the whole library's results."""
+    """Measure the order that `evidence.passage_ranking` makes of the whole library's results."""
     found = measure_search(
         make_ranked_search(library, ranker.compute_similarities), asked, GoldSpans(squad, library)
     )

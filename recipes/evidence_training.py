@@ -1,4 +1,4 @@
-"""Train the evidence model of `cite.evidence_model`, and export it as ONNX.
+"""Train the evidence model of `evidence.evidence_model`, and export it as ONNX.
 
 One BERT cross-encoder has three heads. Whether a passage answers a question and where (a span, or
 none: SQuAD 2.0) is WebGLM's fine-grained ranking (section 3.1); whether it supports or refutes a
@@ -419,7 +419,7 @@ def _compute_order_loss(rows: Sequence[_Row], answers_N: Tensor) -> Tensor:
 
 
 def export_evidence_model(model: Path, out: Path, quantized: bool = True) -> None:
-    """Write the network in folder `model` to folder `out`, as `cite.evidence_model` reads it.
+    """Write the network in folder `model` to folder `out`, as `evidence.evidence_model` reads it.
 
     `quantized`: weights as 8-bit integers with one scale a column, activations quantised as they
     come; otherwise everything stays float32. Raises Failed: no_model, bad_model.

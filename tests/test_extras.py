@@ -23,7 +23,7 @@ PLACES = {
     "serve": [
         "rookery/library/postgres_archive.py",
         "rookery/desk",
-        "rookery/shell/rendering.py",
+        *(f"rookery/shell/{name}.py" for name in ("languages", "rendering", "security")),
         "rookery/server",
     ],
     "postgres": [],

@@ -72,7 +72,7 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     kind: Literal["browser", "quotes", "references"]
     """the text browser (WebGPT), one page a prompt (GopherCite), or five passages (WebGLM)"""
     questions: str
-    """a file of questions, as `ask.question_files.read_questions` reads it"""
+    """a file of questions, as `library.question_files.read_questions` reads it"""
     places: tuple[str, ...] = msgspec.field(default=(), name="in")
     """as `--in` of `rookery ask` names them; none: the web"""
     engine: str = "wikipedia"

@@ -2,7 +2,7 @@
 
 `PPO_DEFAULTS`, `WEBGPT_PPO_DEFAULTS`, `A2C_DEFAULTS` and `RLOO_DEFAULTS` are tables of defaults
 under what a user sets: `make_ppo_settings` and its siblings apply them to keyword arguments,
-`draft.config.merge_tables` to the tables of a TOML file.
+`typed_files.merge_tables` to the tables of a TOML file.
 """
 
 import math

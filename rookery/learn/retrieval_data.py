@@ -60,7 +60,7 @@ class RetrievalSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision against it; or 1 where the answer cites it and 0 where it does not"""
     cut: Literal["whole", "sentences"] = "whole"
     """what is weighed: references as they are, or each of their sentences, as
-    `cite.passage_ranking` compares them"""
+    `evidence.passage_ranking` compares them"""
 
     def __post_init__(self) -> None:
         if self.questions is not None and self.questions < 2:
@@ -92,7 +92,7 @@ class ReferenceScorer:
 
         That is the ROUGE-1 precision of the answer against the reference: "the Rouge-1 precision
         score p of corresponding answer a and each of the reference r" (WebGLM, section 5.4.2).
-        Words such as "the" do not count, as in `cite.repair`, but in an answer that has no other. 0
+        Words such as "the" do not count, as in `quotes.repair`, but in an answer that has no other. 0
         without answers.
         """
         held = self._get_words(reference)

@@ -2,7 +2,7 @@
 
 This is WebGLM's distilled retriever (section 3.1.2): the inner product of a question and a
 reference predicts the reference's score. The encoder, or the two, are exported as ONNX, which
-`cite.dense_ranker` runs.
+`evidence.dense_ranker` runs.
 """
 
 import copy
@@ -210,7 +210,7 @@ class _PooledEncoder(nn.Module):
 
 
 def export_sentence_encoder(folder: Path) -> None:
-    """Write the encoder in a folder as encoder.onnx beside it, which `cite.dense_ranker` reads.
+    """Write the encoder in a folder as encoder.onnx beside it, which `evidence.dense_ranker` reads.
 
     tokenizer.json is written anew, with the number of tokens at which texts are cut. Raises Failed:
     no_model, bad_model.
@@ -260,7 +260,7 @@ class RetrievalTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fiel
     product: Literal["matched", "plain"] = "matched"
     """what predicts a worth: the inner product, stretched and shifted once and for all so that its
     mean and spread at the start are those of the worths, which leaves likenesses the range that
-    the weights of `cite.passage_ranking` were chosen for; or as it is (WebGLM, section 3.1.2)"""
+    the weights of `evidence.passage_ranking` were chosen for; or as it is (WebGLM, section 3.1.2)"""
     epochs: int = 1
     drawing: ReferenceSamplingSettings = ReferenceSamplingSettings()
     piece: int = 4
@@ -293,7 +293,7 @@ class RetrievalTrainingResult(msgspec.Struct, frozen=True):
     """The result of a run: the model, what it learnt from, and the validation before and after."""
 
     model: str
-    """the folder of the encoder, for `cite.dense_ranker.load_dense_ranker`: the best of those that
+    """the folder of the encoder, for `evidence.dense_ranker.load_dense_ranker`: the best of those that
     were validated, or the last; where there are two, that of questions is its folder `questions`"""
     questions: int
     """that were learnt from"""

@@ -1,7 +1,7 @@
 """A library of the documents in a folder, indexed once and updated where files change.
 
 A SQLite manifest beside the search index has a row for each indexed file: folder, name, size, time
-of modification and digest. Files are read by `browse.reader_processes`.
+of modification and digest. Files are read by `pages.reader_processes`.
 """
 
 import os

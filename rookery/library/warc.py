@@ -321,7 +321,7 @@ def read_warc(
 
     Pages come from HTTP answers (`response`, `resource`) and from extracted text (`conversion`:
     Common Crawl's WET, `write_warc`); a `revisit` is no page of its own. Failures are records
-    that cannot be read, with the outcomes of `browse.network` and `browse.page_reader`, and
+    that cannot be read, with the outcomes of `network.access_rules` and `pages.page_reader`, and
     damage (malformed, truncated), behind which nothing is read. `readers` are processes that are
     warm already; without them, some are started for this file. Raises Failed (unreadable): the
     file cannot be opened or is no WARC.

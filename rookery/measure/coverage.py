@@ -1,7 +1,7 @@
 """Coverage against quality: selective answering, where the lowest scores are declined.
 
 Scores are compared by their curves and the area under them (GopherCite, figures 4 and 11).
-`draft.calibration` chooses the threshold itself.
+`evidence.calibration` chooses the threshold itself.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Metrics of rankings with confidence intervals, their figure, and baselines without training.
 
-A baseline is a `Similarity` of `cite.passage_ranking`: (question, texts) -> a score for each text.
-A trained encoder's is `cite.dense_ranker.load_dense_ranker(folder).compute_similarities`.
+A baseline is a `Similarity` of `evidence.passage_ranking`: (question, texts) -> a score for each text.
+A trained encoder's is `evidence.dense_ranker.load_dense_ranker(folder).compute_similarities`.
 """
 
 import math
@@ -81,7 +81,7 @@ def make_ranking_figure(
 
 
 K1, B = 1.2, 0.75
-"""parameters of BM25, as in `browse.search_index`"""
+"""parameters of BM25, as in `library.search_index`"""
 
 
 class CorpusStatistics(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class CorpusStatistics(msgspec.Struct, frozen=True):
 
 
 def count_corpus_terms(texts: Sequence[str]) -> CorpusStatistics:
-    """Count the terms of texts (lower case, endings removed: `browse.search_terms`)."""
+    """Count the terms of texts (lower case, endings removed: `pages.search_terms`)."""
     found = [split_terms(text) for text in texts]
     having = Counter(term for each in found for term in set(each))
     return CorpusStatistics(len(found), having, sum(map(len, found)))
@@ -125,7 +125,7 @@ def score_bm25(
 ) -> list[float]:
     """Return the Okapi BM25 score of each text, 0 if it shares no term with the query.
 
-    The formula is that of the search in `browse.search_index`, which ranks a whole library and
+    The formula is that of the search in `library.search_index`, which ranks a whole library and
     counts titles and neighbouring words too; this ranks only the given texts. Rarity and mean
     length are those of `among`, or of these texts if that is None.
     """

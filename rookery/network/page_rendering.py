@@ -1,6 +1,6 @@
 """Render pages that need JavaScript in a local Chromium, whose every request is made by a Fetcher.
 
-Chromium runs below a process of its own (`browse.chromium_worker`), which has no way to the network
+Chromium runs below a process of its own (`network.chromium_worker`), which has no way to the network
 but to ask here, and which is ended with all its children when the page is there or its time is up.
 """
 

@@ -3,7 +3,7 @@
 Reads OpenAI responses and chat completions, Perplexity's superset of these, Anthropic messages,
 Gemini responses with grounding metadata, and Markdown. In text it finds strings in quotation marks
 and block quotes, and attributes each to the nearest source that the text cites. It never opens a
-source: `cite.verification` checks the strings.
+source: `quotes.verification` checks the strings.
 """
 
 import json
