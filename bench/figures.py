@@ -853,8 +853,8 @@ def render_retrieve(found: Found) -> Iterator[str]:
     yield (
         f"{found['within']} questions of {found['held_out_articles']} SQuAD articles held out, "
         f"among the paragraphs of their article, and {found['ranked']} by "
-        "`evidence.passage_ranking` in the whole library, before and after MiniLM was trained on the "
-        "words of answers. Its own training set holds SQuAD, which flatters what was there "
+        "`evidence.passage_ranking` in the whole library, before and after MiniLM was trained on "
+        "the words of answers. Its own training set holds SQuAD, which flatters what was there "
         "before.\n"
     )
     yield from format_systems(found["rows"], ".3f")

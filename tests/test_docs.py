@@ -473,10 +473,9 @@ def test_every_relative_link_leads_somewhere() -> None:
     assert broken == {}
 
 
-ROOMS = "|".join(
-    sorted(path.parent.name for path in (ROOT / "rookery").glob("*/__init__.py"))
-    + ["ask", "browse", "cite", "draft", "judge", "serve"]  # packages before version 0.3
-)
+OLD_ROOMS = ("ask", "browse", "cite", "draft", "judge", "serve")  # packages before version 0.3
+ROOMS = "|".join((*OLD_ROOMS, *(path.parent.name for path in ROOT.glob("rookery/*/__init__.py"))))
+NAME = re.compile(rf"`((?:rookery\.)?(?:{ROOMS})(?:\.(?!jsonl?\b|html\b)[a-zA-Z_]\w*)+)")
 
 
 def find_unknown_names(text: str) -> list[str]:

@@ -92,8 +92,8 @@ class ReferenceScorer:
 
         That is the ROUGE-1 precision of the answer against the reference: "the Rouge-1 precision
         score p of corresponding answer a and each of the reference r" (WebGLM, section 5.4.2).
-        Words such as "the" do not count, as in `quotes.repair`, but in an answer that has no other. 0
-        without answers.
+        Words such as "the" do not count, as in `quotes.repair`, but in an answer that has no other.
+        0 without answers.
         """
         held = self._get_words(reference)
         return max(

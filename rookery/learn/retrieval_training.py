@@ -260,7 +260,8 @@ class RetrievalTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fiel
     product: Literal["matched", "plain"] = "matched"
     """what predicts a worth: the inner product, stretched and shifted once and for all so that its
     mean and spread at the start are those of the worths, which leaves likenesses the range that
-    the weights of `evidence.passage_ranking` were chosen for; or as it is (WebGLM, section 3.1.2)"""
+    the weights of `evidence.passage_ranking` were chosen for; or as it is (WebGLM,
+    section 3.1.2)"""
     epochs: int = 1
     drawing: ReferenceSamplingSettings = ReferenceSamplingSettings()
     piece: int = 4
@@ -293,8 +294,9 @@ class RetrievalTrainingResult(msgspec.Struct, frozen=True):
     """The result of a run: the model, what it learnt from, and the validation before and after."""
 
     model: str
-    """the folder of the encoder, for `evidence.dense_ranker.load_dense_ranker`: the best of those that
-    were validated, or the last; where there are two, that of questions is its folder `questions`"""
+    """the folder of the encoder, for `evidence.dense_ranker.load_dense_ranker`: the best of those
+    that were validated, or the last; where there are two, that of questions is its folder
+    `questions`"""
     questions: int
     """that were learnt from"""
     validation_questions: int

@@ -1,7 +1,7 @@
 """Text metrics: ROUGE, exact match and F1 against references; novelty, repetition and copying.
 
-Words, stems and ROUGE of one pair are those of `quotes.word_overlap`: punctuation and capitals do not
-count. R-Lsum is that of Google's rouge-score, which all kinds equal, its variant of the stems
+Words, stems and ROUGE of one pair are those of `quotes.word_overlap`: punctuation and capitals do
+not count. R-Lsum is that of Google's rouge-score, which all kinds equal, its variant of the stems
 aside. Exact match and F1 take the accepted answer that suits best, normalised as in SQuAD, TriviaQA
 or NQ-open. Copying follows Ziegler, section 3.2.1.
 """
