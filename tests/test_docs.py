@@ -481,9 +481,7 @@ NAME = re.compile(rf"`((?:rookery\.)?(?:{ROOMS})(?:\.(?!jsonl?\b|html\b)[a-zA-Z_
 def find_unknown_names(text: str) -> list[str]:
     """Return the dotted names of modules, and of what is in them, that there are not."""
     unknown = []
-    for name in re.findall(
-        rf"`((?:rookery\.)?(?:{ROOMS})(?:\.(?!jsonl?\b|html\b)[a-zA-Z_]\w*)+)", text
-    ):
+    for name in NAME.findall(text):
         folder, parts = ROOT / "rookery", name.removeprefix("rookery.").split(".")
         while parts and (folder / parts[0]).is_dir():
             folder /= parts.pop(0)

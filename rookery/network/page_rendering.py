@@ -1,7 +1,8 @@
 """Render pages that need JavaScript in a local Chromium, whose every request is made by a Fetcher.
 
 Chromium runs below a process of its own (`network.chromium_worker`), which has no way to the
-network but to ask here, and which is ended with all its children when the page is there or its time is up.
+network but to ask here, and which is ended with all its children when the page is there or its
+time is up.
 """
 
 import os
