@@ -91,16 +91,16 @@ def build_export_routes() -> list[Route]:
 
 def export_answer(request: Request) -> Response:
     """Handle GET /answers/ID.FORMAT: return the answer as a file; 409 if unfinished or failed."""
-    found = find_requested_answer(request)
+    stored = find_requested_answer(request)
     kind = request.scope["path"].partition(".")[2]
-    told = prepare_export(request, found)
-    if told is None:
+    exported = prepare_export(request, stored)
+    if exported is None:
         why = _("This answer is not ready: look at it again in a while.")
-        if found.over:
+        if stored.over:
             why = _("This answer failed or was cancelled, so it cannot be downloaded: ask again.")
         return render_problem_page(request, 409, why)
-    headers = make_download_headers(f"{found.question}.{kind}", f"answer-{found.id}.{kind}")
-    body = made(told, kind).encode("utf-8", "replace")
+    headers = make_download_headers(f"{stored.question}.{kind}", f"answer-{stored.id}.{kind}")
+    body = made(exported, kind).encode("utf-8", "replace")
     return Response(body, headers=headers, media_type=f"{EXPORT_TYPES[kind]}; charset=utf-8")
 
 
@@ -111,15 +111,15 @@ def make_download_headers(name: str, plain: str) -> dict[str, str]:
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{safe}; filename=\"{plain}\""}
 
 
-def prepare_export(request: Request, found: StoredAnswer) -> ExportedAnswer | None:
+def prepare_export(request: Request, stored: StoredAnswer) -> ExportedAnswer | None:
     """Return the answer with its pages; None while it is unfinished or if it failed."""
-    if found.answered is None:
+    if stored.answered is None:
         return None
-    episode, verdicts = found.answered.episode, found.answered.verdicts
+    episode, verdicts = stored.answered.episode, stored.answered.verdicts
     quotes = episode.answer.quotes if episode.answer else ()
     pages = [get_answer_service(request).find_page(quote) for quote in quotes]
-    day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
-    asked = found.question if found.question != found.searched else ""
+    day = time.strftime("%Y-%m-%d", time.gmtime(stored.ended or stored.made))
+    asked = stored.question if stored.question != stored.searched else ""
     return ExportedAnswer(episode, verdicts, pages, day, asked, get_export_language())
 
 
@@ -182,15 +182,15 @@ def submit_question(request: Request) -> Response:
 
     If it is refused for what the person can correct, show the form again with the reason.
     """
-    wanted = find_context(request, parse_question_form(request))
+    inquiry = find_context(request, parse_question_form(request))
     try:
         answer = get_answer_service(request).enqueue_question(
-            wanted, get_signed_in_person(request).name
+            inquiry, get_signed_in_person(request).name
         )
     except Failed as failed:
         if failed.failure.outcome not in FORM_OUTCOMES:
             raise
-        return render_ask_page(request, wanted, failed.failure.detail, 400)
+        return render_ask_page(request, inquiry, failed.failure.detail, 400)
     return redirect_after_post(f"/answers/{answer}")
 
 
@@ -208,37 +208,37 @@ def show_history(request: Request) -> Response:
 def show_answer_page(request: Request) -> Response:
     """Show an answer: its progress, its result, or the reason why there is none."""
     answering = get_answer_service(request)
-    found = find_requested_answer(request)
-    told = answering.read_events(found.id)
-    mine = found.person == get_signed_in_person(request).name
+    stored = find_requested_answer(request)
+    progress = answering.read_events(stored.id)
+    mine = stored.person == get_signed_in_person(request).name
     person = get_signed_in_person(request).name
     conversation = answer_queue.list_conversation(
-        answering.store, found.wanted.conversation or found.id
+        answering.store, stored.wanted.conversation or stored.id
     )
     common: dict[str, Any] = {
-        "found": found,
+        "found": stored,
         "conversation": [one for one in conversation if one.person == person or one.team],
-        "options": list_option_fields(found),
-        "steps": summarize_events(told),
+        "options": list_option_fields(stored),
+        "steps": summarize_events(progress),
         "mine": mine,
-        "again": _list_repeat_fields(found),
-        "link": str(request.url_for("linked", link=found.link)) if found.link and mine else "",
+        "again": _list_repeat_fields(stored),
+        "link": str(request.url_for("linked", link=stored.link)) if stored.link and mine else "",
     }
-    if not found.over:
-        newest = told[-1].number if told else -1
+    if not stored.over:
+        newest = progress[-1].number if progress else -1
         return render_page(
-            request, "answering.html", draft=get_draft_text(told), newest=newest, **common
+            request, "answering.html", draft=get_draft_text(progress), newest=newest, **common
         )
-    if found.answered is None:
-        return render_page(request, "no_answer.html", why=explain_stop(told), **common)
-    shown = make_answer_view(found.answered.episode, found.answered.verdicts, answering.find_page)
-    said = None
-    if found.answered.episode.answer:
-        said = load_reader_rating(
-            get_app_context(request).store, found, get_signed_in_person(request).name
+    if stored.answered is None:
+        return render_page(request, "no_answer.html", why=explain_stop(progress), **common)
+    view = make_answer_view(stored.answered.episode, stored.answered.verdicts, answering.find_page)
+    rating = None
+    if stored.answered.episode.answer:
+        rating = load_reader_rating(
+            get_app_context(request).store, stored, get_signed_in_person(request).name
         )
-    method = _get_title(found.wanted.method)
-    return render_page(request, "answer.html", shown=shown, rated=said, method=method, **common)
+    method = _get_title(stored.wanted.method)
+    return render_page(request, "answer.html", shown=view, rated=rating, method=method, **common)
 
 
 @require_role("reader")
@@ -255,35 +255,35 @@ def cancel_own_answer(request: Request) -> Response:
 @require_role("reader")
 def rate_answer(request: Request) -> Response:
     """Store a reader's rating of an answer (up or down) and comment, replacing earlier ones."""
-    found, said, name = (
+    stored, fields, name = (
         find_requested_answer(request),
         get_form_fields(request),
         get_signed_in_person(request).name,
     )
     save_answer_rating(
         get_app_context(request).store,
-        found,
+        stored,
         name,
-        get_last_value(said, "thumbs"),
-        get_last_value(said, "comment"),
+        get_last_value(fields, "thumbs"),
+        get_last_value(fields, "comment"),
     )
-    return redirect_after_post(f"/answers/{found.id}?said=noted")
+    return redirect_after_post(f"/answers/{stored.id}?said=noted")
 
 
 @require_role("reader")
 def report_wrong_citation(request: Request) -> Response:
     """Store a reader's report that a citation is wrong."""
-    found, said, name = (
+    stored, fields, name = (
         find_requested_answer(request),
         get_form_fields(request),
         get_signed_in_person(request).name,
     )
-    number = get_last_value(said, "quote")
+    number = get_last_value(fields, "quote")
     counted = int(number) if number.isdecimal() and len(number) < 4 else 0
     flag_citation(
-        get_app_context(request).store, found, name, counted, get_last_value(said, "words")
+        get_app_context(request).store, stored, name, counted, get_last_value(fields, "words")
     )
-    return redirect_after_post(f"/answers/{found.id}?said=noted")
+    return redirect_after_post(f"/answers/{stored.id}?said=noted")
 
 
 async def stream_answer_page(request: Request) -> Response:
@@ -299,14 +299,14 @@ async def stream_answer_page(request: Request) -> Response:
         )
         if person is None or not has_role(person, "reader"):
             return PlainTextResponse("You are not in.", 401)
-        found = await run_in_threadpool(answering.find_answer, request.path_params["answer"])
-        _require_access(found, person.name)
+        stored = await run_in_threadpool(answering.find_answer, request.path_params["answer"])
+        _require_access(stored, person.name)
     except Failed as failed:
         status = 404 if failed.failure.outcome == Outcome.NO_ANSWER else 503
         return PlainTextResponse("There is nothing to be heard.", status)
     newest = request.headers.get("last-event-id") or request.query_params.get("after", "")
     after = int(newest) if newest.isdecimal() and len(newest) < 9 else -1
-    stream = _stream_events(request, answering, found.id, after)
+    stream = _stream_events(request, answering, stored.id, after)
     return StreamingResponse(stream, media_type=EVENT_STREAM_TYPE)
 
 
@@ -316,28 +316,28 @@ async def _stream_events(
     yield b"retry: 1000\n\n"
     while not await request.is_disconnected():
         try:
-            found = await answering.wait_for_events(answer, after, KEEPALIVE_SECONDS)
+            progress = await answering.wait_for_events(answer, after, KEEPALIVE_SECONDS)
         except Failed:  # the store is busy; the browser reconnects
             return
-        if not found:
+        if not progress:
             yield b": still here\n\n"
-        for event in found:
-            after, said = event.number, describe_event(event)
+        for event in progress:
+            after, line = event.number, describe_event(event)
             if event.kind == "writing":
-                said = msgspec.structs.replace(said, text=get_draft_text([event]))
-            yield encode_event(said, number=after)
+                line = msgspec.structs.replace(line, text=get_draft_text([event]))
+            yield encode_event(line, number=after)
             if event.kind in FINAL_EVENTS:
                 return
 
 
 def render_ask_page(
     request: Request,
-    wanted: QuestionRequest,
+    inquiry: QuestionRequest,
     wrong: str = "",
     status: int = 200,
     several: bool = False,
 ) -> Response:
-    """Render the question form with what is `wanted`, and what is `wrong` with it.
+    """Render the question form filled in with a request, and with what is `wrong` with it.
 
     With `several`, it takes several questions for a notebook.
     """
@@ -346,19 +346,19 @@ def render_ask_page(
     recent = answer_queue.list_person_answers(
         get_app_context(request).store, get_signed_in_person(request).name, most=RECENT_COUNT + 1
     )
-    decline = wanted.decline
+    decline = inquiry.decline
     return render_page(
         request,
         "ask.html",
         status,
-        wanted=wanted,
+        wanted=inquiry,
         wrong=wrong,
         several=several,
         methods=[(name, METHODS[name].title, METHODS[name].summary) for name in offered.methods],
         models=list(offered.models),
         by_models=MODEL_METHODS,
         places=_list_place_choices(offered),
-        looked=_list_checked_places(offered, wanted),
+        looked=_list_checked_places(offered, inquiry),
         documents=_list_document_choices(offered),
         strict=DECLINE_CHOICES,
         chosen="" if decline is None else f"{decline:g}",
@@ -369,42 +369,42 @@ def render_ask_page(
 
 def parse_question_form(request: Request) -> QuestionRequest:
     """Parse the question form; values that are not offered are refused later."""
-    said = get_form_fields(request)
+    fields = get_form_fields(request)
     try:
         decline = (
-            float(get_last_value(said, "decline")) if get_last_value(said, "decline") else None
+            float(get_last_value(fields, "decline")) if get_last_value(fields, "decline") else None
         )
     except ValueError:
         decline = -1.0
     return QuestionRequest(
-        question=get_last_value(said, "question"),
-        method=get_last_value(said, "method") or EXTRACT_METHOD,
-        model=get_last_value(said, "model"),
-        places=_narrow_places(said.get("place")),
+        question=get_last_value(fields, "question"),
+        method=get_last_value(fields, "method") or EXTRACT_METHOD,
+        model=get_last_value(fields, "model"),
+        places=_narrow_places(fields.get("place")),
         decline=decline,
-        offline="offline" in said,
+        offline="offline" in fields,
     )
 
 
-def find_context(request: Request, wanted: QuestionRequest) -> QuestionRequest:
+def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
     """Return the request as part of the conversation that the form names.
 
     It begins a new one where the answer that it follows is deleted, or another person's.
     """
-    said = get_form_fields(request)
-    before = get_last_value(said, "follows")
+    fields = get_form_fields(request)
+    before = get_last_value(fields, "follows")
     if not before:
-        return wanted
+        return inquiry
     try:
-        found = get_answer_service(request).find_answer(before)
+        previous = get_answer_service(request).find_answer(before)
     except Failed as failed:
         if failed.failure.outcome != Outcome.NO_ANSWER:
             raise
-        return wanted
-    if found.person != get_signed_in_person(request).name:
-        return wanted
-    follow_up = answer_queue.follow_answer(wanted, found)
-    return msgspec.structs.replace(follow_up, follows="") if "exact" in said else follow_up
+        return inquiry
+    if previous.person != get_signed_in_person(request).name:
+        return inquiry
+    follow_up = answer_queue.follow_answer(inquiry, previous)
+    return msgspec.structs.replace(follow_up, follows="") if "exact" in fields else follow_up
 
 
 def _list_place_choices(offered: ServerCapabilities) -> list[str]:
@@ -412,12 +412,12 @@ def _list_place_choices(offered: ServerCapabilities) -> list[str]:
     return list(offered.places) if len(offered.places) > 1 else []
 
 
-def _list_checked_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
+def _list_checked_places(offered: ServerCapabilities, inquiry: QuestionRequest) -> tuple[str, ...]:
     """Return the names of what is searched; of a place with single files of it, both."""
-    if wanted.places is None:
+    if inquiry.places is None:
         return offered.default_places
-    narrowed = any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in wanted.places)
-    return (*wanted.places, *[DOCUMENTS_PLACE] * narrowed)
+    narrowed = any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in inquiry.places)
+    return (*inquiry.places, *[DOCUMENTS_PLACE] * narrowed)
 
 
 def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]:
@@ -428,12 +428,12 @@ def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]
         records = load_document_records()
     except Failed:  # damaged, which the page of documents says
         return []
-    found = [
-        (f"{DOCUMENTS_PLACE}/{name}", shown.text.title if shown.text else "")
+    documents = [
+        (f"{DOCUMENTS_PLACE}/{name}", version.text.title if version.text else "")
         for name, record in records.items()
-        if (shown := record.shown)
+        if (version := record.shown)
     ]
-    return found if len(found) > 1 else []
+    return documents if len(documents) > 1 else []
 
 
 def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -455,11 +455,11 @@ def find_requested_answer(request: Request) -> StoredAnswer:
     return found
 
 
-def _require_access(found: StoredAnswer, person: str) -> None:
+def _require_access(stored: StoredAnswer, person: str) -> None:
     """Raise Failed (no_answer) unless the person asked, or the answer is shared with the team."""
-    if found.person != person and not found.team:
+    if stored.person != person and not stored.team:
         detail = mark_text("there is no such answer, or it is private: ask who asked to share it")
-        raise Failed(Failure(found.id, Outcome.NO_ANSWER, detail))
+        raise Failed(Failure(stored.id, Outcome.NO_ANSWER, detail))
 
 
 @require_role("reader")
@@ -491,37 +491,37 @@ def post_deletion(request: Request) -> Response:
 def show_linked_answer(request: Request) -> Response:
     """Show an answer to whoever has its link, without anything that needs an account."""
     request.state.person = None
-    found = answer_queue.find_linked_answer(
+    stored = answer_queue.find_linked_answer(
         get_app_context(request).store, request.path_params["link"]
     )
-    if found.answered is None or found.answered.episode.answer is None:
+    if stored.answered is None or stored.answered.episode.answer is None:
         return render_problem_page(request, 409, "There is no answer here yet: look again later.")
-    outcome, find_page = found.answered, get_answer_service(request).find_page
-    shown = make_answer_view(outcome.episode, outcome.verdicts, find_page)
-    return render_page(request, "shared.html", found=found, shown=shown)
+    outcome, find_page = stored.answered, get_answer_service(request).find_page
+    view = make_answer_view(outcome.episode, outcome.verdicts, find_page)
+    return render_page(request, "shared.html", found=stored, shown=view)
 
 
-def _list_repeat_fields(found: StoredAnswer) -> list[tuple[str, str]]:
+def _list_repeat_fields(stored: StoredAnswer) -> list[tuple[str, str]]:
     """Return the form fields that ask the same question again."""
-    wanted, fields = found.wanted, [("question", found.wanted.question)]
+    wanted, fields = stored.wanted, [("question", stored.wanted.question)]
     if wanted.conversation:
         context = wanted.follows or wanted.conversation
         fields += [("follows", context), *([] if wanted.follows else [("exact", "yes")])]
-    return fields + list_option_fields(found)
+    return fields + list_option_fields(stored)
 
 
-def list_option_fields(found: StoredAnswer) -> list[tuple[str, str]]:
+def list_option_fields(stored: StoredAnswer) -> list[tuple[str, str]]:
     """Return the form fields that ask another question in the same way."""
-    wanted = found.wanted
+    wanted = stored.wanted
     fields = [("method", wanted.method), ("model", wanted.model)]
     fields += [("place", place) for place in wanted.places or ()]
     fields += [] if wanted.decline is None else [("decline", f"{wanted.decline:g}")]
     return fields + ([("offline", "yes")] if wanted.offline else [])
 
 
-def explain_stop(told: Sequence[AnswerEvent]) -> tuple[str, str]:
+def explain_stop(progress: Sequence[AnswerEvent]) -> tuple[str, str]:
     """Return the outcome and the sentence of the event that ended an answer."""
-    last = told[-1].data if told else {}
+    last = progress[-1].data if progress else {}
     return str(last.get("outcome", "")), str(last.get("detail", ""))
 
 
@@ -550,38 +550,38 @@ def build_answer_trace_routes() -> list[Route]:
 
 def show_answer_trace(request: Request) -> Response:
     """Show all steps, events and failures of an answer."""
-    found = find_requested_answer(request)
-    episode = found.answered.episode if found.answered else None
+    stored = find_requested_answer(request)
+    episode = stored.answered.episode if stored.answered else None
     failures = episode.failures if episode else ()
-    told = dict.fromkeys(map(_word_failure, failures))
-    said = [sanitize_text(each) for each in told]
+    reasons = dict.fromkeys(map(_word_failure, failures))
+    sentences = [sanitize_text(each) for each in reasons]
     return render_page(
         request,
         "retrace.html",
-        found=found,
-        question=replace_unseen_characters(found.question),
+        found=stored,
+        question=replace_unseen_characters(stored.question),
         episode=episode,
         stop=STOP_DESCRIPTIONS.get(episode.stop, episode.stop) if episode else "",
-        events=summarize_events(get_answer_service(request).read_events(found.id)),
+        events=summarize_events(get_answer_service(request).read_events(stored.id)),
         steps=[one._replace(said=_shorten_line(one.said)) for one in _list_steps(episode)],
-        failures=said[:MAX_LISTED_FAILURES],
-        more=len(said[MAX_LISTED_FAILURES:]),
+        failures=sentences[:MAX_LISTED_FAILURES],
+        more=len(sentences[MAX_LISTED_FAILURES:]),
     )
 
 
 def show_answer_step(request: Request) -> Response:
     """Show one step of an answer, numbered from 1."""
-    found = find_requested_answer(request)
-    steps = _list_steps(found.answered.episode if found.answered else None)
-    asked = request.path_params["step"]
-    number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0
+    stored = find_requested_answer(request)
+    steps = _list_steps(stored.answered.episode if stored.answered else None)
+    step = request.path_params["step"]
+    number = int(step) if step.isascii() and step.isdigit() and len(step) < 6 else 0
     if not 1 <= number <= len(steps):
         return render_problem_page(request, 404, "There is no such step.")
     return render_page(
         request,
         "retrace_step.html",
-        found=found,
-        question=replace_unseen_characters(found.question),
+        found=stored,
+        question=replace_unseen_characters(stored.question),
         taken=steps[number - 1],
         count=len(steps),
     )
@@ -632,14 +632,14 @@ def describe_event(event: AnswerEvent) -> ProgressLine:
 def summarize_events(events: Sequence[AnswerEvent]) -> list[ProgressLine]:
     """Return the progress list: events since the last attempt began, the newest line of each key.
     Excludes the text being written and the end."""
-    seen: dict[str, ProgressLine] = {}
+    lines: dict[str, ProgressLine] = {}
     for event in events:
         if event.kind == "begun":
-            seen.clear()
+            lines.clear()
         if event.kind not in ("asked", "begun", "writing", *FINAL_EVENTS):
-            said = describe_event(event)
-            seen[said.key] = said
-    return list(seen.values())
+            line = describe_event(event)
+            lines[line.key] = line
+    return list(lines.values())
 
 
 def get_draft_text(events: Sequence[AnswerEvent]) -> str:
@@ -664,8 +664,8 @@ def _word_failure(failure: Failure) -> str:
 
 def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
     if kind == "rewritten":
-        said = _("Understood as “%(question)s”", question=data["question"])
-        return said, _("with the question before")
+        text = _("Understood as “%(question)s”", question=data["question"])
+        return text, _("with the question before")
     if kind == "searching":
         return _("Searching “%(query)s”", query=data["query"]), ""
     if kind == "found":
@@ -678,8 +678,8 @@ def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
         title = data["title"] or _("a page without a title")
         return _("Read “%(title)s”", title=title), _describe_size(data)
     if kind == "failed":
-        said = _("Not read: %(source)s", source=format_source_name(data["what"]))
-        return said, translate_borrowed_text(data.get("detail") or data["outcome"])
+        text = _("Not read: %(source)s", source=format_source_name(data["what"]))
+        return text, translate_borrowed_text(data.get("detail") or data["outcome"])
     if kind == "saying":
         return data["command"], _("in the text browser")
     if kind == "quote":
@@ -772,7 +772,7 @@ def make_answer_view(
     claim, sides, footer = "", list[AnswerSide](), ""
     if answer and episode.by == SIDES and not answer.declined and AGAINST_HEADING in answer.text:
         claim, sides, footer = _split_sides(answer)
-    said = dict.fromkeys(map(_word_failure, episode.failures))
+    reasons = dict.fromkeys(map(_word_failure, episode.failures))
     return AnswerView(
         episode,
         pieces,
@@ -784,7 +784,7 @@ def make_answer_view(
         format_failure_counts(
             episode.failures, lambda words: translate_borrowed_text(words.replace("_", " "))
         ),
-        [sanitize_text(each) for each in list(said)[:MAX_FAILURES]],
+        [sanitize_text(each) for each in list(reasons)[:MAX_FAILURES]],
         word_score(episode),
         explain_score(episode),
     )
@@ -824,11 +824,11 @@ def _split_sides(answer: Answer) -> tuple[str, list[AnswerSide], str]:
     sides = []
     for name, (text, where) in parts.items():
         claims = [claim for claim in answer.claims if claim.start in where]
-        said = [
+        pieces = [
             AnswerPiece(answer.text[each.start : each.end], tuple(n + 1 for n in each.quotes))
             for each in claims
         ]
-        sides.append(AnswerSide(name, said, "" if said else text.strip()))
+        sides.append(AnswerSide(name, pieces, "" if pieces else text.strip()))
     return head.removeprefix("Claim: "), sides, footer
 
 
@@ -852,71 +852,77 @@ class ReaderRating(NamedTuple):
 
 
 def save_answer_rating(
-    store: Store, asked: StoredAnswer, person: str, thumbs: str, comment: str
+    store: Store, stored: StoredAnswer, person: str, thumbs: str, comment: str
 ) -> None:
     """Store a person's rating of an answer with a comment; it replaces their earlier one.
 
     Raises Failed (not_rated) if `thumbs` is neither "up" nor "down", or there is no answer to rate.
     """
-    item = _make_item(asked)
+    item = _make_item(stored)
     raw = {"thumbs.0": [thumbs], "comment": [comment.strip()[:MAX_COMMENT_CHARACTERS]]}
     read = form_parsing.parse_form(THUMBS_FORM, item, (0,), raw, whole=False)
     if read.problems:
-        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "say whether the answer is good or bad"))
+        raise Failed(Failure(stored.id, Outcome.NOT_RATED, "say whether the answer is good or bad"))
     key = _store_item(store, item)
     before = [
         each for each in _list_judgements(store, key, person) if each.kind in ("done", "extra")
     ]
-    made = _make_judgement(store, asked, key, person, "done", read.filled)
+    judgement = _make_judgement(store, stored, key, person, "done", read.filled)
     if not before:
-        labelling_queue.restore_judgements(store, [made])
+        labelling_queue.restore_judgements(store, [judgement])
     elif before[0].filled != read.filled:
-        labelling_queue.correct_judgement(store, _make_correction(made, before[0].id))
+        labelling_queue.correct_judgement(
+            store, msgspec.structs.replace(judgement, supersedes=before[0].id)
+        )
 
 
-def flag_citation(store: Store, asked: StoredAnswer, person: str, number: int, words: str) -> None:
+def flag_citation(store: Store, stored: StoredAnswer, person: str, number: int, words: str) -> None:
     """Store that a person reports citation `number` (from 1) as wrong. Raises Failed
     (not_rated)."""
-    answer = _get_answer(asked)
+    answer = _get_answer(stored)
     if not 1 <= number <= len(answer.quotes):
-        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "name a citation that the answer has"))
+        raise Failed(Failure(stored.id, Outcome.NOT_RATED, "name a citation that the answer has"))
     reason = ": ".join(
         filter(None, [WRONG_CITATION.format(number), words.strip()[:MAX_COMMENT_CHARACTERS]])
     )
-    key = _store_item(store, _make_item(asked))
-    made = _make_judgement(store, asked, key, person, "flagged", {"reason": reason}, str(number))
-    labelling_queue.restore_judgements(store, [made])
+    key = _store_item(store, _make_item(stored))
+    judgement = _make_judgement(
+        store, stored, key, person, "flagged", {"reason": reason}, str(number)
+    )
+    labelling_queue.restore_judgements(store, [judgement])
 
 
-def load_reader_rating(store: Store, asked: StoredAnswer, person: str) -> ReaderRating:
+def load_reader_rating(store: Store, stored: StoredAnswer, person: str) -> ReaderRating:
     """Return a person's present rating of an answer."""
-    found = _list_judgements(store, _make_item_id(_make_item(asked)), person)
-    verdicts = [each.filled for each in found if each.kind in ("done", "extra")]
+    ratings = _list_judgements(store, _make_item_id(_make_item(stored)), person)
+    verdicts = [each.filled for each in ratings if each.kind in ("done", "extra")]
     thumbs, comment = "", ""
     if verdicts:
         (thumbs,), comment = verdicts[0]["thumbs"], verdicts[0].get("comment", "")
-    reasons = [str(each.filled.get("reason", "")) for each in found if each.kind == "flagged"]
-    numbers = range(1, len(_get_answer(asked).quotes) + 1)
+    reasons = [str(each.filled.get("reason", "")) for each in ratings if each.kind == "flagged"]
+    numbers = range(1, len(_get_answer(stored).quotes) + 1)
     wrong = {
         n for n in numbers if any(r.partition(":")[0] == WRONG_CITATION.format(n) for r in reasons)
     }
     return ReaderRating(thumbs, comment, frozenset(wrong))
 
 
-def _make_item(asked: StoredAnswer) -> LabellingItem:
-    assert asked.answered is not None
-    episode = asked.answered.episode
-    writer = " ".join(filter(None, [episode.by, asked.wanted.model]))
+def _make_item(stored: StoredAnswer) -> LabellingItem:
+    assert stored.answered is not None
+    episode = stored.answered.episode
+    writer = " ".join(filter(None, [episode.by, stored.wanted.model]))
     return LabellingItem(
-        THUMBS_FORM.name, episode.question, (_get_answer(asked),), (writer,), source=RATINGS_BATCH
+        THUMBS_FORM.name, episode.question, (_get_answer(stored),), (writer,), source=RATINGS_BATCH
     )
 
 
-def _get_answer(asked: StoredAnswer) -> Answer:
+def _get_answer(stored: StoredAnswer) -> Answer:
     """Return the answer. Raises Failed (not_rated) if there is none."""
-    if asked.answered is None or asked.answered.episode.answer is None:
-        raise Failed(Failure(asked.id, Outcome.NOT_RATED, "there is no answer that could be rated"))
-    return asked.answered.episode.answer
+    if stored.answered is None or stored.answered.episode.answer is None:
+        raise Failed(
+            Failure(stored.id, Outcome.NOT_RATED, "there is no answer that could be rated")
+        )
+    return stored.answered.episode.answer
 
 
 def _store_item(store: Store, item: LabellingItem) -> str:
@@ -939,7 +945,7 @@ def _list_judgements(store: Store, item: str, person: str) -> list[Judgement]:
 
 def _make_judgement(
     store: Store,
-    asked: StoredAnswer,
+    stored: StoredAnswer,
     item: str,
     person: str,
     kind: JudgementKind,
@@ -956,10 +962,6 @@ def _make_judgement(
         guide_version=guides.load_guide(store, THUMBS_FORM.name).version,
         order=(0,),
         whole=False,
-        began=asked.ended or asked.made,
+        began=stored.ended or stored.made,
         ended=store.clock(),
     )
-
-
-def _make_correction(made: Judgement, before: str) -> Judgement:
-    return msgspec.structs.replace(made, supersedes=before)

@@ -296,10 +296,10 @@ def post_shortcut_preference(request: Request) -> Response:
 def post_language(request: Request) -> Response:
     """Keep the chosen language in a cookie, and go back to the page."""
     fields = get_form_fields(request)
-    there = get_last_value(fields, "there")
+    path = get_last_value(fields, "there")
     # Only paths of this site: browsers read a second slash, or a backslash, as another host.
-    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", there)
-    answer = redirect_after_post(there if local else "/")
+    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", path)
+    answer = redirect_after_post(path if local else "/")
     chosen = get_last_value(fields, "language")
     if chosen in LANGUAGES:
         answer.set_cookie(
@@ -351,10 +351,10 @@ def run_server(place: str, settings: Settings, listener: socket.socket, how: Ser
         Multiprocess(config, [listener]).run()
 
 
-def _make_config(made: Any, how: ServerOptions) -> uvicorn.Config:
+def _make_config(make_app: Any, how: ServerOptions) -> uvicorn.Config:
     logs: dict[str, Any] = {"log_config": None} if how.log else {}
     return uvicorn.Config(
-        made,
+        make_app,
         factory=True,
         workers=how.workers,
         log_level="warning",

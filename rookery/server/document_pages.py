@@ -129,14 +129,14 @@ def show_documents(request: Request) -> Response:
     reader.notice_changes()
     uploads = list_uploads(person.name)
     rows = _list_documents(get_app_context(request).settings, person)
-    found = [row for row in rows if row.shown]
-    if bool(found) != (DOCUMENTS_PLACE in answering.capabilities.places):
+    documents = [row for row in rows if row.shown]
+    if bool(documents) != (DOCUMENTS_PLACE in answering.capabilities.places):
         register_documents(answering)  # somebody has put files into the folder, or taken them away
     going = sum(each.going for each in uploads)
     return render_page(
         request,
         "documents.html",
-        found=found,
+        found=documents,
         removed=[row for row in rows if not row.shown and row.others],
         uploads=[each for each in uploads if going or each.state != "read" or each.detail],
         going=going,
@@ -191,12 +191,12 @@ def post_fetching(request: Request) -> Response:
         return render_problem_page(request, 403, NO_FETCHING)
     name, person = get_last_value(get_form_fields(request), "name"), get_signed_in_person(request)
     record = load_document_records().get(name)
-    shown = record.shown if record else None
-    if shown is None or not shown.address:
+    version = record.shown if record else None
+    if version is None or not version.address:
         return render_problem_page(request, 404, "There is no such document.")
-    if not may_change_version(shown, person):
-        return _refuse_change(request, shown)
-    _get_reader(request).accept_address(shown.address, person)
+    if not may_change_version(version, person):
+        return _refuse_change(request, version)
+    _get_reader(request).accept_address(version.address, person)
     return redirect_after_post("/documents#uploads")
 
 
@@ -286,13 +286,13 @@ async def _read_uploads(request: Request) -> list[UploadedFile]:
     """Read the files of the form. Raises HTTPException if there are too many."""
     limits = _get_reader(request).limits
     form = await request.form(max_files=limits.at_once, max_fields=10)
-    found = []
+    uploads = []
     for value in form.getlist("files"):
         if isinstance(value, UploadFile) and (value.filename or value.size):
             size = value.size or 0
             data = await value.read() if size <= limits.file else b""
-            found.append(UploadedFile(value.filename or "", data, size))
-    return found
+            uploads.append(UploadedFile(value.filename or "", data, size))
+    return uploads
 
 
 def may_upload(request: Request) -> bool:
@@ -301,11 +301,11 @@ def may_upload(request: Request) -> bool:
     `app.state.uploads` says so; where that is not set, both the client and the host asked for must
     be this very machine.
     """
-    said: bool | None = getattr(request.app.state, "uploads", None)
-    if said is not None:
-        return said
-    there = request.client.host if request.client else ""
-    return is_loopback(there) and is_loopback(request.url.hostname or "")
+    setting: bool | None = getattr(request.app.state, "uploads", None)
+    if setting is not None:
+        return setting
+    host = request.client.host if request.client else ""
+    return is_loopback(host) and is_loopback(request.url.hostname or "")
 
 
 def _may_fetch(request: Request) -> bool:
@@ -337,16 +337,16 @@ def _list_documents(settings: Settings, person: Person) -> list[DocumentRow]:
     records = load_document_records()
     unnoted = [name for name, each in records.items() if each.shown and not each.shown.text]
     busy = {each.name for each in list_uploads() if each.going}
-    found: dict[str, DocumentText | Failed] = {}
+    texts: dict[str, DocumentText | Failed] = {}
     if unnoted or busy & records.keys():
         with PageArchive(locate_archive(settings.archive)) as archive:
-            found = _read_unnoted(unnoted, archive)
+            texts = _read_unnoted(unnoted, archive)
             for name in busy & records.keys():
                 text = records[name].versions[-1].text
                 if len(records[name].versions) == 1 and text and not archive.find_page(text.digest):
                     del records[name]
     return [
-        _describe_document(name, record, found.get(name), person)
+        _describe_document(name, record, texts.get(name), person)
         for name, record in records.items()
     ]
 
@@ -355,39 +355,39 @@ def _read_unnoted(names: list[str], archive: PageArchive) -> dict[str, DocumentT
     """Return the page in short of each file that nobody noted, or why there is none."""
     if not names:
         return {}
-    found: dict[str, DocumentText | Failed] = {}
+    texts: dict[str, DocumentText | Failed] = {}
     try:
         with open_documents_library(archive) as library:
             for name in names:
                 try:
-                    found[name] = summarize_page(library.fetch(_get_document_url(name)))
+                    texts[name] = summarize_page(library.fetch(_get_document_url(name)))
                 except Failed as failed:
-                    found[name] = failed
+                    texts[name] = failed
     except Failed as failed:
         if failed.failure.outcome != Outcome.EMPTY_LIBRARY:
             raise
-    return found
+    return texts
 
 
 def _describe_document(
     name: str, record: DocumentRecord, unnoted: DocumentText | Failed | None, person: Person
 ) -> DocumentRow:
-    shown = record.shown
+    version = record.shown
     others = [
         VersionRow(each, f"/pages/{each.text.digest}" if each.text else "", may)
         for each in reversed(record.versions)
         if each.number != record.current
-        and ((may := may_change_version(each, person)) or shown is not None)
+        and ((may := may_change_version(each, person)) or version is not None)
     ]
-    text, trouble = shown.text if shown else None, ""
+    text, problem = version.text if version else None, ""
     if isinstance(unnoted, DocumentText):
         text = unnoted
     elif unnoted:
-        trouble = unnoted.failure.detail or unnoted.failure.outcome
+        problem = unnoted.failure.detail or unnoted.failure.outcome
     elif text is None:
-        trouble = mark_text("it can no longer be read")
-    may_change = shown is not None and may_change_version(shown, person)
-    return DocumentRow(name, shown, text, trouble, may_change, others)
+        problem = mark_text("it can no longer be read")
+    may_change = version is not None and may_change_version(version, person)
+    return DocumentRow(name, version, text, problem, may_change, others)
 
 
 def _get_document_url(name: str) -> str:

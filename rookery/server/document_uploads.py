@@ -146,10 +146,7 @@ class DocumentReader:
     """Reads uploaded files in a thread that runs while there are some; one for each process."""
 
     def __init__(
-        self,
-        settings: Settings,
-        answering: AnswerService,
-        limits: UploadLimits = UploadLimits(),
+        self, settings: Settings, answering: AnswerService, limits: UploadLimits = UploadLimits()
     ) -> None:
         self.limits = limits
         self._settings = settings
@@ -165,20 +162,20 @@ class DocumentReader:
 
         What the person's earlier uploads came to is forgotten, unless it asks for something.
         """
-        left = self._count_room(person)
-        found = []
+        room = self._count_room(person)
+        uploads = []
         with translate_storage_errors(get_documents_folder()):
             for number, file in enumerate(files):
-                found.append(self._store_file(file, person, number, number < left))
+                uploads.append(self._store_file(file, person, number, number < room))
         self.start()
-        return found
+        return uploads
 
     def accept_address(self, address: str, person: Person) -> DocumentUpload:
         """Note the address of a page, and begin to fetch and read it.
 
         Earlier uploads are forgotten as by `accept_files`. Raises Failed if the disk is full.
         """
-        left, detail = self._count_room(person), ""
+        room, detail = self._count_room(person), ""
         try:
             address = normalize_address(address)
         except Failed as failed:
@@ -191,8 +188,8 @@ class DocumentReader:
             has_role(person, "reviewer"),
             time.time(),
             0,
-            "failed" if detail or not left else "waiting",
-            detail or ("" if left else TOO_MANY_WAIT),
+            "failed" if detail or not room else "waiting",
+            detail or ("" if room else TOO_MANY_WAIT),
             address="" if detail else address,
         )
         with translate_storage_errors(get_documents_folder()):
@@ -253,7 +250,7 @@ class DocumentReader:
         self, file: UploadedFile, person: Person, number: int, room: bool
     ) -> DocumentUpload:
         name = make_safe_file_name(file.name)
-        shown = replace_unseen_characters(file.name.strip() or mark_text("a file without a name"))
+        title = replace_unseen_characters(file.name.strip() or mark_text("a file without a name"))
         detail = ""
         if not room:
             detail = TOO_MANY_WAIT
@@ -264,7 +261,7 @@ class DocumentReader:
         upload = DocumentUpload(
             _make_upload_id(number),
             name,
-            shown[:_MAX_NAME_BYTES],
+            title[:_MAX_NAME_BYTES],
             person.name,
             has_role(person, "reviewer"),
             time.time(),
@@ -323,8 +320,8 @@ class DocumentReader:
         except Failed as failed:
             detail = failed.failure.detail or failed.failure.outcome
             if failed.failure.outcome in (Outcome.DISK_FULL, Outcome.ARCHIVE_BUSY):
-                kept = msgspec.structs.replace(upload, state="waiting", tries=0, detail=detail)
-                _save_upload(kept)
+                retried = msgspec.structs.replace(upload, state="waiting", tries=0, detail=detail)
+                _save_upload(retried)
                 raise
             _fail_upload(upload, detail)
         except Exception:
@@ -392,7 +389,7 @@ class DocumentReader:
 def list_uploads(owner: str = "") -> list[DocumentUpload]:
     """Return the uploads of a person, of everybody if nobody is named, in the order they came."""
     folder = get_data_folder() / _UPLOADS_FOLDER
-    found = []
+    uploads = []
     for each in sorted(folder.iterdir()) if folder.is_dir() else []:
         try:
             data = (each / _RECORD).read_bytes()
@@ -400,8 +397,8 @@ def list_uploads(owner: str = "") -> list[DocumentUpload]:
         except (OSError, msgspec.MsgspecError):  # it is being stored, or was deleted just now
             continue
         if not each.name.startswith(".") and owner in ("", upload.owner):
-            found.append(upload)
-    return found
+            uploads.append(upload)
+    return uploads
 
 
 def drop_upload(upload: DocumentUpload) -> None:

@@ -179,11 +179,11 @@ def delete_document_version(name: str, number: int) -> None:
 
 def settle_document(name: str, record: DocumentRecord) -> None:
     """Move the files of a document to where its record says they are. Hold `lock_documents`."""
-    here = get_documents_folder() / name
+    path = get_documents_folder() / name
     ready = _get_version_path(name, record.current)
     if record.current and not ready.is_file():
         return
-    if here.is_file():
+    if path.is_file():
         # The version whose file is not in its place is the one that was current.
         former = [
             each.number
@@ -193,9 +193,9 @@ def settle_document(name: str, record: DocumentRecord) -> None:
         if former:
             aside = _get_version_path(name, former[-1])
             aside.parent.mkdir(parents=True, exist_ok=True)
-            here.replace(aside)
+            path.replace(aside)
     if record.current:
-        ready.replace(here)
+        ready.replace(path)
 
 
 def find_version_file(url: str, digest: str) -> Path | None:

@@ -86,11 +86,11 @@ class JsonLogFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def redact_secrets(said: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return the text without tokens, keys, passwords, query strings and SQL values."""
     for pattern, instead in _SECRETS:
-        said = pattern.sub(instead, said)
-    return said
+        text = pattern.sub(instead, text)
+    return text
 
 
 def configure_json_logging() -> None:
@@ -191,11 +191,11 @@ def _count_stops(connection: Connection, after: float, until: float) -> dict[str
     stop = record["stop"].as_string()
     span = (answers.c.ended > after) & (answers.c.ended <= until)
     query = select(stop, declined, func.count()).where(span).group_by(stop, declined)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, no, count in connection.execute(query):
         kind = "failed" if name is None else "declined" if no else name
-        found[kind] = found.get(kind, 0) + count
-    return found
+        counts[kind] = counts.get(kind, 0) + count
+    return counts
 
 
 class MetricsCollector(Collector):
@@ -257,13 +257,13 @@ def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _collect_queue(store: Store) -> Iterator[Metric]:
     now = store.clock()
-    held = (answers.c.state == "going") & (answers.c.until >= now)
-    asked = answers.c.state.in_(("asked", "going")) & ~held
+    is_leased = (answers.c.state == "going") & (answers.c.until >= now)
+    is_waiting = answers.c.state.in_(("asked", "going")) & ~is_leased
     items = slots.c.person.is_not(None) & ~slots.c.done & (slots.c.until >= now)
     with store.begin_read() as connection:
         waiting, going = (
             connection.scalar(select(func.count()).select_from(answers).where(which)) or 0
-            for which in (asked, held)
+            for which in (is_waiting, is_leased)
         )
         leased = connection.scalar(select(func.count()).select_from(slots).where(items)) or 0
     yield GaugeMetricFamily("rookery_waiting", "Questions that wait for a worker.", value=waiting)
@@ -453,15 +453,15 @@ def _get_proxy_request_id(headers: Headers) -> str:
 
 def _apply_forwarded_headers(scope: Scope, headers: Headers) -> Scope:
     """Return the scope with the client, scheme and host that the proxy was asked with."""
-    said: dict[str, Any] = {"client": _get_forwarded_client(headers)}
+    forwarded: dict[str, Any] = {"client": _get_forwarded_client(headers)}
     scheme = headers.get("x-forwarded-proto", "").strip().lower()
     if scheme in ("http", "https"):
-        said["scheme"] = scheme
+        forwarded["scheme"] = scheme
     host = headers.get("x-forwarded-host", "").strip()
     if _HOST_PATTERN.fullmatch(host):
         others = [(name, value) for name, value in scope["headers"] if name != b"host"]
-        said["headers"] = [*others, (b"host", host.encode())]
-    return {**scope, **said}
+        forwarded["headers"] = [*others, (b"host", host.encode())]
+    return {**scope, **forwarded}
 
 
 def _get_forwarded_client(headers: Headers) -> tuple[str, int] | None:

@@ -88,19 +88,19 @@ def post_questions(request: Request) -> Response:
 
     All are refused, with the form and the reason, where one could not be asked.
     """
-    said, answering = get_form_fields(request), get_answer_service(request)
-    text = get_last_value(said, "questions")
+    fields, answering = get_form_fields(request), get_answer_service(request)
+    text = get_last_value(fields, "questions")
     lines = list(dict.fromkeys(line.strip() for line in text.split("\n") if line.strip()))
-    wanted = find_context(request, parse_question_form(request))
+    inquiry = find_context(request, parse_question_form(request))
     try:
         if not 1 <= len(lines) <= MAX_QUESTIONS:
             detail = _("ask 1 to %(most)s questions, each on a line of its own", most=MAX_QUESTIONS)
             raise Failed(Failure("questions", Outcome.BAD_QUESTION, detail))
-        asked = [msgspec.structs.replace(wanted, question=line, follows="") for line in lines]
-        for each in asked:
+        requests = [msgspec.structs.replace(inquiry, question=line, follows="") for line in lines]
+        for each in requests:
             parse_requested_question(each, "")
         first = ""
-        for each in asked:
+        for each in requests:
             conversation = each.conversation or first
             one = msgspec.structs.replace(each, conversation=conversation)
             answer = answering.enqueue_question(one, get_signed_in_person(request).name)
@@ -108,23 +108,23 @@ def post_questions(request: Request) -> Response:
     except Failed as failed:
         if failed.failure.outcome not in FORM_OUTCOMES:
             raise
-        kept = msgspec.structs.replace(wanted, question=text)
-        return render_ask_page(request, kept, failed.failure.detail, 400, several=True)
+        form_state = msgspec.structs.replace(inquiry, question=text)
+        return render_ask_page(request, form_state, failed.failure.detail, 400, several=True)
     return redirect_after_post(f"/answers/{first}/notebook")
 
 
 def show_notebook(request: Request) -> Response:
     """Show the answers of a conversation with their quotes, as far as they are there."""
-    found = find_requested_answer(request)
-    rows = [_make_row(request, n, each) for n, each in enumerate(_list_answers(request, found), 1)]
+    stored = find_requested_answer(request)
+    rows = [_make_row(request, n, each) for n, each in enumerate(_list_answers(request, stored), 1)]
     return render_page(
         request,
         "notebook.html",
-        found=found,
+        found=stored,
         rows=rows,
         title=_suggest_title(request, [row.found for row in rows]),
-        options=list_option_fields(found),
-        mine=found.person == get_signed_in_person(request).name,
+        options=list_option_fields(stored),
+        mine=stored.person == get_signed_in_person(request).name,
         going=sum(not row.found.over for row in rows),
         kinds=(("html", mark_text("Web page")), ("md", "Markdown"), ("docx", "Word")),
     )
@@ -157,11 +157,11 @@ def download_report(request: Request) -> Response:
     return Response(body, headers=headers, media_type=REPORT_TYPES[kind])
 
 
-def _list_answers(request: Request, found: StoredAnswer) -> list[StoredAnswer]:
+def _list_answers(request: Request, stored: StoredAnswer) -> list[StoredAnswer]:
     """Return the answers of the conversation that the person may read."""
     person = get_signed_in_person(request).name
     store = get_answer_service(request).store
-    conversation = found.wanted.conversation or found.id
+    conversation = stored.wanted.conversation or stored.id
     return [
         each
         for each in answer_queue.list_conversation(store, conversation)
@@ -169,30 +169,30 @@ def _list_answers(request: Request, found: StoredAnswer) -> list[StoredAnswer]:
     ]
 
 
-def _make_row(request: Request, number: int, found: StoredAnswer) -> NotebookRow:
+def _make_row(request: Request, number: int, stored: StoredAnswer) -> NotebookRow:
     answering = get_answer_service(request)
-    if found.answered is None:
-        return NotebookRow(number, found, None, _explain_missing(request, found))
-    outcome = found.answered
+    if stored.answered is None:
+        return NotebookRow(number, stored, None, _explain_missing(request, stored))
+    outcome = stored.answered
     shown = make_answer_view(outcome.episode, outcome.verdicts, answering.find_page)
-    return NotebookRow(number, found, shown, shown.why)
+    return NotebookRow(number, stored, shown, shown.why)
 
 
-def _explain_missing(request: Request, found: StoredAnswer) -> str:
+def _explain_missing(request: Request, stored: StoredAnswer) -> str:
     """Return the reason why there is no answer; empty while it is under way."""
-    if not found.over:
+    if not stored.over:
         return ""
-    outcome, detail = explain_stop(get_answer_service(request).read_events(found.id))
+    outcome, detail = explain_stop(get_answer_service(request).read_events(stored.id))
     return "cancelled" if outcome == "cancelled" else detail or outcome
 
 
-def _export_stored_answer(request: Request, found: StoredAnswer) -> ExportedAnswer:
-    told = prepare_export(request, found)
+def _export_stored_answer(request: Request, stored: StoredAnswer) -> ExportedAnswer:
+    told = prepare_export(request, stored)
     if told is not None:
         return told
-    day = time.strftime("%Y-%m-%d", time.gmtime(found.ended or found.made))
-    stop = _explain_missing(request, found)
-    question, method = Question(found.id, found.question), found.wanted.method
+    day = time.strftime("%Y-%m-%d", time.gmtime(stored.ended or stored.made))
+    stop = _explain_missing(request, stored)
+    question, method = Question(stored.id, stored.question), stored.wanted.method
     episode = Episode(question, method, stop=stop)
     return ExportedAnswer(episode, (), (), day, language=get_export_language())
 

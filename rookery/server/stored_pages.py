@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlencode, urlsplit
@@ -47,6 +48,8 @@ CONTEXT_CHARACTERS = 60_000
 # Browsers turn a carriage return into a line feed and drop NUL: both would change the marked text.
 _REPLACED_CHARACTERS = str.maketrans({"\x00": "\ufffd", "\r": " "})
 _RAISED_MARKS = ("sup", "sub")
+
+_get_start, _get_end = attrgetter("start"), attrgetter("end")
 
 Span = tuple[int, int]
 
@@ -116,11 +119,11 @@ def lay_out_page(page: Page, span: Span | None, at: int) -> PageLayout:
     if marked and blocks[low].start <= marked[0] < blocks[min(high, len(blocks)) - 1].end:
         high = max(high, bisect_left(blocks, marked[1], key=_get_start))
     raised = [mark for mark in page.marks if mark.kind in _RAISED_MARKS]
-    shown = blocks[low:high]
+    part = blocks[low:high]
     begins = max(marked[0], _find_touched_blocks(blocks, marked)[0].start) if marked else -1
-    first, last = shown[0].start, shown[-1].end
+    first, last = part[0].start, part[-1].end
     return PageLayout(
-        _group_blocks(page, shown, marked, raised, begins),
+        _group_blocks(page, part, marked, raised, begins),
         marked is not None,
         first <= begins < last,
         max(0, first - CONTEXT_CHARACTERS) if low > 0 else None,
@@ -143,14 +146,6 @@ def replace_unseen_characters(text: str) -> str:
     return text.translate(_REPLACED_CHARACTERS)
 
 
-def _get_start(block: Block) -> int:
-    return block.start
-
-
-def _get_end(block: Block) -> int:
-    return block.end
-
-
 def _covers_span(page: Page, blocks: Sequence[Block], span: Span) -> bool:
     """Return whether all words of the span are in blocks, so that all can be marked."""
     done = span[0]
@@ -170,7 +165,7 @@ def _find_touched_blocks(blocks: Sequence[Block], span: Span) -> Sequence[Block]
 def _group_blocks(
     page: Page, blocks: Sequence[Block], span: Span | None, raised: Sequence[Mark], begins: int
 ) -> list[PageBlockGroup]:
-    found: list[PageBlockGroup] = []
+    groups: list[PageBlockGroup] = []
     before: Block | None = None
     for block in blocks:
         quoted = span is not None and block.start < span[1] and span[0] < block.end
@@ -179,24 +174,20 @@ def _group_blocks(
         runs = tuple(_split_runs(page, block, span if quoted else None, raised, begins))
         one = PageParagraph(block.kind, block.level, runs, not block.article, block.hidden)
         gap = page.text[before.end : block.start] if before is not None else ""
-        beside = _is_beside(gap)
+        same_row = "\t" in gap and "\n" not in gap
         empty = PageParagraph("cell", 0, (), one.aside, False)
-        if found and one.kind == found[-1].kind and one.kind in ("cell", "code", "item"):
-            if one.kind == "cell" and beside:
-                found[-1].rows[-1] += [*[empty] * (gap.count("\t") - 1), one]
+        if groups and one.kind == groups[-1].kind and one.kind in ("cell", "code", "item"):
+            if one.kind == "cell" and same_row:
+                groups[-1].rows[-1] += [*[empty] * (gap.count("\t") - 1), one]
             elif one.kind == "cell":
-                found[-1].rows.append([*[empty] * gap.count("\t"), one])
+                groups[-1].rows.append([*[empty] * gap.count("\t"), one])
             else:
-                found[-1].rows.append([one])
+                groups[-1].rows.append([one])
         else:
             lead = [empty] * gap.count("\t") if one.kind == "cell" else []
-            found.append(PageBlockGroup(one.kind, [[*lead, one]]))
+            groups.append(PageBlockGroup(one.kind, [[*lead, one]]))
         before = block
-    return found
-
-
-def _is_beside(gap: str) -> bool:
-    return "\t" in gap and "\n" not in gap
+    return groups
 
 
 def _split_runs(
@@ -205,12 +196,12 @@ def _split_runs(
     """Yield the block's text, cut where the span or raised text begins or ends."""
     low, high = span or (block.end, block.end)
     first = bisect_left(raised, block.start, key=lambda mark: mark.start)
-    ours = raised[first : bisect_left(raised, block.end, key=lambda mark: mark.start)]
+    marks = raised[first : bisect_left(raised, block.end, key=lambda mark: mark.start)]
     places = {block.start, block.end, low, high}
-    places |= {place for mark in ours for place in (mark.start, mark.end)}
+    places |= {place for mark in marks for place in (mark.start, mark.end)}
     cuts = sorted(place for place in places if block.start <= place <= block.end)
     for start, end in pairwise(cuts):
-        kind = next((mark.kind for mark in ours if mark.start <= start < mark.end), "")
+        kind = next((mark.kind for mark in marks if mark.start <= start < mark.end), "")
         yield TextRun(
             replace_unseen_characters(page.text[start:end]),
             low <= start < high,
@@ -278,20 +269,14 @@ class StoredPageViewer:
         self._sources: EvidenceSources | None = None
         self._drawing = PdfRenderer()
 
-    def show_page(self, request: Request) -> Response:
-        """Show a stored page with the quote marked; 404 if none is stored."""
-        return self._render_stored_page(request, None)
-
     def post_comparison(self, request: Request) -> Response:
         """Fetch the live page, and show the stored one with what has changed."""
         stored = self._find_stored_page(request)
         span = _parse_span(request)
         if stored is None:
-            return self._render_stored_page(request, None)
+            return self.show_page(request)
         quote = stored.quote(*span) if span and is_span_of_page(stored, span) else None
-        return self._render_stored_page(
-            request, self._compare_with_live_page(request, stored, quote)
-        )
+        return self.show_page(request, self._compare_with_live_page(request, stored, quote))
 
     def show_image(self, request: Request) -> Response:
         """Send one page of a PDF as a PNG; 404 if its letters are not those of the stored text."""
@@ -305,7 +290,7 @@ class StoredPageViewer:
         if stored is None or sheet is None:
             return render_problem_page(request, 404, "There is no such picture.")
         try:
-            drawn = self._drawing.draw_picture(
+            picture = self._drawing.draw_picture(
                 read_pdf_file(stored, get_cache_folder()), stored, sheet
             )
         except Failed as failed:
@@ -317,12 +302,16 @@ class StoredPageViewer:
                     reason=translate_borrowed_text(failed.failure.detail),
                 ),
             )
-        if not drawn.located:
+        if not picture.located:
             return render_problem_page(request, 404, PICTURE_MISMATCH)
-        kept = {"Cache-Control": "private, max-age=3600"}
-        return Response(drawn.png, headers=kept, media_type="image/png")
+        headers = {"Cache-Control": "private, max-age=3600"}
+        return Response(picture.png, headers=headers, media_type="image/png")
 
-    def _render_stored_page(self, request: Request, standing: LivePageStatus | None) -> Response:
+    def show_page(self, request: Request, standing: LivePageStatus | None = None) -> Response:
+        """Show a stored page with the quote marked and, if it was compared, how the live page is.
+
+        404 if none is stored.
+        """
         stored, span = self._find_stored_page(request), _parse_span(request)
         if stored is None:
             return render_problem_page(
@@ -330,7 +319,7 @@ class StoredPageViewer:
             )
         at = _parse_number(request.query_params.get("at", ""))
         laid = lay_out_page(stored, span, span[0] if at < 0 and span else max(at, 0))
-        asked = "start" in request.query_params or "end" in request.query_params
+        has_span = "start" in request.query_params or "end" in request.query_params
         quote = stored.quote(*span) if span and laid.located else None
         address = _get_live_address(stored)
         pictures, no_picture = self._draw_pictures(stored, span) if quote and span else ([], "")
@@ -347,7 +336,7 @@ class StoredPageViewer:
             quote=replace_unseen_characters(truncate_line(quote.text, MAX_TITLE_CHARACTERS))
             if quote
             else "",
-            lost=asked and quote is None,
+            lost=has_span and quote is None,
             laid=laid,
             again=_make_page_address(stored.digest, stored.url, span),
             pictures=pictures,
@@ -357,18 +346,20 @@ class StoredPageViewer:
 
     def _draw_pictures(self, stored: Page, span: Span) -> tuple[list[PagePicture], str]:
         """Return pictures of the PDF pages on which the span stands; or none, and the reason."""
-        found = [s for s in list_pdf_pages(stored) if s.start < span[1] and span[0] < s.end]
-        if not found:
+        sheets = [s for s in list_pdf_pages(stored) if s.start < span[1] and span[0] < s.end]
+        if not sheets:
             return [], ""
         try:
             pdf = read_pdf_file(stored, get_cache_folder())
-            drawn = [self._draw_picture(stored, pdf, sheet, span) for sheet in found[:MAX_PICTURES]]
+            pictures = [
+                self._draw_picture(stored, pdf, sheet, span) for sheet in sheets[:MAX_PICTURES]
+            ]
         except Failed as failed:
             reason = translate_borrowed_text(failed.failure.detail)
             return [], _("The page as a picture cannot be shown: %(reason)s.", reason=reason)
-        if None in drawn:
+        if None in pictures:
             return [], _(PICTURE_MISMATCH)
-        return [picture for picture in drawn if picture], ""
+        return [picture for picture in pictures if picture], ""
 
     def _draw_picture(
         self, stored: Page, pdf: bytes, sheet: PdfPage, span: Span
@@ -407,23 +398,22 @@ class StoredPageViewer:
             )
         if quote is None:
             return LivePageStatus("warn", _("The %(what)s has changed since.", what=what))
-        there = locate_quote(now, quote.text, after=quote.start)
-        if there is None:
+        match = locate_quote(now, quote.text, after=quote.start)
+        if match is None:
             return LivePageStatus(
-                "bad",
-                _("The %(what)s has changed, and the quote stands there no more.", what=what),
+                "bad", _("The %(what)s has changed, and the quote stands there no more.", what=what)
             )
         sentence = (
             _("The %(what)s has changed since; the quote still stands there.", what=what)
-            if there.text == quote.text
+            if match.text == quote.text
             else _(
                 "The %(what)s has changed since; the quote still stands there, but for case, white "
                 "space or typography.",
                 what=what,
             )
         )
-        kept = is_url(now.url)  # a changed file is not stored
-        return LivePageStatus("warn", sentence, make_quote_address(there) if kept else "")
+        is_stored = is_url(now.url)  # a changed file is not stored
+        return LivePageStatus("warn", sentence, make_quote_address(match) if is_stored else "")
 
     def _read_live_page(self, request: Request, stored: Page) -> Page:
         """Read the page from its source as it is now. Raises Failed."""

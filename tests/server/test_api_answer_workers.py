@@ -307,7 +307,7 @@ def test_whoever_does_not_wait_frees_the_worker(answering: AnswerService) -> Non
     assert seen[:3] == ["searching", "found", "opening"]
     held = [Held(answering), Held(answering)]
     with pytest.raises(AnswerCancelledError):
-        answering.answer_now(QuestionRequest(LONG), gone=lambda: True)
+        answering.answer_now(QuestionRequest(LONG), disconnected=lambda: True)
     for each in held:
         each.let_go()
     assert answering.answer_now(QuestionRequest(LONG)).episode.stop == "end"

@@ -101,7 +101,7 @@ def name_conversation_stream(conversation: str) -> str:
 
 
 def enqueue_answer(
-    store: Store, wanted: QuestionRequest, question: str, person: str, token: str = ""
+    store: Store, inquiry: QuestionRequest, question: str, person: str, token: str = ""
 ) -> str:
     """Add a question to the queue and return the id of its answer.
 
@@ -109,15 +109,15 @@ def enqueue_answer(
     ended it is given back unless `is_answer_charged`.
     """
     key, now = secrets.token_urlsafe(12), store.clock()
-    kept = msgspec.structs.replace(wanted, earlier=())
-    row = {"id": key, "person": person, "question": question, "wanted": kept.to_json()}
-    data = {"question": question, "method": wanted.method, "model": wanted.model}
+    stored = msgspec.structs.replace(inquiry, earlier=())
+    row = {"id": key, "person": person, "question": question, "wanted": stored.to_json()}
+    data = {"question": question, "method": inquiry.method, "model": inquiry.model}
     with store.begin_write() as connection:
         connection.execute(insert(answers).values(**row, state="asked", tries=0, made=now))
         _append_events(connection, key, person, [("asked", data)], now)
-        if wanted.conversation:
+        if inquiry.conversation:
             append_event(
-                connection, name_conversation_stream(wanted.conversation), person, key, now
+                connection, name_conversation_stream(inquiry.conversation), person, key, now
             )
         if token:
             append_event(connection, _name_charge_stream(key), person, token, now)
@@ -142,10 +142,10 @@ def find_standing_question(store: Store, answer: str) -> tuple[str, ...]:
     return () if row is None else (_build_stored_answer(row).searched,)
 
 
-def follow_answer(wanted: QuestionRequest, before: StoredAnswer) -> QuestionRequest:
+def follow_answer(inquiry: QuestionRequest, before: StoredAnswer) -> QuestionRequest:
     """Return the request as a follow-up of the answer `before`, in the same conversation."""
     conversation = before.wanted.conversation or before.id
-    return msgspec.structs.replace(wanted, conversation=conversation, follows=before.id)
+    return msgspec.structs.replace(inquiry, conversation=conversation, follows=before.id)
 
 
 def list_conversation(store: Store, conversation: str) -> list[StoredAnswer]:
@@ -232,9 +232,9 @@ def list_waiting_answers(store: Store, later: float = 0.0) -> list[str]:
     These were enqueued at least `later` seconds ago, or their lease has expired.
     """
     now = store.clock()
-    left = (answers.c.state == "going") & (answers.c.until < now)
+    expired = (answers.c.state == "going") & (answers.c.until < now)
     fresh = (answers.c.state == "asked") & (answers.c.made <= now - later)
-    query = select(answers.c.id).where(or_(left, fresh)).order_by(answers.c.made).limit(100)
+    query = select(answers.c.id).where(or_(expired, fresh)).order_by(answers.c.made).limit(100)
     with store.begin_read() as connection:
         return list(connection.scalars(query))
 
@@ -245,12 +245,12 @@ def lease_answer(store: Store, answer: str, lease: float) -> AnswerLease | None:
     An answer whose workers crashed MAX_ATTEMPTS times is marked as failed instead.
     """
     now, token = store.clock(), secrets.token_urlsafe(12)
-    left = (answers.c.state == "going") & (answers.c.until < now)
-    its = (answers.c.id == answer) & or_(answers.c.state == "asked", left)
+    expired = (answers.c.state == "going") & (answers.c.until < now)
+    free = (answers.c.id == answer) & or_(answers.c.state == "asked", expired)
     with store.begin_write() as connection:
         mine = {"state": "going", "token": token, "until": now + lease}
-        taken = update(answers).where(its).values(**mine, tries=answers.c.tries + 1)
-        if connection.execute(taken).rowcount == 0:
+        statement = update(answers).where(free).values(**mine, tries=answers.c.tries + 1)
+        if connection.execute(statement).rowcount == 0:
             return None
         row = connection.execute(select(answers).where(answers.c.id == answer)).one()
         if row.tries > MAX_ATTEMPTS:
@@ -267,22 +267,22 @@ def lease_answer(store: Store, answer: str, lease: float) -> AnswerLease | None:
 
 
 def append_answer_events(
-    store: Store, taken: AnswerLease, told: Sequence[tuple[EventKind, Any]], lease: float
+    store: Store, leased: AnswerLease, progress: Sequence[tuple[EventKind, Any]], lease: float
 ) -> bool:
     """Append events and renew the lease; False if the lease was lost."""
     now = store.clock()
     with store.begin_write() as connection:
-        if connection.execute(_update_leased(taken).values(until=now + lease)).rowcount == 0:
+        if connection.execute(_update_leased(leased).values(until=now + lease)).rowcount == 0:
             return False
-        _append_events(connection, taken.id, taken.person, told, now)
+        _append_events(connection, leased.id, leased.person, progress, now)
     return True
 
 
 def complete_answer(
     store: Store,
-    taken: AnswerLease,
+    leased: AnswerLease,
     answered: AnswerOutcome | None,
-    told: Sequence[tuple[EventKind, Any]],
+    progress: Sequence[tuple[EventKind, Any]],
 ) -> bool:
     """Store the result and the last events, and end the lease; False if the lease was lost.
 
@@ -291,7 +291,7 @@ def complete_answer(
     """
     now = store.clock()
     values: dict[str, Any] = {"state": "failed", "token": None, "until": None}
-    values |= {"outcome": told[-1][0], "ended": now}
+    values |= {"outcome": progress[-1][0], "ended": now}
     if answered is not None:
         values |= {
             "state": "done",
@@ -300,19 +300,19 @@ def complete_answer(
             "verdicts": msgspec.json.encode(answered.verdicts).decode(),
         }
     with store.begin_write() as connection:
-        if connection.execute(_update_leased(taken).values(**values)).rowcount == 0:
+        if connection.execute(_update_leased(leased).values(**values)).rowcount == 0:
             return False
-        _append_events(connection, taken.id, taken.person, told, now)
+        _append_events(connection, leased.id, leased.person, progress, now)
         if not is_answer_charged(answered.episode if answered else None):
-            _refund_answer(connection, taken.id, taken.person, now)
+            _refund_answer(connection, leased.id, leased.person, now)
     return True
 
 
-def release_answer(store: Store, taken: AnswerLease) -> None:
+def release_answer(store: Store, leased: AnswerLease) -> None:
     """Return a leased answer to the queue without counting the attempt."""
     back = {"state": "asked", "token": None, "until": None, "tries": answers.c.tries - 1}
     with store.begin_write() as connection:
-        connection.execute(_update_leased(taken).values(**back))
+        connection.execute(_update_leased(leased).values(**back))
 
 
 def cancel_answer(store: Store, answer: str, text_sent: bool = False) -> bool:
@@ -320,10 +320,10 @@ def cancel_answer(store: Store, answer: str, text_sent: bool = False) -> bool:
 
     With `text_sent`, some of its text was shown to the client, so that it stays charged.
     """
-    its, now = answers.c.id == answer, store.clock()
+    by_id, now = answers.c.id == answer, store.clock()
     with store.begin_write() as connection:
         row = connection.execute(
-            select(answers).where(its, answers.c.state.in_(OPEN_STATES))
+            select(answers).where(by_id, answers.c.state.in_(OPEN_STATES))
         ).first()
         if row is None:
             return False
@@ -338,8 +338,8 @@ def read_answer_events(store: Store, answer: str, after: int = -1) -> list[Answe
         return _read_events(connection, answer)[after + 1 :]
 
 
-def _update_leased(taken: AnswerLease) -> Any:
-    its: ColumnElement[bool] = (answers.c.id == taken.id) & (answers.c.token == taken.token)
+def _update_leased(leased: AnswerLease) -> Any:
+    its: ColumnElement[bool] = (answers.c.id == leased.id) & (answers.c.token == leased.token)
     return update(answers).where(its)
 
 
@@ -383,12 +383,12 @@ def _append_events(
     connection: Connection,
     answer: str,
     person: str,
-    told: Sequence[tuple[EventKind, Any]],
+    progress: Sequence[tuple[EventKind, Any]],
     at: float,
 ) -> None:
     """Append events as one row of the event table."""
-    if told:
-        body = msgspec.json.encode(told).decode()
+    if progress:
+        body = msgspec.json.encode(progress).decode()
         append_event(connection, name_event_stream(answer), person, body, at)
 
 

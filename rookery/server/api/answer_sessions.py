@@ -112,58 +112,58 @@ def list_capabilities(settings: Settings) -> ServerCapabilities:
     return ServerCapabilities(methods, models, names, tuple(names))
 
 
-def parse_requested_question(wanted: QuestionRequest, identity: str) -> Question:
+def parse_requested_question(inquiry: QuestionRequest, identity: str) -> Question:
     """Return the question of a request, with `identity` as its id. Raises Failed (bad_question)."""
     try:
-        return parse_question(wanted.question, identity)
+        return parse_question(inquiry.question, identity)
     except ValueError as error:
         detail = str(error).partition(":")[0] + ": ask in one sentence"
         raise Failed(Failure("question", Outcome.BAD_QUESTION, detail)) from error
 
 
 def resolve_settings(
-    base: Settings, offered: ServerCapabilities, wanted: QuestionRequest
+    base: Settings, offered: ServerCapabilities, inquiry: QuestionRequest
 ) -> Settings:
     """Return the session settings for a request: the server's with the request's choices applied.
 
     Raises Failed: unknown_method, unknown_model, unknown_place, bad_decline, bad_samples.
     """
-    if wanted.method not in offered.methods:
-        raise _build_unknown_failure("method", wanted.method, offered.methods)
-    if wanted.model and wanted.model not in offered.models:
-        raise _build_unknown_failure("model", wanted.model, offered.models)
-    if wanted.decline is not None and not 0 <= wanted.decline <= 1:
+    if inquiry.method not in offered.methods:
+        raise _build_unknown_failure("method", inquiry.method, offered.methods)
+    if inquiry.model and inquiry.model not in offered.models:
+        raise _build_unknown_failure("model", inquiry.model, offered.models)
+    if inquiry.decline is not None and not 0 <= inquiry.decline <= 1:
         raise Failed(Failure("decline", Outcome.BAD_DECLINE, "give a number from 0 to 1"))
-    if wanted.samples is not None and not 1 <= wanted.samples <= MAX_SAMPLES:
+    if inquiry.samples is not None and not 1 <= inquiry.samples <= MAX_SAMPLES:
         raise Failed(
             Failure("samples", Outcome.BAD_SAMPLES, f"give a number from 1 to {MAX_SAMPLES}")
         )
-    decline = base.decline if wanted.decline is None else round(wanted.decline, 2)
+    decline = base.decline if inquiry.decline is None else round(inquiry.decline, 2)
     return msgspec.structs.replace(
         base,
-        places=_resolve_places(offered, wanted),
-        offline=base.offline or wanted.offline,
+        places=_resolve_places(offered, inquiry),
+        offline=base.offline or inquiry.offline,
         decline=decline,
-        method=wanted.method,
-        models=_resolve_model(base, offered, wanted),
+        method=inquiry.method,
+        models=_resolve_model(base, offered, inquiry),
     )
 
 
 def _resolve_model(
-    base: Settings, offered: ServerCapabilities, wanted: QuestionRequest
+    base: Settings, offered: ServerCapabilities, inquiry: QuestionRequest
 ) -> ModelSettings:
     """Return the model's settings; none where no language model answers."""
-    use = METHODS[wanted.method].model
-    without = use == "optional" and not wanted.model and names_evidence_model(base)
+    use = METHODS[inquiry.method].model
+    without = use == "optional" and not inquiry.model and names_evidence_model(base)
     if use == "unused" or without:
         return ModelSettings()
-    found = offered.models[wanted.model or next(iter(offered.models))]
-    samples = found.samples if wanted.samples is None else wanted.samples
-    return msgspec.structs.replace(found, samples=samples)
+    choice = offered.models[inquiry.model or next(iter(offered.models))]
+    samples = choice.samples if inquiry.samples is None else inquiry.samples
+    return msgspec.structs.replace(choice, samples=samples)
 
 
-def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(wanted.places or offered.default_places))
+def _resolve_places(offered: ServerCapabilities, inquiry: QuestionRequest) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(inquiry.places or offered.default_places))
     files = {name: _find_file(offered, name) for name in names if name not in offered.places}
     for name, file in files.items():
         if not file and offered.file_place and name.startswith(f"{offered.file_place}/"):
@@ -173,12 +173,12 @@ def _resolve_places(offered: ServerCapabilities, wanted: QuestionRequest) -> tup
     if WEB_PLACE in names and len(names) > 1 and not offered.places[WEB_PLACE]:
         detail = "the web is searched by itself: name either the web or other places"
         raise Failed(Failure("the places", Outcome.UNKNOWN_PLACE, detail))
-    found = tuple(filter(None, ({**offered.places, **files}[name] for name in names)))
-    if not found and WEB_PLACE not in names:  # settings without places are the web
+    resolved = tuple(filter(None, ({**offered.places, **files}[name] for name in names)))
+    if not resolved and WEB_PLACE not in names:  # settings without places are the web
         raise Failed(
             Failure("the places", Outcome.UNKNOWN_PLACE, "this server has no place to search")
         )
-    return found
+    return resolved
 
 
 def _find_file(offered: ServerCapabilities, name: str) -> str:
@@ -190,12 +190,12 @@ def _find_file(offered: ServerCapabilities, name: str) -> str:
     if not folder.is_dir():
         return ""
     # Looked up among what is there, so that no path comes from outside.
-    found = (each for each in folder.iterdir() if each.name == file and each.is_file())
-    return next(map(str, found), "")
+    matches = (each for each in folder.iterdir() if each.name == file and each.is_file())
+    return next(map(str, matches), "")
 
 
-def _build_unknown_failure(what: str, name: str, known: Any) -> Failed:
-    detail = f"there is no {what} of this name here: use one of {', '.join(known) or 'none'}"
+def _build_unknown_failure(what: str, name: str, choices: Any) -> Failed:
+    detail = f"there is no {what} of this name here: use one of {', '.join(choices) or 'none'}"
     return Failed(Failure(name[:80], f"unknown_{what}", detail))
 
 
@@ -211,15 +211,15 @@ def _name_places(places: Sequence[str]) -> dict[str, str]:
     More components are shown where another place, or that of uploaded documents, has that name.
     """
     paths = {place: str(Path(place).resolve()) for place in places if not _has_own_name(place)}
-    found = {}
+    named = {}
     for place in places:
         name = place
         if path := paths.get(place, ""):
             ends = (_list_path_ends(other) for other in {*paths.values()} - {path})
             others = {DOCUMENTS_PLACE, *chain.from_iterable(ends)}
             name = next(name for name in _list_path_ends(path) if name not in others)
-        found[name] = place
-    return found
+        named[name] = place
+    return named
 
 
 def _has_own_name(place: str) -> bool:
@@ -257,13 +257,13 @@ class DomainFilteredLibrary(Library):
         Raises Failed if the search cannot be made. If too few of the first k hits pass,
         SEARCH_FACTOR * k hits are searched once.
         """
-        found: list[Hit] = []
+        allowed: list[Hit] = []
         for size in (k, SEARCH_FACTOR * k):
             hits = self._library.search(query, size)
-            found = [hit for hit in hits if is_allowed_url(hit.url, self._domains)]
-            if len(found) >= k or len(hits) < size:
+            allowed = [hit for hit in hits if is_allowed_url(hit.url, self._domains)]
+            if len(allowed) >= k or len(hits) < size:
                 break
-        return found[:k]
+        return allowed[:k]
 
     def fetch(self, url: str) -> Page:
         """Fetch a page if its URL and the URL it redirects to are permitted.
@@ -293,8 +293,8 @@ def is_allowed_url(url: str, domains: Sequence[str]) -> bool:
     names = [name.strip().strip(".").lower() for name in domains]
     if any(_is_subdomain(host, name[1:]) for name in names if name.startswith("-")):
         return False
-    wanted = [name for name in names if name and not name.startswith("-")]
-    return not wanted or any(_is_subdomain(host, name) for name in wanted)
+    allowed = [name for name in names if name and not name.startswith("-")]
+    return not allowed or any(_is_subdomain(host, name) for name in allowed)
 
 
 def _is_subdomain(host: str, name: str) -> bool:
@@ -333,8 +333,8 @@ class ReportingLibrary(Library):
             self._listener("failed", msgspec.to_builtins(failed.failure))
             raise
         titles = {hit.url: hit.title for hit in hits}
-        found = [{"url": url, "title": title} for url, title in titles.items()]
-        self._listener("found", {"query": query, "hits": found})
+        results = [{"url": url, "title": title} for url, title in titles.items()]
+        self._listener("found", {"query": query, "hits": results})
         return hits
 
     def fetch(self, url: str) -> Page:

@@ -73,8 +73,8 @@ class LiveAnswer:
     lease in the queue. Thread-safe; events go to listeners at
     once and to the store with `flush`."""
 
-    def __init__(self, store: Store, taken: AnswerLease, lease: float) -> None:
-        self.lease = taken
+    def __init__(self, store: Store, leased: AnswerLease, lease: float) -> None:
+        self.lease = leased
         self._store = store
         self._lease_seconds = lease
         self._events: list[AnswerEvent] = []
@@ -132,47 +132,48 @@ class LiveAnswer:
         with `beat`. Stops the work if the lease is lost. Raises Failed as the store does."""
         with self._writing:
             with self._lock:
-                told = self._pending
+                pending = self._pending
                 self._pending = []
-            if not (told or beat) or self.stopped:
+            if not (pending or beat) or self.stopped:
                 return
             try:
                 mine = answer_queue.append_answer_events(
-                    self._store, self.lease, told, self._lease_seconds
+                    self._store, self.lease, pending, self._lease_seconds
                 )
             except BaseException:
                 with self._lock:
-                    self._pending = told + self._pending
+                    self._pending = pending + self._pending
                 raise
         if not mine:
             self.stop()
 
     def finish(self, answered: AnswerOutcome) -> None:
         """Store the finished answer with its quotes and its last event, then tell listeners."""
-        answer, told = answered.episode.answer, PendingEvents()
+        answer, last_events = answered.episode.answer, PendingEvents()
         for number, verdict in enumerate(answered.verdicts, 1):
             quote = {**msgspec.to_builtins(verdict), "number": number}
-            told.append(("quote", quote))
+            last_events.append(("quote", quote))
         if answer is None:
             why = "; ".join(failure.detail for failure in answered.episode.failures[:1])
-            told.append(("stopped", {"outcome": answered.episode.stop, "detail": why}))
+            last_events.append(("stopped", {"outcome": answered.episode.stop, "detail": why}))
         else:
-            told.append(("declined" if answer.declined else "answered", {"text": answer.text}))
-        self._store_end(answered, told)
+            kind: EventKind = "declined" if answer.declined else "answered"
+            last_events.append((kind, {"text": answer.text}))
+        self._store_end(answered, last_events)
 
     def finish_without_answer(self, outcome: str, detail: str) -> None:
         """Store that there is no answer, with the outcome and the reason, then tell listeners."""
         self._store_end(None, [("stopped", {"outcome": outcome, "detail": detail})])
 
-    def _store_end(self, answered: AnswerOutcome | None, told: PendingEvents) -> None:
+    def _store_end(self, answered: AnswerOutcome | None, last_events: PendingEvents) -> None:
         """Store the end first and tell listeners afterwards, so that whoever hears of the end finds
         the answer in the store. Raises Failed after the last attempt."""
         with self._writing:
             for seconds in FINISH_RETRY_DELAYS:
                 time.sleep(seconds)
                 try:
-                    kept = answer_queue.complete_answer(
-                        self._store, self.lease, answered, self._pending + told
+                    stored = answer_queue.complete_answer(
+                        self._store, self.lease, answered, self._pending + last_events
                     )
                     break
                 except Failed:
@@ -180,15 +181,15 @@ class LiveAnswer:
                         raise
             with self._lock:
                 self._pending = []
-        if kept:
-            self._append_events(told, pending=False)
+        if stored:
+            self._append_events(last_events, pending=False)
 
-    def _append_events(self, told: PendingEvents, pending: bool = True) -> None:
+    def _append_events(self, new_events: PendingEvents, pending: bool = True) -> None:
         with self._lock:
-            for kind, data in told:
+            for kind, data in new_events:
                 self._events.append(AnswerEvent(self._get_newest_number() + 1, kind, data))
             if pending:
-                self._pending += told
+                self._pending += new_events
             wake_listeners(self._listeners)
 
     def _get_newest_number(self) -> int:
@@ -299,26 +300,26 @@ class AnswerService:
         searched = tuple(one for one in offered.default_places if one != name)
         self.capabilities = msgspec.structs.replace(offered, places=places, default_places=searched)
 
-    def enqueue_question(self, wanted: QuestionRequest, by: str, token: str = "") -> str:
+    def enqueue_question(self, inquiry: QuestionRequest, by: str, token: str = "") -> str:
         """Enqueue a question of a person and return the id of its answer.
 
         `token` names the API key whose budget was charged, as `enqueue_answer` takes it. Raises
         Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
         """
-        self._resolve_settings(wanted)
-        question = parse_requested_question(wanted, "")
+        self._resolve_settings(inquiry)
+        question = parse_requested_question(inquiry, "")
         if self._waiting.qsize() >= self.worker_settings.waiting:
             raise Failed(Failure("the question", Outcome.BUSY, TOO_BUSY))
-        answer = answer_queue.enqueue_answer(self.store, wanted, question.text, by, token)
+        answer = answer_queue.enqueue_answer(self.store, inquiry, question.text, by, token)
         self.start()
         self._enqueue(answer)
         return answer
 
     def answer_now(
         self,
-        wanted: QuestionRequest,
+        inquiry: QuestionRequest,
         hear: EventListener = lambda kind, data: None,
-        gone: Callable[[], bool] = lambda: False,
+        disconnected: Callable[[], bool] = lambda: False,
     ) -> AnswerOutcome:
         """Answer a question in this thread without storing it.
 
@@ -326,31 +327,31 @@ class AnswerService:
         AnswerCancelledError once `gone()` is true, and Failed as `enqueue_question` and the answer
         session do.
         """
-        self._resolve_settings(wanted)
-        parse_requested_question(wanted, "")
+        self._resolve_settings(inquiry)
+        parse_requested_question(inquiry, "")
 
         def report_event(kind: EventKind, data: dict[str, Any]) -> None:
-            if gone():
+            if disconnected():
                 raise AnswerCancelledError
             hear(kind, data)
 
         while not self._worker_slots.acquire(timeout=0.1):
-            if gone():
+            if disconnected():
                 raise AnswerCancelledError
         try:
-            return self._answer_question(wanted, report_event)
+            return self._answer_question(inquiry, report_event)
         finally:
             self._worker_slots.release()
 
     @contextmanager
-    def open_library(self, wanted: QuestionRequest) -> Iterator[Library]:
+    def open_library(self, inquiry: QuestionRequest) -> Iterator[Library]:
         """Yield the library that a request would be answered from.
 
         Raises Failed (unknown_place), and as opening the library does.
         """
-        with self._sessions.use_session(self._resolve_settings(wanted)) as reading:
+        with self._sessions.use_session(self._resolve_settings(inquiry)) as reading:
             shelf = reading.sources.open_library_for_question()
-            yield DomainFilteredLibrary(shelf, wanted.domains) if wanted.domains else shelf
+            yield (DomainFilteredLibrary(shelf, inquiry.domains) if inquiry.domains else shelf)
 
     def find_answer(self, answer: str) -> answer_queue.StoredAnswer:
         """Return the stored answer. Raises Failed (no_answer)."""
@@ -375,23 +376,23 @@ class AnswerService:
             live = self._find_live(answer)
             ear = live.add_listener() if live else None
             try:
-                found = (
+                progress = (
                     live.list_events_after(after)
                     if live
                     else await run_in_threadpool(
                         answer_queue.read_answer_events, self.store, answer, after
                     )
                 )
-                left = deadline - time.monotonic()
-                if found or left <= 0:
-                    return found
+                remaining = deadline - time.monotonic()
+                if progress or remaining <= 0:
+                    return progress
                 if ear is None:
-                    await self._wait_for_worker(answer, min(left, pause))
+                    await self._wait_for_worker(answer, min(remaining, pause))
                     # Hundreds may wait long for their turn: each asks the store ever less often.
                     pause = min(2 * pause, LONGEST_POLL_SECONDS)
                     continue
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(ear.wait(), min(left, 1.0))
+                    await asyncio.wait_for(ear.wait(), min(remaining, 1.0))
             finally:
                 if live and ear:
                     live.remove_listener(ear)
@@ -469,26 +470,26 @@ class AnswerService:
         with self._lease_lock:
             if self._closing.is_set():
                 return
-            taken = answer_queue.lease_answer(self.store, answer, self.worker_settings.lease)
-            if taken is None:
+            leased = answer_queue.lease_answer(self.store, answer, self.worker_settings.lease)
+            if leased is None:
                 return
-            live = LiveAnswer(self.store, taken, self.worker_settings.lease)
+            live = LiveAnswer(self.store, leased, self.worker_settings.lease)
             self._live[answer] = live
         with self._lock:
             expecting = set(self._expecting.get(answer, ()))
         wake_listeners(expecting)
         try:
-            live.publish_event("begun", {"again": taken.last_event > 0})
-            context = answer_queue.find_standing_question(self.store, taken.wanted.follows)
-            wanted = msgspec.structs.replace(taken.wanted, earlier=context)
-            live.finish(self._answer_question(wanted, live.publish_event))
+            live.publish_event("begun", {"again": leased.last_event > 0})
+            context = answer_queue.find_standing_question(self.store, leased.wanted.follows)
+            inquiry = msgspec.structs.replace(leased.wanted, earlier=context)
+            live.finish(self._answer_question(inquiry, live.publish_event))
         except AnswerCancelledError:
             pass
         except Failed as failed:
             _LOG.warning("%s: %s", answer, failed)
             outcome, detail = failed.failure.outcome, failed.failure.detail
             if outcome in (Outcome.NOT_FOUND, Outcome.EMPTY_LIBRARY) and self._names_single_files(
-                taken.wanted
+                leased.wanted
             ):
                 outcome, detail = (
                     Outcome.UNKNOWN_PLACE,
@@ -504,27 +505,27 @@ class AnswerService:
             del self._live[answer]
             live.stop()
 
-    def _answer_question(self, wanted: QuestionRequest, hear: EventListener) -> AnswerOutcome:
-        settings = self._resolve_settings(wanted)
-        question = parse_requested_question(wanted, "")
+    def _answer_question(self, inquiry: QuestionRequest, hear: EventListener) -> AnswerOutcome:
+        settings = self._resolve_settings(inquiry)
+        question = parse_requested_question(inquiry, "")
         named = msgspec.structs.replace(question, id=digest_of(question.text))
         # Without a model the CPU is the limit: more threads would slow each other and the pages.
         turn = nullcontext() if settings.models else self._core_slots
         with self._sessions.use_session(settings) as reading, turn:
-            return reading.answer_question(named, hear, wanted.domains, wanted.earlier)
+            return reading.answer_question(named, hear, inquiry.domains, inquiry.earlier)
 
-    def _resolve_settings(self, wanted: QuestionRequest) -> Settings:
+    def _resolve_settings(self, inquiry: QuestionRequest) -> Settings:
         """Return the settings of a question over the places as they are now.
 
         Raises Failed (unknown_..., bad_...).
         """
         self.notice_changes()
-        return resolve_settings(self._settings, self.capabilities, wanted)
+        return resolve_settings(self._settings, self.capabilities, inquiry)
 
-    def _names_single_files(self, wanted: QuestionRequest) -> bool:
+    def _names_single_files(self, inquiry: QuestionRequest) -> bool:
         file_place = self.capabilities.file_place
         return bool(file_place) and any(
-            name.startswith(f"{file_place}/") for name in wanted.places or ()
+            name.startswith(f"{file_place}/") for name in inquiry.places or ()
         )
 
     def _run_keeper(self) -> None:

@@ -201,49 +201,49 @@ async def create_answer(call: ApiRequest) -> Response:
     the end unless `is_answer_charged`. A client that disconnects cancels the answer unless it asked
     not to wait.
     """
-    asked: AnswerRequest = call.body
+    body: AnswerRequest = call.body
     answering = get_answer_service(call.request)
-    wanted = QuestionRequest(
-        asked.question,
-        asked.method,
-        asked.model,
-        None if asked.places is None else tuple(asked.places),
-        asked.decline,
-        asked.offline,
-        asked.samples,
-        tuple(asked.domains),
+    inquiry = QuestionRequest(
+        body.question,
+        body.method,
+        body.model,
+        None if body.places is None else tuple(body.places),
+        body.decline,
+        body.offline,
+        body.samples,
+        tuple(body.domains),
     )
 
     def enqueue_question() -> str:
-        nonlocal wanted
-        if asked.follows:
-            before = _find_own_answer(call, asked.follows, "follows")
-            wanted = follow_answer(wanted, before)
+        nonlocal inquiry
+        if body.follows:
+            before = _find_own_answer(call, body.follows, "follows")
+            inquiry = follow_answer(inquiry, before)
         spend_budget(call.store, call.key)
         try:
             ensure_reader(call.store, call.key.person)
             token = "" if call.key.budget is None else call.key.token
-            return answering.enqueue_question(wanted, call.key.person, token)
-        except BaseException as trouble:
+            return answering.enqueue_question(inquiry, call.key.person, token)
+        except BaseException as error:
             refund_budget(call.store, call.key)
-            if isinstance(trouble, Failed):
-                raise convert_question_failure(trouble) from trouble
+            if isinstance(error, Failed):
+                raise convert_question_failure(error) from error
             raise
 
     answer = await call.run_in_thread(enqueue_question)
-    if asked.stream:
+    if body.stream:
         return build_event_response(
             _encode_events(call, _follow_events(call, answer, -1, cancels=True, sends=True))
         )
-    if not asked.wait:
+    if not body.wait:
         return build_json_response(await _load_record(call, answer), 202)
     await run_until_disconnect(call.request, _wait_until_done(call, answer))
-    found = await call.run_in_thread(lambda: _find_own_answer(call, answer))
-    if found.answered is None:
+    stored = await call.run_in_thread(lambda: _find_own_answer(call, answer))
+    if stored.answered is None:
         raise await call.run_in_thread(lambda: _build_missing_error(call, answer))
     with convert_question_failures():
-        raise_on_model_failure(found.answered.episode)
-    return build_json_response(_build_record(call, found))
+        raise_on_model_failure(stored.answered.episode)
+    return build_json_response(_build_record(call, stored))
 
 
 async def get_answer(call: ApiRequest) -> Response:
@@ -300,27 +300,27 @@ def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") ->
     raise ApiError(404, "This key asked for no such answer.", "answer_not_found", param)
 
 
-def _build_record(call: ApiRequest, found: StoredAnswer) -> AnswerRecord:
+def _build_record(call: ApiRequest, stored: StoredAnswer) -> AnswerRecord:
     record = AnswerRecord(
-        found.id,
-        found.question,
-        found.searched,
-        found.state,
-        found.made,
-        found.ended,
+        stored.id,
+        stored.question,
+        stored.searched,
+        stored.state,
+        stored.made,
+        stored.ended,
         None,
         [],
         None,
     )
-    if found.answered is not None:
-        answer = found.answered.episode.answer
+    if stored.answered is not None:
+        answer = stored.answered.episode.answer
         claims = answer.claims if answer and not answer.declined else ()
         record.claims = [
             AnswerClaim(claim.start, claim.end, [n + 1 for n in claim.quotes]) for claim in claims
         ]
-        said = explain_decline(found.answered.episode)
-        record.text = said or (answer.text if answer else "")
-        record.rookery = build_answer_metadata(call, found.answered)
+        refusal = explain_decline(stored.answered.episode)
+        record.text = refusal or (answer.text if answer else "")
+        record.rookery = build_answer_metadata(call, stored.answered)
     return record
 
 
@@ -343,14 +343,16 @@ async def _follow_events(
     deadline = time.monotonic() + call.limits.answering
     try:
         while not over:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 text_sent = False  # it is the server that gives up
                 raise build_timeout_error()
-            found = await answering.wait_for_events(answer, after, min(KEEPALIVE_SECONDS, left))
-            if not found:
+            progress = await answering.wait_for_events(
+                answer, after, min(KEEPALIVE_SECONDS, remaining)
+            )
+            if not progress:
                 yield None
-            for event in found:
+            for event in progress:
                 yield event
                 over, after = event.kind in FINAL_EVENTS, event.number
                 text_sent = text_sent or (sends and event.kind == "writing")
@@ -378,8 +380,8 @@ async def _encode_events(
                 if event is None:
                     yield "", ""
                 else:
-                    shown = _hide_paths(event, addresses)
-                    yield event.kind, ApiAnswerEvent(event.number, event.kind, shown)
+                    data = _hide_paths(event, addresses)
+                    yield event.kind, ApiAnswerEvent(event.number, event.kind, data)
         except Exception as error:
             yield "error", ErrorBody(convert_exception(error, "/v1/answers").detail)
 

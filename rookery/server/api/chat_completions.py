@@ -239,33 +239,33 @@ async def get_chat_model(call: ApiRequest) -> Response:
 
 async def create_chat_completion(call: ApiRequest) -> Response:
     """Handle POST /v1/chat/completions: answer the last user message, whole or as chunks."""
-    asked: ChatRequest = call.body
-    options = asked.rookery or RookeryOptions()
-    question, earlier, passed = extract_conversation(asked.messages, "messages")
-    domains = tuple(asked.search_domain_filter or ())
-    wanted = build_question_request(call, question, asked.model, options, earlier, domains)
+    body: ChatRequest = call.body
+    options = body.rookery or RookeryOptions()
+    question, earlier, passed = extract_conversation(body.messages, "messages")
+    domains = tuple(body.search_domain_filter or ())
+    inquiry = build_question_request(call, question, body.model, options, earlier, domains)
     identity, now = f"chatcmpl-{secrets.token_hex(16)}", int(call.store.clock())
-    head: dict[str, Any] = {"id": identity, "created": now, "model": asked.model}
-    if asked.stream:
-        return build_event_response(_stream_chunks(call, wanted, head, passed))
-    _, answered = await collect_answer(call, wanted)
-    known = build_answer_metadata(call, answered, passed)
-    choice = ChatChoice(_build_message(answered, known, options))
+    head: dict[str, Any] = {"id": identity, "created": now, "model": body.model}
+    if body.stream:
+        return build_event_response(_stream_chunks(call, inquiry, head, passed))
+    _, answered = await collect_answer(call, inquiry)
+    metadata = build_answer_metadata(call, answered, passed)
+    choice = ChatChoice(_build_message(answered, metadata, options))
     return build_json_response(
         ChatCompletion(
             **head,
             choices=[choice],
-            **_list_citations(known),
-            rookery=known,
-            usage=await _count_chat_usage(call, wanted, answered),
+            **_list_citations(metadata),
+            rookery=metadata,
+            usage=await _count_chat_usage(call, inquiry, answered),
         )
     )
 
 
 async def _count_chat_usage(
-    call: ApiRequest, wanted: QuestionRequest, answered: AnswerOutcome
+    call: ApiRequest, inquiry: QuestionRequest, answered: AnswerOutcome
 ) -> ChatUsage:
-    usage = await count_usage(call, wanted, answered)
+    usage = await count_usage(call, inquiry, answered)
     return ChatUsage(usage.read, usage.written, usage.read + usage.written)
 
 
@@ -273,19 +273,19 @@ _USAGE_CHUNK = {"object": "chat.completion.chunk", "choices": list[Any]()}
 
 
 async def _stream_chunks(
-    call: ApiRequest, wanted: QuestionRequest, head: dict[str, Any], passed: tuple[str, ...]
+    call: ApiRequest, inquiry: QuestionRequest, head: dict[str, Any], passed: tuple[str, ...]
 ) -> EventFrames:
     yield "", _build_chunk(head, ChatMessage("assistant", ""))
     try:
-        async with aclosing(stream_answer(call, wanted)) as telling:
+        async with aclosing(stream_answer(call, inquiry)) as telling:
             async for each in telling:
                 if isinstance(each, AnswerOutcome):
-                    known = build_answer_metadata(call, each, passed)
-                    said = _build_message(each, known, call.body.rookery or RookeryOptions())
-                    for chunk in _build_chunks(head, said, known):
+                    metadata = build_answer_metadata(call, each, passed)
+                    message = _build_message(each, metadata, call.body.rookery or RookeryOptions())
+                    for chunk in _build_chunks(head, message, metadata):
                         yield "", chunk
                     if call.body.stream_options and call.body.stream_options.include_usage:
-                        usage = await _count_chat_usage(call, wanted, each)
+                        usage = await _count_chat_usage(call, inquiry, each)
                         yield "", {**head, **_USAGE_CHUNK, "usage": usage}
     except Exception as error:
         yield "", ErrorBody(convert_exception(error, "/v1/chat/completions").detail)
@@ -294,42 +294,42 @@ async def _stream_chunks(
 
 
 def _build_chunks(
-    head: dict[str, Any], said: ChatMessage, known: AnswerMetadata
+    head: dict[str, Any], message: ChatMessage, metadata: AnswerMetadata
 ) -> list[dict[str, Any]]:
     """Split a message into chunks; the first and the last carry the citations."""
-    beside = _list_citations(known)
-    deltas = [ChatMessage(refusal=piece) for piece in split_for_streaming(said.refusal or "")]
-    deltas += [ChatMessage(content=piece) for piece in split_for_streaming(said.content or "")]
+    citations = _list_citations(metadata)
+    deltas = [ChatMessage(refusal=piece) for piece in split_for_streaming(message.refusal or "")]
+    deltas += [ChatMessage(content=piece) for piece in split_for_streaming(message.content or "")]
     chunks = [_build_chunk(head, delta) for delta in deltas]
     if chunks:
-        chunks[0] |= beside
-    last = _build_chunk(head, ChatMessage(annotations=said.annotations), "stop")
-    return [*chunks, {**last, **beside, "rookery": known}]
+        chunks[0] |= citations
+    last = _build_chunk(head, ChatMessage(annotations=message.annotations), "stop")
+    return [*chunks, {**last, **citations, "rookery": metadata}]
 
 
 def _build_chunk(
-    head: dict[str, Any], said: ChatMessage, reason: str | None = None
+    head: dict[str, Any], message: ChatMessage, reason: str | None = None
 ) -> dict[str, Any]:
     delta = {
-        name: value for name, value in msgspec.structs.asdict(said).items() if value is not None
+        name: value for name, value in msgspec.structs.asdict(message).items() if value is not None
     }
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
     return {**head, "object": "chat.completion.chunk", "choices": [choice]}
 
 
 def _build_message(
-    answered: AnswerOutcome, known: AnswerMetadata, options: RookeryOptions
+    answered: AnswerOutcome, metadata: AnswerMetadata, options: RookeryOptions
 ) -> ChatMessage:
     refusal, answer = explain_decline(answered.episode), answered.episode.answer
     if refusal or answer is None:
         return ChatMessage("assistant", refusal=refusal, annotations=[])
-    text = insert_citation_marks(answer, known.sources, options.choose_style(links=True))
+    text = insert_citation_marks(answer, metadata.sources, options.choose_style(links=True))
     annotations = [ChatAnnotation(each) for each in build_citations(text, PageCitation)]
     return ChatMessage("assistant", text.text, annotations=annotations)
 
 
-def _list_citations(known: AnswerMetadata) -> dict[str, Any]:
+def _list_citations(metadata: AnswerMetadata) -> dict[str, Any]:
     """Return Perplexity's fields `citations` and `search_results`."""
-    sources = () if known.declined else known.sources
+    sources = () if metadata.declined else metadata.sources
     results = [ChatSearchResult(source.title, source.url, source.quote) for source in sources]
     return {"citations": [source.url for source in sources], "search_results": results}

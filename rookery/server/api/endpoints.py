@@ -33,12 +33,7 @@ from rookery.desk.tables import keys
 from rookery.desk.tables import people as those_here
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, prepare_type
-from rookery.shell.security import (
-    TokenBuckets,
-    is_loopback,
-    is_same_origin,
-    read_content_length,
-)
+from rookery.shell.security import TokenBuckets, is_loopback, is_same_origin, read_content_length
 
 _LOG = logging.getLogger("rookery.api")
 INTERNAL_ERROR_MESSAGE = "Something went wrong here, not with you. Try again later."
@@ -299,9 +294,9 @@ def authenticate_key(store: Store, authorization: str, open_here: bool) -> ApiKe
     with store.begin_read() as connection:
         if open_here and connection.scalar(select(keys.c.name)) is None:
             return NO_KEY  # clients without a key send a placeholder
-        its = (keys.c.token == _hash_token(token)) & keys.c.ended.is_(None)
-        here = select(keys).join(those_here).where(its, those_here.c.gone.is_(None))
-        row = connection.execute(here).first() if token else None
+        in_use = (keys.c.token == _hash_token(token)) & keys.c.ended.is_(None)
+        query = select(keys).join(those_here).where(in_use, those_here.c.gone.is_(None))
+        row = connection.execute(query).first() if token else None
     if row is None:
         message = "Send a key of this server in a header, as 'Authorization: Bearer KEY'."
         if authorization:
@@ -554,8 +549,8 @@ class ApiEndpoint:
             body = msgspec.convert(sent, prepare_type(takes))
         except msgspec.ValidationError as error:
             raise convert_validation_error(error, operation.validation_status) from error
-        known = {field.encode_name for field in msgspec.structs.fields(takes)}
-        return body, tuple(str(name)[:80] for name in sent if name not in known)[:50]
+        names = {field.encode_name for field in msgspec.structs.fields(takes)}
+        return body, tuple(str(name)[:80] for name in sent if name not in names)[:50]
 
 
 async def authenticate_request(request: HTTPConnection, rates: TokenBuckets) -> ApiKey:
@@ -567,8 +562,8 @@ async def authenticate_request(request: HTTPConnection, rates: TokenBuckets) -> 
     if not is_same_origin(request.headers):
         raise ApiError(403, "A page of another site may not ask here.", "cross_origin")
     store = request.app.state.desk.store
-    said = read_authorization(request.headers)
-    key = await run_in_threadpool(authenticate_key, store, said, is_local_request(request))
+    authorization = read_authorization(request.headers)
+    key = await run_in_threadpool(authenticate_key, store, authorization, is_local_request(request))
     require_rate(rates, key)
     return key
 
@@ -657,9 +652,9 @@ async def _encode_frames(frames: EventFrames) -> AsyncIterator[bytes]:
         await frames.aclose()
 
 
-def encode_event(said: Any, name: str = "", number: int | None = None) -> bytes:
+def encode_event(data: Any, name: str = "", number: int | None = None) -> bytes:
     """Encode a server-sent event: a record as JSON, or a string as it is; `number` is its id."""
     head = b"" if number is None else b"id: %d\n" % number
     head += f"event: {name}\n".encode() if name else b""
-    body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
+    body = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
     return b"%sdata: %s\n\n" % (head, body)

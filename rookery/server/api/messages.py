@@ -200,19 +200,19 @@ async def create_message(call: ApiRequest) -> Response:
 
     Raises ApiError (400) for tools other than web search and for documents in the messages.
     """
-    asked: MessagesRequest = call.body
-    _refuse_documents(asked.messages)
-    options = asked.rookery or RookeryOptions()
-    question, earlier, passed = extract_conversation(asked.messages, "messages")
-    passed += tuple(name for name in UNUSED_FIELDS if getattr(asked, name) is not None)
+    body: MessagesRequest = call.body
+    _refuse_documents(body.messages)
+    options = body.rookery or RookeryOptions()
+    question, earlier, passed = extract_conversation(body.messages, "messages")
+    passed += tuple(name for name in UNUSED_FIELDS if getattr(body, name) is not None)
     passed += tuple(f"rookery.{name}" for name in ("links", "footer") if getattr(options, name))
-    domains = _list_domains(asked.tools or ())
-    wanted = build_question_request(call, question, asked.model, options, earlier, domains)
-    message = MessageResponse(f"msg_{secrets.token_hex(16)}", asked.model)
-    if asked.stream:
-        return build_event_response(_stream_events(call, wanted, message, passed))
-    _, answered = await collect_answer(call, wanted)
-    await _complete_message(message, call, wanted, answered, passed)
+    domains = _list_domains(body.tools or ())
+    inquiry = build_question_request(call, question, body.model, options, earlier, domains)
+    message = MessageResponse(f"msg_{secrets.token_hex(16)}", body.model)
+    if body.stream:
+        return build_event_response(_stream_events(call, inquiry, message, passed))
+    _, answered = await collect_answer(call, inquiry)
+    await _complete_message(message, call, inquiry, answered, passed)
     return build_json_response(message)
 
 
@@ -245,13 +245,13 @@ def _list_domains(tools: Sequence[MessageTool]) -> tuple[str, ...]:
 async def _complete_message(
     message: MessageResponse,
     call: ApiRequest,
-    wanted: QuestionRequest,
+    inquiry: QuestionRequest,
     answered: AnswerOutcome,
     passed: tuple[str, ...],
 ) -> None:
     """Add the answer, or the reason why there is none, to a message."""
     message.rookery = build_answer_metadata(call, answered, passed)
-    message.usage = MessageUsage(*await count_usage(call, wanted, answered))
+    message.usage = MessageUsage(*await count_usage(call, inquiry, answered))
     refusal, answer = explain_decline(answered.episode), answered.episode.answer
     if refusal or answer is None:
         message.content = [MessageTextBlock(refusal)]
@@ -288,14 +288,14 @@ def _build_citation(source: CitedSource) -> WebSearchCitation:
 
 
 async def _stream_events(
-    call: ApiRequest, wanted: QuestionRequest, message: MessageResponse, passed: tuple[str, ...]
+    call: ApiRequest, inquiry: QuestionRequest, message: MessageResponse, passed: tuple[str, ...]
 ) -> EventFrames:
     yield "message_start", {"type": "message_start", "message": message}
     try:
-        async with aclosing(stream_answer(call, wanted)) as telling:
+        async with aclosing(stream_answer(call, inquiry)) as telling:
             async for each in telling:
                 if isinstance(each, AnswerOutcome):
-                    await _complete_message(message, call, wanted, each, passed)
+                    await _complete_message(message, call, inquiry, each, passed)
                     for event in _list_block_events(message):
                         yield event["type"], event
                 elif each.kind != "writing":  # which comes with every token

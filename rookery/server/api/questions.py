@@ -110,13 +110,13 @@ class CitationStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """End the text with a list of the sources."""
 
 
-def list_cited_sources(verdicts: Sequence[Verdict], shown: QuoteUrl) -> tuple[CitedSource, ...]:
-    """Return a source for each verdict, numbered from 1; `shown` gives the URL of its quote.
+def list_cited_sources(verdicts: Sequence[Verdict], quote_url: QuoteUrl) -> tuple[CitedSource, ...]:
+    """Return a source for each verdict, numbered from 1; `quote_url` gives the URL of its quote.
 
     A quote that failed its check is included, with `verified` False.
     """
     return tuple(
-        _build_source(number, verdict.quote, verdict.verified, shown)
+        _build_source(number, verdict.quote, verdict.verified, quote_url)
         for number, verdict in enumerate(verdicts, 1)
     )
 
@@ -129,17 +129,17 @@ def insert_citation_marks(
     Claims that end at the same place have each quote marked once. With `look.footer` a list of all
     sources ends the text.
     """
-    parts, marks, done, at = list[str](), list[CitationMark](), 0, 0
+    parts, marks, copied, at = list[str](), list[CitationMark](), 0, 0
     for end, numbers in _group_claim_ends(answer):
-        parts.append(answer.text[done:end])
-        at += end - done
-        done = end
+        parts.append(answer.text[copied:end])
+        at += end - copied
+        copied = end
         for source in (sources[number] for number in numbers):
             mark = _render_mark(source, look)
             marks.append(CitationMark(at, at + len(mark), source))
             parts.append(mark)
             at += len(mark)
-    parts.append(answer.text[done:])
+    parts.append(answer.text[copied:])
     if look.footer and sources:
         parts.append(_render_footer(sources))
     return CitedText("".join(parts), tuple(marks), tuple(sources))
@@ -165,8 +165,8 @@ def _group_claim_ends(answer: Answer) -> list[tuple[int, tuple[int, ...]]]:
     return [(end, tuple(dict.fromkeys(chain(*ends[end])))) for end in sorted(ends)]
 
 
-def _build_source(number: int, quote: Quote, verified: bool, shown: QuoteUrl) -> CitedSource:
-    url, title = shown(quote), " ".join(quote.title.split()) or "Untitled"
+def _build_source(number: int, quote: Quote, verified: bool, quote_url: QuoteUrl) -> CitedSource:
+    url, title = quote_url(quote), " ".join(quote.title.split()) or "Untitled"
     return CitedSource(
         number, url, title, quote.text, quote.digest, quote.start, quote.end, verified
     )
@@ -327,8 +327,8 @@ def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConv
     for number in read:
         content = turns[number].content or ""
         parts = [MessagePart("text", content)] if isinstance(content, str) else content
-        said = [part.type in TEXT_PART_TYPES for part in parts]
-        passed += [f"{field}[{number}].content[{n}]" for n, text in enumerate(said) if not text]
+        readable = [part.type in TEXT_PART_TYPES for part in parts]
+        passed += [f"{field}[{number}].content[{n}]" for n, text in enumerate(readable) if not text]
         texts.append("\n".join(part.text or "" for part in parts if part.type in TEXT_PART_TYPES))
     *before, question = texts
     if not question.strip():
@@ -387,66 +387,66 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
 
 
 async def stream_answer(
-    call: ApiRequest, wanted: QuestionRequest
+    call: ApiRequest, inquiry: QuestionRequest
 ) -> AsyncGenerator[ProgressEvent | AnswerOutcome, None]:
     """Yield progress events while a question is answered, and the outcome last.
 
     Raises ApiError if it cannot be answered in time or at all. Closing the generator early stops
     the work.
     """
-    loop, heard, gone = (
+    loop, progress, disconnected = (
         asyncio.get_running_loop(),
         asyncio.Queue[ProgressEvent | None](),
         threading.Event(),
     )
 
     def on_event(kind: EventKind, data: dict[str, Any]) -> None:
-        if not gone.is_set():
-            loop.call_soon_threadsafe(heard.put_nowait, ProgressEvent(kind, data))
+        if not disconnected.is_set():
+            loop.call_soon_threadsafe(progress.put_nowait, ProgressEvent(kind, data))
 
-    work = asyncio.create_task(_run_answer(call, wanted, on_event, gone))
+    work = asyncio.create_task(_run_answer(call, inquiry, on_event, disconnected))
 
-    def on_done(done: asyncio.Task[AnswerOutcome]) -> None:
-        done.cancelled() or done.exception()  # retrieved, so that asyncio does not warn
-        heard.put_nowait(None)
+    def on_done(task: asyncio.Task[AnswerOutcome]) -> None:
+        task.cancelled() or task.exception()  # retrieved, so that asyncio does not warn
+        progress.put_nowait(None)
 
     work.add_done_callback(on_done)
     deadline = time.monotonic() + call.limits.answering
     try:
         while (
-            each := await asyncio.wait_for(heard.get(), deadline - time.monotonic())
+            each := await asyncio.wait_for(progress.get(), deadline - time.monotonic())
         ) is not None:
             yield each
         yield await work
     except TimeoutError:
         raise build_timeout_error() from None
     finally:
-        gone.set()
+        disconnected.set()
 
 
 async def _run_answer(
-    call: ApiRequest, wanted: QuestionRequest, hear: Any, gone: threading.Event
+    call: ApiRequest, inquiry: QuestionRequest, hear: Any, disconnected: threading.Event
 ) -> AnswerOutcome:
     answering = get_answer_service(call.request)
     return await call.run_answer(
-        partial(_answer_within_budget, call, answering, wanted, hear, gone)
+        partial(_answer_within_budget, call, answering, inquiry, hear, disconnected)
     )
 
 
 def _answer_within_budget(
     call: ApiRequest,
     answering: AnswerService,
-    wanted: QuestionRequest,
+    inquiry: QuestionRequest,
     hear: Any,
-    gone: threading.Event,
+    disconnected: threading.Event,
 ) -> AnswerOutcome:
     """Answer a question and charge the key's budget. Raises ApiError."""
-    if gone.is_set():
+    if disconnected.is_set():
         raise ApiError(499, CLIENT_GONE, "gone")
-    work = partial(answering.answer_now, wanted, hear, gone.is_set)
+    work = partial(answering.answer_now, inquiry, hear, disconnected.is_set)
     try:
         with convert_question_failures():
-            answered = charge_answer(call.store, call.key, work, gone.is_set)
+            answered = charge_answer(call.store, call.key, work, disconnected.is_set)
             raise_on_model_failure(answered.episode)
     except AnswerCancelledError:
         raise ApiError(499, CLIENT_GONE, "gone") from None
@@ -454,18 +454,18 @@ def _answer_within_budget(
 
 
 def charge_answer(
-    store: Store, key: ApiKey, work: Callable[[], AnswerOutcome], gone: Callable[[], bool]
+    store: Store, key: ApiKey, work: Callable[[], AnswerOutcome], disconnected: Callable[[], bool]
 ) -> AnswerOutcome:
     """Return the answer that `work` makes, charged to a key's budget if `is_answer_charged`.
 
-    Raises ApiError (429) if the budget is spent, AnswerCancelledError if the client is `gone` at
-    the end, and what `work` raises.
+    Raises ApiError (429) if the budget is spent, AnswerCancelledError if the client is
+    `disconnected` at the end, and what `work` raises.
     """
     spend_budget(store, key)
     episode = None
     try:
         answered = work()
-        if gone():
+        if disconnected():
             raise AnswerCancelledError
         episode = answered.episode
     finally:
@@ -474,9 +474,9 @@ def charge_answer(
     return answered
 
 
-def convert_question_failure(trouble: Failed) -> ApiError:
+def convert_question_failure(failed: Failed) -> ApiError:
     """Convert a failure to answer into the API error that the client gets."""
-    failure = trouble.failure
+    failure = failed.failure
     if failure.outcome in BAD_REQUEST_OUTCOMES:
         unknown = failure.outcome.startswith("unknown")
         param = OUTCOME_FIELDS.get(failure.outcome, failure.what)
@@ -485,7 +485,7 @@ def convert_question_failure(trouble: Failed) -> ApiError:
         )
     if failure.outcome == Outcome.UNKNOWN_MODEL:
         return build_unknown_model_error(failure.what)
-    return convert_exception(trouble, "an answer")
+    return convert_exception(failed, "an answer")
 
 
 @contextmanager
@@ -508,13 +508,13 @@ def raise_on_model_failure(episode: Episode) -> None:
 
 
 async def collect_answer(
-    call: ApiRequest, wanted: QuestionRequest
+    call: ApiRequest, inquiry: QuestionRequest
 ) -> tuple[list[ProgressEvent], AnswerOutcome]:
     """Answer a question and return its progress events and outcome.
 
     Raises ApiError. A client that disconnects stops the work.
     """
-    async with aclosing(stream_answer(call, wanted)) as telling:
+    async with aclosing(stream_answer(call, inquiry)) as telling:
         return await run_until_disconnect(call.request, _collect_events(telling))
 
 
@@ -605,7 +605,7 @@ class AnswerUsage(NamedTuple):
 
 
 async def count_usage(
-    call: ApiRequest, wanted: QuestionRequest, answered: AnswerOutcome
+    call: ApiRequest, inquiry: QuestionRequest, answered: AnswerOutcome
 ) -> AnswerUsage:
     """Count what was read and written for an answer.
 
@@ -616,7 +616,7 @@ async def count_usage(
     text = explain_decline(episode) or (episode.answer.text if episode.answer else "")
 
     def count_texts() -> AnswerUsage:
-        read = count((*wanted.earlier, wanted.question, *(step.prompt for step in episode.steps)))
+        read = count((*inquiry.earlier, inquiry.question, *(step.prompt for step in episode.steps)))
         told = sum(len(step.said.tokens) for step in episode.steps)
         untold = [step.said.text for step in episode.steps if not step.said.tokens]
         return AnswerUsage(read, told + count(untold if episode.steps else [text]))

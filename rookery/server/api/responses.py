@@ -306,7 +306,9 @@ class ResponseBuilder:
 
     def _emit_answer(self, answered: AnswerOutcome) -> Iterator[EventObject]:
         """Add the message with the answer or refusal and yield its stream events."""
-        self.response.rookery = known = build_answer_metadata(self._call, answered, self._ignored)
+        self.response.rookery = metadata = build_answer_metadata(
+            self._call, answered, self._ignored
+        )
         for kind, what in list(self._open_items):  # fetches that never finished
             yield from self._end_item(kind, what, "failed")
         refusal, answer = explain_decline(answered.episode), answered.episode.answer
@@ -319,7 +321,7 @@ class ResponseBuilder:
             part: OutputTextPart | RefusalPart = RefusalPart(refusal)
             yield from self._emit_refusal(refusal, at)
         else:
-            text = insert_citation_marks(answer, known.sources, self._look)
+            text = insert_citation_marks(answer, metadata.sources, self._look)
             part = OutputTextPart(text.text, build_citations(text, UrlCitation), [])
             yield from self._emit_text(text, at)
         yield self._build_event("response.content_part.done", **at, part=part)
@@ -336,9 +338,9 @@ class ResponseBuilder:
         self.response.error = ResponseFailure(refused.detail.code or "server_error", str(refused))
         return self._build_event("response.failed", response=self.response)
 
-    async def complete_response(self, wanted: QuestionRequest, answered: AnswerOutcome) -> None:
+    async def complete_response(self, inquiry: QuestionRequest, answered: AnswerOutcome) -> None:
         """Add the usage to a response that has its answer, and store it if that was asked for."""
-        usage = await count_usage(self._call, wanted, answered)
+        usage = await count_usage(self._call, inquiry, answered)
         self.response.usage = ResponseUsage(usage.read, usage.written, sum(usage))
         self.response.status = "completed"
         if self.response.store:
@@ -363,23 +365,23 @@ class ResponseBuilder:
         kind: str,
         what: str,
         status: Literal["completed", "failed"],
-        found: list[SearchSource] | None = None,
+        sources: list[SearchSource] | None = None,
     ) -> Iterator[EventObject]:
         index = self._open_items.pop((kind, what), -1)
         item = self.response.output[index] if index >= 0 else None
         if not isinstance(item, WebSearchCall):
             return
         item.status = status
-        if found and isinstance(item.action, SearchAction):
-            item.action.sources = found
+        if sources and isinstance(item.action, SearchAction):
+            item.action.sources = sources
         if status == "completed":
             name = "response.web_search_call.completed"
             yield self._build_event(name, output_index=index, item_id=item.id)
         yield self._build_event("response.output_item.done", output_index=index, item=item)
 
-    def _emit_command(self, said: str) -> Iterator[EventObject]:
+    def _emit_command(self, text: str) -> Iterator[EventObject]:
         """Add a find action for a model's command; the library reports all other actions."""
-        command = parse_command(said)
+        command = parse_command(text)
         if command and command.verb == "Find in page:":
             yield from self._begin_item(
                 "find", command.argument, FindInPageAction(command.argument, self._page_url)
@@ -389,15 +391,15 @@ class ResponseBuilder:
     def _emit_text(self, text: CitedText, at: EventObject) -> Iterator[EventObject]:
         empty = OutputTextPart("", [], [])
         yield self._build_event("response.content_part.added", **at, part=empty)
-        marks, done, told = build_citations(text, UrlCitation), 0, 0
+        marks, sent, cited = build_citations(text, UrlCitation), 0, 0
         for piece in split_for_streaming(text.text):
             delta: EventObject = {**at, "delta": piece, "logprobs": []}
             yield self._build_event("response.output_text.delta", **delta)
-            done += len(piece)
-            while told < len(marks) and marks[told].end_index <= done:
-                mark: EventObject = {**at, "annotation_index": told, "annotation": marks[told]}
+            sent += len(piece)
+            while cited < len(marks) and marks[cited].end_index <= sent:
+                mark: EventObject = {**at, "annotation_index": cited, "annotation": marks[cited]}
                 yield self._build_event("response.output_text.annotation.added", **mark)
-                told += 1
+                cited += 1
         yield self._build_event("response.output_text.done", **at, text=text.text, logprobs=[])
 
     def _emit_refusal(self, refusal: str, at: EventObject) -> Iterator[EventObject]:
@@ -542,65 +544,65 @@ async def create_response(call: ApiRequest) -> HttpResponse:
 
     The response is stored if the request asks for it.
     """
-    asked: ResponsesRequest = call.body
-    question, earlier, passed = extract_question(asked)
-    if asked.previous_response_id:
-        before = await _load_response(call, asked.previous_response_id, "previous_response_id")
+    body: ResponsesRequest = call.body
+    question, earlier, passed = extract_question(body)
+    if body.previous_response_id:
+        before = await _load_response(call, body.previous_response_id, "previous_response_id")
         standing = msgspec.json.decode(before, type=prepare_type(StoredResponse)).rookery.searched
         earlier = (standing, *earlier)
-    options = asked.rookery or RookeryOptions()
-    wanted = build_question_request(call, question, asked.model, options, earlier)
-    wanted = apply_tools(wanted, asked.tools or ())
-    tools = [*enumerate(asked.tools or ())]
+    options = body.rookery or RookeryOptions()
+    inquiry = build_question_request(call, question, body.model, options, earlier)
+    inquiry = apply_tools(inquiry, body.tools or ())
+    tools = [*enumerate(body.tools or ())]
     passed += tuple(f"tools[{n}]" for n, tool in tools if not _is_web_search(tool))
     response = ResponseObject(
         f"resp_{secrets.token_hex(16)}",
         int(call.store.clock()),
         "in_progress",
-        asked.model,
+        body.model,
         output=[],
         tools=tuple(tool for _, tool in tools if _is_web_search(tool)),
-        instructions=asked.instructions,
-        metadata=asked.metadata or {},
-        store=bool(asked.store),
+        instructions=body.instructions,
+        metadata=body.metadata or {},
+        store=bool(body.store),
         rookery=None,
-        previous_response_id=asked.previous_response_id,
+        previous_response_id=body.previous_response_id,
     )
     writing = ResponseBuilder(call, response, options.choose_style(links=False), passed)
-    if asked.stream:
-        return build_event_response(_stream_events(call, wanted, writing))
-    heard, answered = await collect_answer(call, wanted)
-    told: list[ProgressEvent | AnswerOutcome] = [*heard, answered]
-    for each in told:
+    if body.stream:
+        return build_event_response(_stream_events(call, inquiry, writing))
+    progress, answered = await collect_answer(call, inquiry)
+    for each in progress:
         deque(writing.emit_progress(each), maxlen=0)  # only streams need the events
-    await writing.complete_response(wanted, answered)
+    deque(writing.emit_progress(answered), maxlen=0)
+    await writing.complete_response(inquiry, answered)
     return build_json_response(response)
 
 
 async def _stream_events(
-    call: ApiRequest, wanted: QuestionRequest, writing: ResponseBuilder
+    call: ApiRequest, inquiry: QuestionRequest, writing: ResponseBuilder
 ) -> EventFrames:
     for event in writing.emit_start():
         yield event["type"], event
     try:
-        async with aclosing(stream_answer(call, wanted)) as telling:
+        async with aclosing(stream_answer(call, inquiry)) as telling:
             async for each in telling:
                 for event in writing.emit_progress(each):
                     yield event["type"], event
                 if isinstance(each, AnswerOutcome):
-                    await writing.complete_response(wanted, each)
+                    await writing.complete_response(inquiry, each)
         last = writing.emit_completed()
     except Exception as error:
         last = writing.emit_failed(convert_exception(error, "/v1/responses"))
     yield last["type"], last
 
 
-def extract_question(asked: ResponsesRequest) -> AskedConversation:
+def extract_question(body: ResponsesRequest) -> AskedConversation:
     """Return the question of a request with its context. Raises ApiError (400)."""
-    passed = ("instructions",) if asked.instructions else ()
-    if isinstance(asked.input, str):
-        return AskedConversation(asked.input, (), passed)
-    found = extract_conversation(asked.input, "input")
+    passed = ("instructions",) if body.instructions else ()
+    if isinstance(body.input, str):
+        return AskedConversation(body.input, (), passed)
+    found = extract_conversation(body.input, "input")
     return found._replace(ignored=(*passed, *found.ignored))
 
 
@@ -608,7 +610,7 @@ def _is_web_search(tool: WebSearchTool) -> bool:
     return tool.type.startswith("web_search")
 
 
-def apply_tools(wanted: QuestionRequest, tools: Sequence[WebSearchTool]) -> QuestionRequest:
+def apply_tools(inquiry: QuestionRequest, tools: Sequence[WebSearchTool]) -> QuestionRequest:
     """Return the question with the restrictions of the request's web search tools.
 
     The domains are those that any such tool names; one without domains lifts no restriction. One
@@ -618,9 +620,9 @@ def apply_tools(wanted: QuestionRequest, tools: Sequence[WebSearchTool]) -> Ques
     named = chain.from_iterable(
         tool.filters.allowed_domains or () for tool in searches if tool.filters
     )
-    domains = tuple(dict.fromkeys((*wanted.domains, *named)))
-    offline = wanted.offline or any(tool.external_web_access is False for tool in searches)
-    return msgspec.structs.replace(wanted, offline=offline, domains=domains)
+    domains = tuple(dict.fromkeys((*inquiry.domains, *named)))
+    offline = inquiry.offline or any(tool.external_web_access is False for tool in searches)
+    return msgspec.structs.replace(inquiry, offline=offline, domains=domains)
 
 
 def store_response(call: ApiRequest, response: ResponseObject) -> None:

@@ -70,11 +70,7 @@ EVENT_SCHEMA = {
     "required": ["data"],
 }
 RETRY_HEADER = {
-    "Retry-After": {
-        "description": "Seconds to wait.",
-        "example": 2,
-        "schema": {"type": "integer"},
-    }
+    "Retry-After": {"description": "Seconds to wait.", "example": 2, "schema": {"type": "integer"}}
 }
 PATH_PARAMETERS = {
     "answer_id": ("Id of an answer that this key asked for.", "591785b794601e212b260e25925636fd"),
@@ -179,7 +175,7 @@ def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
     for kind in (each for each in body if isinstance(each, ast.ClassDef)):
         for pair in pairwise(kind.body):
             match pair:
-                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring))):
+                case [ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring)))]:
                     found[kind.name][name] = inspect.cleandoc(docstring)
     return found
 
@@ -188,10 +184,11 @@ def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> Non
     """Add the available models, methods and places as enums."""
     for name in ("ResponsesRequest", "ChatRequest", "MessagesRequest"):
         components[name]["properties"]["model"]["enum"] = list_model_names(offered)
-    asked = components["AnswerRequest"]["properties"]
-    asked["method"]["enum"] = list(offered.methods)
-    asked["model"] |= {"enum": ["", *offered.models], "examples": [*offered.models, ""][:1]}
-    for places in (asked["places"], components[RookeryOptions.__name__]["properties"]["places"]):
+    fields = components["AnswerRequest"]["properties"]
+    fields["method"]["enum"] = list(offered.methods)
+    fields["model"] |= {"enum": ["", *offered.models], "examples": [*offered.models, ""][:1]}
+    options = components[RookeryOptions.__name__]["properties"]
+    for places in (fields["places"], options["places"]):
         for kind in places["anyOf"]:
             if kind.get("type") == "array":
                 kind["items"]["enum"] = list(offered.places)
@@ -284,8 +281,10 @@ def build_api_routes(limits: ApiLimits = ApiLimits()) -> list[Route]:
     rooms = ApiLimiters(CapacityLimiter(limits.answers), CapacityLimiter(limits.searches))
     door = EndpointContext(TokenBuckets(), limits, rooms)
     about = ApiOperation("GET", "/openapi.json", "about", "Get this document", serve_document, None)
-    found = [_build_route(path, every, door) for path in dict.fromkeys(each.path for each in every)]
-    return [_build_route("/openapi.json", [about], door), *found, _build_not_found_route(door)]
+    routes = [
+        _build_route(path, every, door) for path in dict.fromkeys(each.path for each in every)
+    ]
+    return [_build_route("/openapi.json", [about], door), *routes, _build_not_found_route(door)]
 
 
 def _build_route(path: str, every: Sequence[ApiOperation], door: EndpointContext) -> Route:

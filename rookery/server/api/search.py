@@ -144,17 +144,17 @@ def list_search_operations() -> list[ApiOperation]:
 
 async def search_pages(call: ApiRequest) -> Response:
     """Handle POST /search: respond with pages for one or several queries."""
-    asked: SearchRequest = call.body
+    body: SearchRequest = call.body
     answering, addresses = get_answer_service(call.request), PublicUrls(call)
-    wanted = QuestionRequest("", domains=tuple(asked.search_domain_filter or ()))
-    queries = [asked.query] if isinstance(asked.query, str) else asked.query
+    inquiry = QuestionRequest("", domains=tuple(body.search_domain_filter or ()))
+    queries = [body.query] if isinstance(body.query, str) else body.query
 
     def run_queries() -> list[SearchResultPage]:
-        with convert_question_failures(), answering.open_library(wanted) as library:
-            hits = [hit for query in queries for hit in library.search(query, asked.max_results)]
+        with convert_question_failures(), answering.open_library(inquiry) as library:
+            hits = [hit for query in queries for hit in library.search(query, body.max_results)]
         best = {hit.url: hit for hit in reversed(hits)}  # the best passage of each page
         pages = [hit for hit in hits if best.pop(hit.url, None) is not None]
-        return [_build_result_page(hit, addresses) for hit in pages[: asked.max_results]]
+        return [_build_result_page(hit, addresses) for hit in pages[: body.max_results]]
 
     results = await call.run_search(run_queries)
     return build_json_response(SearchResponse(f"search_{secrets.token_hex(16)}", results))
@@ -162,7 +162,7 @@ async def search_pages(call: ApiRequest) -> Response:
 
 async def retrieve_passages(call: ApiRequest) -> Response:
     """Handle POST /retrieve: respond with passages for each query."""
-    asked: RetrieveRequest = call.body
+    body: RetrieveRequest = call.body
     answering, addresses = get_answer_service(call.request), PublicUrls(call)
 
     def run_queries() -> list[list[ScoredPassage]]:
@@ -173,14 +173,16 @@ async def retrieve_passages(call: ApiRequest) -> Response:
                     _build_scored_passage(hit, library, opened, addresses)
                     for hit in library.search(query, k)
                 ]
-                for query in asked.queries
+                for query in body.queries
             ]
 
-    k = asked.topk or DEFAULT_TOPK
-    found = await call.run_search(run_queries)
-    if asked.return_scores:
-        return build_json_response(RetrieveResponse([[*one] for one in found]))
-    return build_json_response(RetrieveResponse([[each.document for each in one] for one in found]))
+    k = body.topk or DEFAULT_TOPK
+    results = await call.run_search(run_queries)
+    if body.return_scores:
+        return build_json_response(RetrieveResponse([[*one] for one in results]))
+    return build_json_response(
+        RetrieveResponse([[each.document for each in one] for one in results])
+    )
 
 
 def _build_result_page(hit: Hit, addresses: PublicUrls) -> SearchResultPage:

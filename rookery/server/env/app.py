@@ -206,13 +206,13 @@ def parse_env_message(text: str) -> EnvMessage:
     try:
         return _decode_message(text)
     except msgspec.ValidationError as error:
-        said = str(error)
-        if "$.type" in said or "`type`" in said:
-            known = "reset, step, state or close"
+        message = str(error)
+        if "$.type" in message or "`type`" in message:
+            kinds = "reset, step, state or close"
             raise EnvError(
-                UNKNOWN_TYPE, f'give the message one "type" of {known}: {said}'
+                UNKNOWN_TYPE, f'give the message one "type" of {kinds}: {message}'
             ) from error
-        raise EnvError(VALIDATION_ERROR, f"the message does not fit: {said}") from error
+        raise EnvError(VALIDATION_ERROR, f"the message does not fit: {message}") from error
     except (ValueError, RecursionError) as error:
         raise EnvError(INVALID_JSON, f"the message is not JSON: {error}") from error
 
@@ -275,21 +275,22 @@ class EnvSession:
         self._threads = threads
         self._episode: SourceEpisode | None = None
 
-    async def reset(self, wanted: EnvResetArguments) -> EnvStepResult:
+    async def reset(self, arguments: EnvResetArguments) -> EnvStepResult:
         """Begin an episode in place of the present one, and return its first prompt.
 
         Raises EnvError where there is no such task, and where the library cannot be opened.
         """
-        if wanted.episode_id is not None and not 0 < len(wanted.episode_id) <= MAX_ID_CHARACTERS:
+        episode_id = arguments.episode_id
+        if episode_id is not None and not 0 < len(episode_id) <= MAX_ID_CHARACTERS:
             sentence = f"an episode_id has 1 to {MAX_ID_CHARACTERS} characters"
             raise EnvError(VALIDATION_ERROR, sentence)
         try:
             selected = self._source.select_task(
-                wanted.split, wanted.index, wanted.task, wanted.seed
+                arguments.split, arguments.index, arguments.task, arguments.seed
             )
         except ValueError as error:
             raise EnvError(VALIDATION_ERROR, str(error)) from error
-        self.episode_id, self._episode = wanted.episode_id or uuid4().hex, None
+        self.episode_id, self._episode = episode_id or uuid4().hex, None
         episode = await self._create_episode(selected)
         self._episode = episode
         await self._answer_requests(episode, episode.begin_browsing())
@@ -358,13 +359,15 @@ class EnvSession:
 
     async def _describe_step(self, episode: SourceEpisode, reward: float | None) -> EnvStepResult:
         selected, browser, session = episode.selected, episode.browser, episode.session
-        shown, ended = browser.observation, browser.result
+        observation, ended = browser.observation, browser.result
         if ended is not None:
             reward = await self._compute_reward(ended)
         place = (self.episode_id or "", selected.split, selected.index, selected.task.question.id)
         steps = len(browser.steps)
-        if shown is not None:
-            about = EnvStepMetadata(*place, steps, shown.answering, shown.left, shown.note, session)
+        if observation is not None:
+            about = EnvStepMetadata(
+                *place, steps, observation.answering, observation.left, observation.note, session
+            )
         else:
             assert ended is not None
             about = _describe_end(EnvStepMetadata(*place, steps, session=session), episode, ended)

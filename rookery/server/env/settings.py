@@ -101,15 +101,15 @@ def _read_splits(how: EnvSettings) -> tuple[dict[str, list[Question]], int]:
         name = path.name.partition(".")[0]
         if name in splits:
             raise ValueError(f"two files are named {name}, and each names a split: rename one")
-        found = list(read_questions(path))
-        kept = [each for each in found if each.gold or how.reward != ACCEPTED_REWARD]
-        if found and not kept:
+        questions = list(read_questions(path))
+        rewardable = [each for each in questions if each.gold or how.reward != ACCEPTED_REWARD]
+        if questions and not rewardable:
             raise ValueError(
                 f"{place}: no question has an accepted answer (gold): "
                 f"reward by the evidence model, with --reward {EVIDENCE_REWARD}"
             )
-        splits[name] = kept
-        left_out += len(found) - len(kept)
+        splits[name] = rewardable
+        left_out += len(questions) - len(rewardable)
     return splits, left_out
 
 
@@ -141,8 +141,8 @@ def _make_reward(how: EnvSettings, stack: ExitStack) -> Reward:
     if how.reward == ACCEPTED_REWARD:
         return reward_accepted_answer
     if how.reward != EVIDENCE_REWARD:
-        known = ", ".join(ENVIRONMENT_REWARDS)
-        raise ValueError(f"there is no reward {how.reward!r}: use one of {known}")
+        names = ", ".join(ENVIRONMENT_REWARDS)
+        raise ValueError(f"there is no reward {how.reward!r}: use one of {names}")
     judge = stack.enter_context(EvidenceSources(how.settings)).load_evidence_judge()
     if judge is None:
         raise ValueError(

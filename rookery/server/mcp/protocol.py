@@ -245,10 +245,10 @@ class McpProtocol:
         """Run a tool and return its result; failures become results with `isError`."""
         name, arguments = request.params.get("name"), request.params.get("arguments")
         if not isinstance(name, str) or name not in self.tools.list_names():
-            there = ", ".join(self.tools.list_names())
-            raise McpError(INVALID_PARAMS, f"there is no tool {str(name)[:80]!r} here: use {there}")
+            names = ", ".join(self.tools.list_names())
+            raise McpError(INVALID_PARAMS, f"there is no tool {str(name)[:80]!r} here: use {names}")
         try:
-            told = self.tools.call_tool(name, {} if arguments is None else arguments, caller)
+            result = self.tools.call_tool(name, {} if arguments is None else arguments, caller)
         except ToolArgumentsError as wrong:
             return _build_tool_error(str(wrong))
         except Failed as failed:
@@ -258,8 +258,8 @@ class McpProtocol:
         except Exception:
             _LOG.exception("%s", name)
             return _build_tool_error("Something went wrong here, not with you: try another way.")
-        content = [{"type": "text", "text": told.text}]
-        structured = msgspec.to_builtins(told.structured)
+        content = [{"type": "text", "text": result.text}]
+        structured = msgspec.to_builtins(result.structured)
         return {"content": content, "structuredContent": structured, "isError": False}
 
 
@@ -277,14 +277,14 @@ def _build_tool_error(sentence: str) -> JsonObject:
 
 def _negotiate_version(request: McpRequest) -> JsonObject:
     """Return the result of `initialize`: the client's revision if we have it, else our newest."""
-    wanted = request.params.get("protocolVersion")
-    if not isinstance(wanted, str):
+    requested = request.params.get("protocolVersion")
+    if not isinstance(requested, str):
         raise McpError(
             INVALID_PARAMS,
             "initialize says a protocolVersion",
             {"supported": list(HANDSHAKE_VERSIONS)},
         )
-    version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+    version = requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
     return {"protocolVersion": version, "serverInfo": _build_server_info(), **_describe_server()}
 
 
@@ -368,14 +368,14 @@ class StdioAnswerer:
         self._capabilities = list_capabilities(settings)
         self._sessions = SharedSessionPool()
 
-    def __call__(self, gone: Callable[[], bool], wanted: QuestionRequest) -> AnswerOutcome:
+    def __call__(self, disconnected: Callable[[], bool], inquiry: QuestionRequest) -> AnswerOutcome:
         """Answer a question. Raises Failed, and AnswerCancelledError once `gone()` is true."""
-        settings = resolve_settings(self._settings, self._capabilities, wanted)
-        question = parse_requested_question(wanted, "")
+        settings = resolve_settings(self._settings, self._capabilities, inquiry)
+        question = parse_requested_question(inquiry, "")
         question = msgspec.structs.replace(question, id=digest_of(question.text))
 
         def check_cancelled(kind: EventKind, data: dict[str, Any]) -> None:
-            if gone():
+            if disconnected():
                 raise AnswerCancelledError
 
         with self._sessions.use_session(settings) as reading:

@@ -71,9 +71,10 @@ def require_known_version(headers: Headers, message: Any) -> None:
     """
     version = headers.get(VERSION_HEADER, DEFAULT_VERSION)
     if version not in HANDSHAKE_VERSIONS:
-        known = ", ".join(HANDSHAKE_VERSIONS)
+        versions = ", ".join(HANDSHAKE_VERSIONS)
         raise McpError(
-            INVALID_REQUEST, f"this MCP-Protocol-Version is not supported here: use one of {known}"
+            INVALID_REQUEST,
+            f"this MCP-Protocol-Version is not supported here: use one of {versions}",
         )
     check_batch(message, version)
 
@@ -89,11 +90,11 @@ def require_matching_headers(headers: Headers, message: Any) -> None:
         raise McpError(INVALID_REQUEST, "this revision of the protocol takes one message at a time")
     if "id" not in message:
         return
-    said = {VERSION_HEADER: read_message_version(message), "mcp-method": message.get("method")}
+    expected = {VERSION_HEADER: read_message_version(message), "mcp-method": message.get("method")}
     if message.get("method") == "tools/call":
         params = message.get("params")
-        said["mcp-name"] = params.get("name") if isinstance(params, dict) else None
-    for header, value in said.items():
+        expected["mcp-name"] = params.get("name") if isinstance(params, dict) else None
+    for header, value in expected.items():
         if _decode_header(headers.get(header)) != value:
             raise McpError(HEADER_MISMATCH, f"the header {header} differs from the message")
 
@@ -339,13 +340,13 @@ def _parse_page_url(at: str, address: str) -> str:
 
 
 def _answer_question(
-    request: Request, key: ApiKey, gone: Callable[[], bool], wanted: QuestionRequest
+    request: Request, key: ApiKey, disconnected: Callable[[], bool], inquiry: QuestionRequest
 ) -> AnswerOutcome:
     """Answer a question within a key's budget. Raises Failed and AnswerCancelledError."""
     store: Store = request.app.state.desk.store
-    work = partial(get_answer_service(request).answer_now, wanted, gone=gone)
+    work = partial(get_answer_service(request).answer_now, inquiry, disconnected=disconnected)
     try:
-        return charge_answer(store, key, work, gone)
+        return charge_answer(store, key, work, disconnected)
     except ApiError as refused:
         raise Failed(Failure("answer", Outcome.NO_BUDGET, str(refused))) from refused
 

@@ -169,10 +169,10 @@ class McpBrowser:
             if isinstance(reply, Failure):
                 raise Failed(reply)
             assert not isinstance(reply, Page)
-            found: dict[str, Hit] = {}
+            hits: dict[str, Hit] = {}
             for hit in reply:
-                found.setdefault(hit.url, hit)
-            self._last_search = query, list(found.values())[: self._limits.results]
+                hits.setdefault(hit.url, hit)
+            self._last_search = query, list(hits.values())[: self._limits.results]
         self._show_page(
             build_results_page(
                 query, self._last_search[1], self._rules, frozenset(), PageViewCache()
@@ -299,16 +299,16 @@ class McpBrowser:
 
         Raises Failed (nothing_open, not_quotable).
         """
-        page, left = self._require_quotable().opened.page, self._limits.characters
+        page, room = self._require_quotable().opened.page, self._limits.characters
         pieces: list[str] = []
         end, bottom = offset, 0
         for block in page.iter_shown():
             bottom = block.end
             start = max(block.start, offset)
-            if block.end > start and left > 0:
-                end = min(block.end, start + left)
+            if block.end > start and room > 0:
+                end = min(block.end, start + room)
                 pieces.append(page.text[start:end])
-                left -= end - start + 2
+                room -= end - start + 2
         return PageWindow(page, "\n\n".join(pieces), offset, end, bottom)
 
     def _require_position(self) -> BrowserPosition:
@@ -758,14 +758,14 @@ class McpTools:
         tool = self._tools[name]
         try:
             # Not strict: models sometimes write 3 as "3".
-            given = msgspec.convert(arguments, prepare_type(tool.input_type), strict=False)
+            parsed = msgspec.convert(arguments, prepare_type(tool.input_type), strict=False)
         except msgspec.ValidationError as error:
             takes = ", ".join(field.name for field in msgspec.structs.fields(tool.input_type))
             raise ToolArgumentsError(
                 f"{name}: {error}. It takes {takes}: call it again."
             ) from error
         try:
-            return tool.run(given, caller)
+            return tool.run(parsed, caller)
         except Failed as failed:
             raise Failed(_redact_failure(caller, failed.failure)) from failed
 
@@ -835,11 +835,11 @@ class McpTools:
             ),
         )
 
-    def _run_search(self, given: SearchArguments, caller: ToolCaller) -> ToolResult:
-        session = given.session or self.browsers.open_session(caller.owner)
+    def _run_search(self, arguments: SearchArguments, caller: ToolCaller) -> ToolResult:
+        session = arguments.session or self.browsers.open_session(caller.owner)
         with self.browsers.use_session(session, caller.owner) as browser:
-            hits = browser.search(given.query)
-            shown = range(given.offset, min(given.offset + given.k, len(hits)))
+            hits = browser.search(arguments.query)
+            numbers = range(arguments.offset, min(arguments.offset + arguments.k, len(hits)))
             results = tuple(
                 SearchOutputItem(
                     browser.assign_result_id(hits[number].url),
@@ -848,65 +848,67 @@ class McpTools:
                     hits[number].snippet[: self._limits.snippet],
                     number,
                 )
-                for number in shown
+                for number in numbers
             )
-        after = given.offset + len(results)
+        after = arguments.offset + len(results)
         following = after if results and after < len(hits) else None
-        found = SearchOutput(session, given.query, results, len(hits), following)
+        output = SearchOutput(session, arguments.query, results, len(hits), following)
         # ChatGPT's connectors read the results from this text.
-        return ToolResult(found, found.to_json())
+        return ToolResult(output, output.to_json())
 
-    def _run_open(self, given: OpenArguments, caller: ToolCaller) -> ToolResult:
-        if given.link is not None and given.url:
+    def _run_open(self, arguments: OpenArguments, caller: ToolCaller) -> ToolResult:
+        if arguments.link is not None and arguments.url:
             raise ToolArgumentsError("open: give a link number or an address, not both.")
-        session = given.session or (self.browsers.open_session(caller.owner) if given.url else "")
+        session = arguments.session or (
+            self.browsers.open_session(caller.owner) if arguments.url else ""
+        )
         with self.browsers.use_session(session, caller.owner) as browser:
-            if given.url:
-                browser.open(self._resolve_url(given.url, caller))
-            elif given.link is not None:
-                browser.follow_link(given.link)
-            if given.offset is not None or given.full:
-                browser.scroll_to(given.offset, given.full)
+            if arguments.url:
+                browser.open(self._resolve_url(arguments.url, caller))
+            elif arguments.link is not None:
+                browser.follow_link(arguments.link)
+            if arguments.offset is not None or arguments.full:
+                browser.scroll_to(arguments.offset, arguments.full)
             return _build_window_result(browser, caller)
 
-    def _run_find(self, given: FindArguments, caller: ToolCaller) -> ToolResult:
-        with self.browsers.use_session(given.session, caller.owner) as browser:
-            return _build_window_result(browser, caller, WindowSpan(*browser.find(given.text)))
+    def _run_find(self, arguments: FindArguments, caller: ToolCaller) -> ToolResult:
+        with self.browsers.use_session(arguments.session, caller.owner) as browser:
+            return _build_window_result(browser, caller, WindowSpan(*browser.find(arguments.text)))
 
-    def _run_quote(self, given: QuoteArguments, caller: ToolCaller) -> ToolResult:
-        with self.browsers.use_session(given.session, caller.owner) as browser:
-            if given.text:
-                quote = browser.quote(given.text)
-            elif given.start is not None and given.end is not None:
-                quote = browser.quote_span(given.start, given.end)
+    def _run_quote(self, arguments: QuoteArguments, caller: ToolCaller) -> ToolResult:
+        with self.browsers.use_session(arguments.session, caller.owner) as browser:
+            if arguments.text:
+                quote = browser.quote(arguments.text)
+            elif arguments.start is not None and arguments.end is not None:
+                quote = browser.quote_span(arguments.start, arguments.end)
             else:
                 raise ToolArgumentsError("quote: give the text to quote, or start and end.")
         quote = _replace_quote_url(caller, quote)
         markdown = quote_to_markdown(quote)
-        return ToolResult(QuoteOutput(given.session, quote, markdown), markdown)
+        return ToolResult(QuoteOutput(arguments.session, quote, markdown), markdown)
 
-    def _run_fetch(self, given: FetchArguments, caller: ToolCaller) -> ToolResult:
-        session = given.id.partition("-")[0]
+    def _run_fetch(self, arguments: FetchArguments, caller: ToolCaller) -> ToolResult:
+        session = arguments.id.partition("-")[0]
         with self.browsers.use_session(session, caller.owner) as browser:
-            browser.open(browser.resolve_result_id(given.id))
-            shown = browser.read_plain_text(given.offset)
+            browser.open(browser.resolve_result_id(arguments.id))
+            window = browser.read_plain_text(arguments.offset)
         about: dict[str, str | int | None] = {
             "session": session,
-            "digest": shown.page.digest,
-            "start": shown.start,
-            "end": shown.end,
-            "total": shown.view_end,
-            "next_offset": _compute_next_offset(shown),
+            "digest": window.page.digest,
+            "start": window.start,
+            "end": window.end,
+            "total": window.view_end,
+            "next_offset": _compute_next_offset(window),
         }
-        url = caller.public_url(shown.page.url, shown.page.digest)
-        fetched = FetchOutput(given.id, shown.page.title, shown.text, url, about)
+        url = caller.public_url(window.page.url, window.page.digest)
+        fetched = FetchOutput(arguments.id, window.page.title, window.text, url, about)
         # ChatGPT's connectors read the page from this text.
         return ToolResult(fetched, fetched.to_json())
 
-    def _run_answer(self, given: AnswerArguments, caller: ToolCaller) -> ToolResult:
-        method = given.method or self._method
-        wanted = QuestionRequest(given.question, method, given.model, decline=given.decline)
-        answered = caller.answer(wanted)
+    def _run_answer(self, arguments: AnswerArguments, caller: ToolCaller) -> ToolResult:
+        method = arguments.method or self._method
+        question, model, decline = arguments.question, arguments.model, arguments.decline
+        answered = caller.answer(QuestionRequest(question, method, model, decline=decline))
         episode, verdicts = answered.episode, answered.verdicts
         answer = episode.answer
         if answer is not None:
@@ -928,28 +930,27 @@ class McpTools:
         )
         return ToolResult(out, _render_answer(out)[: self._limits.characters])
 
-    def _run_verify(self, given: VerifyArguments, caller: ToolCaller) -> ToolResult:
-        said = given.answer
-        data = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
+    def _run_verify(self, arguments: VerifyArguments, caller: ToolCaller) -> ToolResult:
+        text = arguments.answer
+        data = text.encode() if isinstance(text, str) else msgspec.json.encode(text)
         try:
             pages = ArchivedSources(self.source.open_archive(), caller.digest_of_url)
-            verdicts = check_saved_answers(data, "the answer", pages, given.allow_elided)
+            verdicts = check_saved_answers(data, "the answer", pages, arguments.allow_elided)
         except ValueError as error:
             raise ToolArgumentsError(f"verify: {error}") from error
         if not verdicts:
             why = "it quotes nothing that names a source: put the link beside the quote"
             raise ToolArgumentsError(f"verify: {why}")
         every = [describe_verdict(verdict) for verdict in verdicts]
-        shown = tuple(every[given.offset : given.offset + CHECKED_PER_RESULT])
-        shown = tuple(
+        listed = tuple(
             msgspec.structs.replace(each, detail=_redact_paths(caller, each.detail))
-            for each in shown
+            for each in every[arguments.offset : arguments.offset + CHECKED_PER_RESULT]
         )
-        after = given.offset + len(shown)
-        following = after if after < len(every) and shown else None
+        after = arguments.offset + len(listed)
+        following = after if after < len(every) and listed else None
         good = sum(each.outcome == "verified" for each in every)
-        out = VerifyOutput(good, len(every), count_failed_quotes(verdicts), following, shown)
-        lines = [f"{each.outcome}: “{each.text}” {each.url} {each.detail}" for each in shown]
+        out = VerifyOutput(good, len(every), count_failed_quotes(verdicts), following, listed)
+        lines = [f"{each.outcome}: “{each.text}” {each.url} {each.detail}" for each in listed]
         return ToolResult(out, "\n".join([summarize_verdicts(verdicts), *lines]))
 
     def _resolve_url(self, address: str, caller: ToolCaller) -> str:
@@ -976,30 +977,30 @@ _MARKDOWN_CHARACTERS = {ord(mark): " " for mark in '[]\\`*_<>"'}
 
 
 def _build_window_result(
-    browser: McpBrowser, caller: ToolCaller, found: WindowSpan | None = None
+    browser: McpBrowser, caller: ToolCaller, match: WindowSpan | None = None
 ) -> ToolResult:
-    shown = browser.read_window()
-    page, following = shown.page, _compute_next_offset(shown)
+    window = browser.read_window()
+    page, following = window.page, _compute_next_offset(window)
     url = caller.public_url(page.url, page.digest)
-    window = WindowOutput(
+    output = WindowOutput(
         session=browser.id,
         url=url,
         title=page.title,
         digest=page.digest,
-        start=shown.start,
-        end=shown.end,
-        total=shown.view_end,
+        start=window.start,
+        end=window.end,
+        total=window.view_end,
         next_offset=following,
-        text=shown.text,
-        found=found,
+        text=window.text,
+        found=match,
     )
     fence = secrets.token_hex(4)  # random, so that no page can forge the end of its own text
     more = "the end" if following is None else f"more with offset {following}"
     about = f"{page.title}\n{url}\n" if url else f"{page.title}\n"
-    about += f"session {browser.id}, {shown.start} to {shown.end} of {shown.view_end}, {more}\n"
-    if found is not None:
-        about += f"found at {found.start} to {found.end}\n"
-    return ToolResult(window, f"{about}--- page {fence} ---\n{shown.text}\n--- end {fence} ---")
+    about += f"session {browser.id}, {window.start} to {window.end} of {window.view_end}, {more}\n"
+    if match is not None:
+        about += f"found at {match.start} to {match.end}\n"
+    return ToolResult(output, f"{about}--- page {fence} ---\n{window.text}\n--- end {fence} ---")
 
 
 def _replace_quote_url(caller: ToolCaller, quote: Quote) -> Quote:
@@ -1015,8 +1016,8 @@ def _redact_paths(caller: ToolCaller, sentence: str) -> str:
     return FILE_URL.sub(lambda found: caller.public_url(found[0], ""), sentence)
 
 
-def _compute_next_offset(shown: PageWindow) -> int | None:
-    return shown.end if shown.start < shown.end < shown.view_end else None
+def _compute_next_offset(window: PageWindow) -> int | None:
+    return window.end if window.start < window.end < window.view_end else None
 
 
 def _render_answer(out: AnswerOutput) -> str:
