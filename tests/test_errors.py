@@ -13,7 +13,8 @@ def test_an_outcome_is_its_stored_string(outcome: Outcome) -> None:
     stored = Failure("x", outcome).to_json()
     assert stored == f'{{"what":"x","outcome":"{outcome.name.lower()}","detail":""}}'
     assert Failure.from_json(stored) == Failure("x", outcome)
-    assert {outcome: 1}[outcome.name.lower()] == 1
+    by_name: dict[str, int] = {outcome: 1}
+    assert by_name[outcome.name.lower()] == 1
 
 
 def test_outcomes_of_other_versions_and_statuses_are_read() -> None:

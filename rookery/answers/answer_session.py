@@ -142,11 +142,11 @@ class EvidenceSources:
                 )
             return self._library
 
-    def open_library_for_question(self, start: str = "", shown: Iterable[str] = ()) -> Library:
+    def open_library_for_question(self, start: str = "", known_urls: Iterable[str] = ()) -> Library:
         """Return the library that one question or browser session searches and opens.
 
         Raises Failed. Where the web is searched, it is made anew: it opens only what its own
-        searches and pages showed, `start` and `shown`. Any other library is the shared one; if
+        searches and pages showed, `start` and `known_urls`. Any other library is the shared one; if
         `start` is a web address, what that library never showed is fetched from the web under the
         same restriction.
         """
@@ -154,7 +154,7 @@ class EvidenceSources:
         if not isinstance(library, WebLibrary) and not is_url(start):
             return library
         web = self.open_web()
-        for url in filter(is_url, (start, *shown)):
+        for url in filter(is_url, (start, *known_urls)):
             web.allow_url(url)
         return web if isinstance(library, WebLibrary) else FallbackLibrary(library, web)
 
@@ -187,9 +187,9 @@ class EvidenceSources:
         """
         with self._lock:
             if self._library is not None and self._skipped is None:
-                skipped, ours = list_skipped(self._library), str(get_bundled_folder())
-                theirs = (one for one in skipped if not one.what.startswith(ours))
-                self._skipped = count_skipped(theirs)
+                skipped, bundled = list_skipped(self._library), str(get_bundled_folder())
+                users_files = (one for one in skipped if not one.what.startswith(bundled))
+                self._skipped = count_skipped(users_files)
             return self._skipped or ()
 
     def load_evidence_judge(self) -> "EvidenceJudge | None":
@@ -217,10 +217,10 @@ class EvidenceSources:
                 return None
             from rookery.answers.library_calibration import load_library_calibration
 
-            found = load_library_calibration(library.index_folder)
-            if found is None or found.contents != library.contents_digest():
+            calibration = load_library_calibration(library.index_folder)
+            if calibration is None or calibration.contents != library.contents_digest():
                 return None
-            return found if found.model == self.digest_evidence_model() else None
+            return calibration if calibration.model == self.digest_evidence_model() else None
 
     def calibrate_library(
         self, observe: "Callable[[int, int], None]"
@@ -242,8 +242,8 @@ class EvidenceSources:
         library, judge = self.open_library(), self.load_evidence_judge()
         if judge is None or not isinstance(library, _IndexedLibrary):
             return None
-        if (found := self.read_library_calibration()) is not None:
-            return found
+        if (stored := self.read_library_calibration()) is not None:
+            return stored
         contents = library.contents_digest()
         pages: Iterable[Page]
         if isinstance(library, ShardedLibrary):
@@ -253,10 +253,10 @@ class EvidenceSources:
             Random(0).shuffle(digests)
             pages = filter(None, map(self.archive.find_page, digests))
         model = self.digest_evidence_model()
-        made = calibrate_library(library, pages, judge, contents, model, observe)
-        if made is not None:
-            store_library_calibration(made, library.index_folder)
-        return made
+        calibration = calibrate_library(library, pages, judge, contents, model, observe)
+        if calibration is not None:
+            store_library_calibration(calibration, library.index_folder)
+        return calibration
 
     def digest_evidence_model(self) -> str:
         """Return a digest of the settings' evidence model."""
@@ -301,7 +301,7 @@ class EvidenceSources:
     def fetch_page(self, url: str) -> Page:
         """Fetch a page now, keep it in the archive and return it. Raises Failed."""
         page = self.open_fetcher().fetch_page(url)
-        self.archive.store_page(page, asked=url)
+        self.archive.store_page(page, requested_url=url)
         return page
 
     def find_page(self, quote: Quote) -> Page | None:
@@ -522,9 +522,9 @@ class OpenedLibrary(Library):
 class FallbackLibrary(Library):
     """Searches the first library; what that one never showed is fetched from the other."""
 
-    def __init__(self, library: Library, beside: Library) -> None:
+    def __init__(self, library: Library, fallback: Library) -> None:
         self._library = library
-        self._fallback = beside
+        self._fallback = fallback
 
     @property
     def failures(self) -> Sequence[Failure]:

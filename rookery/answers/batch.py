@@ -32,15 +32,15 @@ def answer_all(
     leave a truncated last line, which the next run removes. Raises ValueError where `out` has the
     answers to other questions, and OSError where it cannot be written or a worker died.
     """
-    done = resume_output(out, questions)
-    progress(done)
-    each = map_in_workers(questions[done:], make, workers, threads, ray)
+    answered = resume_output(out, questions)
+    progress(answered)
+    each = map_in_workers(questions[answered:], make, workers, threads, ray)
     with closing(each), out.open("ab", buffering=0) as lines:
-        for number, line in enumerate(each, done + 1):
+        for number, line in enumerate(each, answered + 1):
             with _name_file_in_errors(out):
                 _write_whole(lines, line.encode() + b"\n")
             progress(number)
-    return done
+    return answered
 
 
 def _write_whole(lines: FileIO, data: bytes) -> None:
@@ -66,20 +66,20 @@ def resume_output(out: Path, questions: Sequence[Question]) -> int:
     """
     if not out.is_file():
         return 0  # nothing yet, or a device or pipe, which cannot be resumed
-    whole = done = 0
+    whole = answered = 0
     with out.open("rb+") as lines:
         for line in lines:
             if not line.endswith(b"\n") and _LINE_START.startswith(line[: len(_LINE_START)]):
                 break
-            if done == len(questions) or not _answers_question(line, questions[done]):
+            if answered == len(questions) or not _answers_question(line, questions[answered]):
                 raise ValueError(
-                    f"{out}, line {done + 1} does not answer the question of that line as it is "
-                    "now: name another --out, or delete this one (rookery ask --force does)"
+                    f"{out}, line {answered + 1} does not answer the question of that line as it "
+                    "is now: name another --out, or delete this one (rookery ask --force does)"
                 )
             whole += len(line)
-            done += 1
+            answered += 1
         lines.truncate(whole)
-    return done
+    return answered
 
 
 _LINE_START = b'{"question":'

@@ -83,19 +83,23 @@ def choose_best_answer(
     return choose_best(answers, lambda answer: reward(question, answer))
 
 
-def sum_logprob(*said: Completion) -> float:
+def sum_logprob(*completions: Completion) -> float:
     """Sum the log-probabilities of all tokens of these completions.
 
     NaN where a completion has none, so that a missing probability is not taken for certainty.
     """
-    given = all(completion.logprobs for completion in said)
-    return math.fsum(p for completion in said for p in completion.logprobs) if given else math.nan
+    given = all(completion.logprobs for completion in completions)
+    return (
+        math.fsum(p for completion in completions for p in completion.logprobs)
+        if given
+        else math.nan
+    )
 
 
-def mean_logprob(*said: Completion) -> float:
+def mean_logprob(*completions: Completion) -> float:
     """Return the mean log-probability per token; NaN where a completion has none."""
-    tokens = sum(len(completion.logprobs) for completion in said)
-    return sum_logprob(*said) / tokens if tokens else math.nan
+    tokens = sum(len(completion.logprobs) for completion in completions)
+    return sum_logprob(*completions) / tokens if tokens else math.nan
 
 
 def choose_sequentially(
@@ -112,14 +116,14 @@ def choose_sequentially(
     candidates: list[T] = []
     scores: list[float] = []
     stop: SamplingStop = "most"
-    while (left := settings.most - len(candidates)) and stop == "most":
-        wanted = min(settings.batch if candidates else settings.least, left)
-        drawn = sample(wanted)[:wanted]
-        candidates += drawn
-        scores += map(score, drawn)
-        if len(drawn) < wanted:
+    while (samples_left := settings.most - len(candidates)) and stop == "most":
+        batch_size = min(settings.batch if candidates else settings.least, samples_left)
+        sampled = sample(batch_size)[:batch_size]
+        candidates += sampled
+        scores += map(score, sampled)
+        if len(sampled) < batch_size:
             stop = "exhausted"
-        elif wanted < left and _estimate_gain(scores, settings) < settings.cost:
+        elif batch_size < samples_left and _estimate_gain(scores, settings) < settings.cost:
             stop = "enough"
     number = _index_of_best(scores)
     saved = 1 - len(candidates) / settings.most
@@ -139,14 +143,14 @@ def compute_expected_gain(scores: Sequence[float], spread: float = 0.0, weight: 
     the estimated chance that the next candidate has one.
     """
     finite = [score for score in scores if math.isfinite(score)]
-    known = len(finite)
-    freedom = known - 1 + (weight if spread else 0)
-    if not known or freedom < 2:
+    count = len(finite)
+    freedom = count - 1 + (weight if spread else 0)
+    if not count or freedom < 2:
         return math.inf
-    mean = math.fsum(score / known for score in finite)
-    apart = math.hypot(math.dist(finite, [mean] * known), spread * math.sqrt(weight))
-    scale = apart * math.sqrt((1 + 1 / known) / freedom)
-    return _expected_excess(max(finite) - mean, scale, freedom) * known / len(scores)
+    mean = math.fsum(score / count for score in finite)
+    apart = math.hypot(math.dist(finite, [mean] * count), spread * math.sqrt(weight))
+    scale = apart * math.sqrt((1 + 1 / count) / freedom)
+    return _expected_excess(max(finite) - mean, scale, freedom) * count / len(scores)
 
 
 def _expected_excess(over: float, scale: float, freedom: int) -> float:
@@ -206,10 +210,10 @@ def render_prompt(name: str, **parts: str) -> str:
     return Template(text.rstrip("\n")).substitute(parts)
 
 
-def sample_drafts(policy: Policy, asked: str, n: int, read: AnswerParser) -> list[AnswerDraft]:
+def sample_drafts(policy: Policy, prompt: str, n: int, read: AnswerParser) -> list[AnswerDraft]:
     """Sample n completions of one prompt and parse them. Raises Failed where the policy does."""
-    every = policy.complete(asked, n)
-    return [AnswerDraft(Step(asked, said), *parse_draft(said.text, read)) for said in every]
+    every = policy.complete(prompt, n)
+    return [AnswerDraft(Step(prompt, said), *parse_draft(said.text, read)) for said in every]
 
 
 def parse_draft(text: str, read: AnswerParser) -> tuple[Answer | None, str]:
@@ -274,29 +278,29 @@ def answer_with_best_draft(
     then the chosen draft's, or the first one's where none is an answer. Its failures are the given
     `failures`, the reasons why drafts are no answers, the policy's failure, and stopped_early.
     """
-    drawn: list[AnswerDraft] = []
+    drafts: list[AnswerDraft] = []
     broken: list[Failure] = []
 
     def draw_drafts(n: int) -> Sequence[AnswerDraft]:
-        known = len(drawn)
+        known = len(drafts)
         try:
             for draft in sample(n):
-                drawn.append(draft)  # one by one, to keep those before a failure
+                drafts.append(draft)  # one by one, to keep those before a failure
         except Failed as error:
             broken.append(error.failure)
-        return drawn[known:]
+        return drafts[known:]
 
     choice = _choose_draft(draw_drafts, question, choosing)
-    faults = (Failure(by, Outcome.BAD_SYNTAX, draft.fault) for draft in drawn if draft.fault)
+    faults = (Failure(by, Outcome.BAD_SYNTAX, draft.fault) for draft in drafts if draft.fault)
     failures = (
         *failures,
         *dict.fromkeys(faults),
         *broken,
         *_report_saved_samples(by, choice, choosing),
     )
-    best = choice.chosen if choice else next((draft for draft in drawn if draft.answer), None)
+    best = choice.chosen if choice else next((draft for draft in drafts if draft.answer), None)
     if best is None or best.answer is None:
-        steps = (*before, *(draft.step for draft in drawn[:1]))
+        steps = (*before, *(draft.step for draft in drafts[:1]))
         return Episode(
             question,
             by,

@@ -151,7 +151,7 @@ def answer_both_sides(
     gathered = search.gathered
     if not gathered.found and gathered.failures:
         return finish_episode("no_evidence", gathered.failures)
-    said = f"Judged by {_to_one_line(policy.name)}." if policy else JUDGED_BY_EVIDENCE
+    judged_by = f"Judged by {_to_one_line(policy.name)}." if policy else JUDGED_BY_EVIDENCE
     if policy is not None:
         try:
             sides = _judge_sentences(claim, gathered, policy, steps, settings, observe)
@@ -160,9 +160,9 @@ def answer_both_sides(
     elif judge is not None:
         sides = _judge_evidence(claim.question, gathered, judge, settings, observe)
     if not any(sides.shown.values()):
-        answer = Answer(NO_SIDE_FOUND.format(claim.text, said), sides.nearest, declined=True)
+        answer = Answer(NO_SIDE_FOUND.format(claim.text, judged_by), sides.nearest, declined=True)
         return finish_episode("declined", gathered.failures, answer)
-    answer = _render_answer(claim.text, sides.shown, _describe_reading(search), said)
+    answer = _render_answer(claim.text, sides.shown, _describe_reading(search), judged_by)
     return finish_episode("end", gathered.failures, answer)
 
 
@@ -171,13 +171,13 @@ def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> Assu
 
     Raises Failed: no_claim where the question assumes none, or what the policy raises.
     """
-    asked = _to_one_line(question)
+    question_line = _to_one_line(question)
     if policy is not None:
-        said = _ask_policy(policy, render_prompt("sides_claim", question=asked), steps)
-        worded = said.removeprefix("Claim:").strip().rstrip(".")
+        reply = _ask_policy(policy, render_prompt("sides_claim", question=question_line), steps)
+        worded = reply.removeprefix("Claim:").strip().rstrip(".")
         if _is_claim(worded, question):
             return AssumedClaim(worded, worded)
-    stated = asked.rstrip(" ?!.…")
+    stated = question_line.rstrip(" ?!.…")
     closed = is_yes_no_question(stated)
     if (
         len(stated) > MAX_QUESTION_CHARACTERS
@@ -186,8 +186,12 @@ def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> Assu
         or (closed and re.search(r"\bor\b", stated))
     ):
         detail = NO_CLAIM_ADVICE
-        raise Failed(Failure(asked[:MAX_QUESTION_CHARACTERS], Outcome.NO_CLAIM, detail))
-    return AssumedClaim(f"yes to “{asked}”", asked) if closed else AssumedClaim(stated, stated)
+        raise Failed(Failure(question_line[:MAX_QUESTION_CHARACTERS], Outcome.NO_CLAIM, detail))
+    return (
+        AssumedClaim(f"yes to “{question_line}”", question_line)
+        if closed
+        else AssumedClaim(stated, stated)
+    )
 
 
 def _is_claim(worded: str, question: str) -> bool:
@@ -201,10 +205,10 @@ def _is_claim(worded: str, question: str) -> bool:
     return len(asked) >= MIN_CLAIM_WORDS and 2 * len(asked) >= len(about)
 
 
-def _ask_policy(policy: Policy, asked: str, steps: list[Step]) -> str:
+def _ask_policy(policy: Policy, prompt: str, steps: list[Step]) -> str:
     """Return the policy's completion of a prompt and append it to the steps. May raise Failed."""
-    said = next(iter(policy.complete(asked)), Completion(""))
-    steps.append(Step(asked, said))
+    said = next(iter(policy.complete(prompt)), Completion(""))
+    steps.append(Step(prompt, said))
     return said.text.strip()
 
 
@@ -245,13 +249,13 @@ def _judge_evidence(
     sections = judge_sections(claim, best, judge)
     sections.sort(key=lambda section: section.judgement.neither)
     observe([_describe_section(section) for section in sections])
-    shown: dict[Stance, tuple[Quote, ...]] = {}
+    quotes_by_side: dict[Stance, tuple[Quote, ...]] = {}
     for side in _SIDES:
-        others = [quote for quotes in shown.values() for quote in quotes]
-        shown[side] = _quote_side(claim, side, sections, judge, settings, others)
+        others = [quote for quotes in quotes_by_side.values() for quote in quotes]
+        quotes_by_side[side] = _quote_side(claim, side, sections, judge, settings, others)
     closest = (choose_quote(section, settings.longest) for section in sections)
     distinct = dict.fromkeys(quote for quote in closest if quote is not None)
-    return SideQuotes(shown, tuple(distinct)[: settings.quotes])
+    return SideQuotes(quotes_by_side, tuple(distinct)[: settings.quotes])
 
 
 def _describe_section(section: JudgedSection) -> RankedPassage:
@@ -348,8 +352,10 @@ def _judge_sentences(
         if side in sides:
             sides[side].append(each.sentence)
     nearest = _choose_quotes([each.sentence for each in candidates], settings.quotes)
-    shown = {side: _choose_quotes(said, settings.quotes) for side, said in sides.items()}
-    return SideQuotes(shown, nearest)
+    quotes_by_side = {
+        side: _choose_quotes(sentences, settings.quotes) for side, sentences in sides.items()
+    }
+    return SideQuotes(quotes_by_side, nearest)
 
 
 def _list_candidates(
@@ -357,8 +363,8 @@ def _list_candidates(
 ) -> list[SideCandidate]:
     """List the sentences that may be quoted by descending score, without repetitions."""
     # As a yes-or-no question, so that the ranking counts a sentence that repeats the claim.
-    asked = claim if is_yes_no_question(claim) else f"Is it so that {claim}?"
-    ranked = rank_passages(asked, gathered.found)
+    claim_question = claim if is_yes_no_question(claim) else f"Is it so that {claim}?"
+    ranked = rank_passages(claim_question, gathered.found)
     observe(ranked)
     every = [each for passage in ranked for each in _list_in_passage(passage, settings.longest)]
     first: dict[str, SideCandidate] = {}
@@ -371,8 +377,8 @@ def _list_in_passage(passage: RankedPassage, longest: int) -> Iterator[SideCandi
     """Yield the complete sentences of a passage, each with the one before."""
     page = passage.page
     spans = find_sentences(page, passage.hit.start, passage.hit.end)
-    said = ["", *(page.text[start:end] for start, end in spans)]
-    before = dict(zip(spans, said, strict=False))
+    sentences = ["", *(page.text[start:end] for start, end in spans)]
+    before = dict(zip(spans, sentences, strict=False))
     for sentence in passage.sentences:
         span = sentence.start, sentence.end
         short = is_quote_too_short(page.text, *span)
@@ -410,12 +416,12 @@ def _ask_stance(policy: Policy, claim: str, candidate: SideCandidate, steps: lis
     return sides.get(said, "neither")
 
 
-def _choose_quotes(said: Sequence[ScoredSentence], most: int) -> tuple[Quote, ...]:
+def _choose_quotes(sentences: Sequence[ScoredSentence], most: int) -> tuple[Quote, ...]:
     """Quote the best `most` sentences, those of pages not yet quoted first."""
     seen: set[str] = set()
     first: list[ScoredSentence] = []
     others: list[ScoredSentence] = []
-    for sentence in said:
+    for sentence in sentences:
         (others if sentence.page.digest in seen else first).append(sentence)
         seen.add(sentence.page.digest)
     return tuple(each.page.quote(each.start, each.end) for each in [*first, *others][:most])
@@ -471,20 +477,20 @@ def find_altered_sides(answer: Answer) -> list[TextVerdict]:
         detail = "a declined answer says that no sentence was judged to take a side"
         return [] if whole else [TextVerdict(answer.text, "claim_differs", detail)]
     for number, claim in enumerate(answer.claims, 1):
-        said = answer.text[claim.start : claim.end]
+        claim_text = answer.text[claim.start : claim.end]
         quoted = [_to_one_line(answer.quotes[each].text) for each in claim.quotes]
-        if quoted != [said]:
+        if quoted != [claim_text]:
             why = f"claim {number} says this, and its quote “{' '.join(quoted)}”"
-            return [TextVerdict(said, "claim_differs", why)]
-    found = _RENDERED.fullmatch(answer.text)
-    if found and _JUDGED_BY.fullmatch(found[2]):
+            return [TextVerdict(claim_text, "claim_differs", why)]
+    match = _RENDERED.fullmatch(answer.text)
+    if match and _JUDGED_BY.fullmatch(match[2]):
         middle = answer.text.index("\nAgainst:\n")
         sides: dict[Stance, list[Quote]] = {"for": [], "against": []}
         for claim in answer.claims:
             side: Stance = "for" if claim.start < middle else "against"
             sides[side] += [answer.quotes[number] for number in claim.quotes]
         read = _READ.search(answer.text)
-        again = _render_answer(found[1], sides, read[1] if read else "", found[2])
+        again = _render_answer(match[1], sides, read[1] if read else "", match[2])
         if (again.text, again.quotes, again.claims) == (answer.text, answer.quotes, answer.claims):
             return []
     detail = "outside of its quotes this is not what --both-sides writes"

@@ -113,8 +113,8 @@ def answer_by_evidence(
     for number, section in enumerate(judged[: settings.quotes]):
         if probabilities[number] >= (settings.second if number else settings.decline):
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
-    shown = map(settings.calibrate, probabilities)
-    observe([_describe_section(*each) for each in zip(judged, shown, strict=True)])
+    calibrated = map(settings.calibrate, probabilities)
+    observe([_describe_section(*each) for each in zip(judged, calibrated, strict=True)])
     answer = compose_evidence_answer(judged, settings)
     if settings.calibrated and answer.score is not None:
         answer = msgspec.structs.replace(answer, calibrated=True)
@@ -127,14 +127,14 @@ def judge_sections(
 ) -> list[JudgedSection]:
     """Judge the sections that the found passages stand in, and return them, best first."""
     by_digest = {page.digest: list_sections(page) for page, _ in gathered.found}
-    found: dict[tuple[str, int], PageSection] = {}
+    sections: dict[tuple[str, int], PageSection] = {}
     scores: dict[tuple[str, int], float] = {}
     for page, hit in gathered.found:
         for section in by_digest[page.digest]:
             if section.start < hit.end and hit.start < section.end:
-                found.setdefault((page.digest, section.start), section)
+                sections.setdefault((page.digest, section.start), section)
                 scores.setdefault((page.digest, section.start), hit.score)
-    return judge_listed_sections(question, list(found.values()), judge, list(scores.values()))
+    return judge_listed_sections(question, list(sections.values()), judge, list(scores.values()))
 
 
 class PageSection(NamedTuple):
@@ -169,13 +169,13 @@ def judge_listed_sections(
 ) -> list[JudgedSection]:
     """Judge these sections and return them, best first; `scores` are those of a search, if any."""
     judged = judge(question, [EvidencePassage(each.text, each.heading) for each in sections])
-    found = [
+    judged_sections = [
         JudgedSection(each.page, each.start, each.end, judgement, score, each.heading)
         for each, judgement, score in zip(
             sections, judged, scores or [0.0] * len(sections), strict=True
         )
     ]
-    return sorted(found, key=lambda section: -section.judgement.answers)
+    return sorted(judged_sections, key=lambda section: -section.judgement.answers)
 
 
 def narrow_section(
@@ -201,15 +201,20 @@ def narrow_section(
         (run for run in runs if run[0] < last and first < run[1]), key=lambda run: run[1] - run[0]
     )
     single = sorted((block.start - block.end, block.start, block.end) for block in blocks)
-    tried = [*around[:_SHORT_RUNS], *around[-_LONG_RUNS:]]
-    tried += [(start, end) for _, start, end in single[:_SINGLE_BLOCKS] if (start, end) in runs]
-    tried = list(dict.fromkeys(tried))
+    candidate_runs = [*around[:_SHORT_RUNS], *around[-_LONG_RUNS:]]
+    candidate_runs += [
+        (start, end) for _, start, end in single[:_SINGLE_BLOCKS] if (start, end) in runs
+    ]
+    candidate_runs = list(dict.fromkeys(candidate_runs))
     judged = judge(
-        question, [EvidencePassage(page.text[slice(*run)], section.heading) for run in tried]
+        question,
+        [EvidencePassage(page.text[slice(*run)], section.heading) for run in candidate_runs],
     )
     best = max(each.answers for each in judged)
     good = [
-        run for run, each in zip(tried, judged, strict=True) if each.answers >= best - _NEARLY_BEST
+        run
+        for run, each in zip(candidate_runs, judged, strict=True)
+        if each.answers >= best - _NEARLY_BEST
     ]
     start, end = min(good, key=lambda run: run[1] - run[0])
     span = max(0, start - section.start), end - section.start
@@ -248,11 +253,11 @@ def compose_evidence_answer(
             if probability >= _CLOSE or section is judged[0]
         ]
         closest = [choose_quote(section, settings.longest) for section in close]
-        shown = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
-        shown = shown or tuple(quote for quote, _ in quotes)
+        closest_quotes = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
+        closest_quotes = closest_quotes or tuple(quote for quote, _ in quotes)
         limit = settings.calibrate(settings.decline)
-        said = f"No passage reached {limit:.3g}; the closest are below."
-        return Answer(said, shown, declined=True, score=settings.calibrate(best))
+        text = f"No passage reached {limit:.3g}; the closest are below."
+        return Answer(text, closest_quotes, declined=True, score=settings.calibrate(best))
     return _render_quotes([quote for quote, _ in quotes], settings.calibrate(best))
 
 

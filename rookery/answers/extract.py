@@ -151,8 +151,8 @@ def compose_extract_answer(
     ]
     if likely < settings.decline:
         quotes = tuple(quote for group in groups for quote in group)
-        said = NOTHING_REACHED.format(settings.decline)
-        return Answer(said, quotes, declined=True, score=likely)
+        text = NOTHING_REACHED.format(settings.decline)
+        return Answer(text, quotes, declined=True, score=likely)
     return _render_groups(groups, likely)
 
 
@@ -168,21 +168,21 @@ def find_altered_extract(answer: Answer) -> list[TextVerdict]:
             return []
         detail = "a declined answer says that no passage reached the threshold, and claims nothing"
         return [TextVerdict(answer.text, "claim_differs", detail)]
-    altered, done = [], 0
+    altered, position = [], 0
     for number, claim in enumerate(answer.claims, 1):
-        said = answer.text[claim.start : claim.end]
+        claim_text = answer.text[claim.start : claim.end]
         first = answer.quotes[claim.quotes[0]].text if claim.quotes else ""
-        if said not in (first, " ".join(first.split())) or not said:
+        if claim_text not in (first, " ".join(first.split())) or not claim_text:
             why = f"claim {number} says this, and its quote “{first}”"
-            altered.append(TextVerdict(said, "claim_differs", why))
-        between = answer.text[done : max(done, claim.start)]
+            altered.append(TextVerdict(claim_text, "claim_differs", why))
+        between = answer.text[position : max(position, claim.start)]
         if between not in ((" ", "\n\n") if number > 1 else ("",)):
             why = f"claim {number} does not follow the one before it after a space"
             altered.append(TextVerdict(between, "claim_differs", why))
-        done = max(done, claim.end)
-    if done < len(answer.text) or not answer.claims:
-        why = "no claim of the answer holds this" if answer.text[done:] else "it claims nothing"
-        altered.append(TextVerdict(answer.text[done:], "claim_differs", why))
+        position = max(position, claim.end)
+    if position < len(answer.text) or not answer.claims:
+        why = "no claim of the answer holds this" if answer.text[position:] else "it claims nothing"
+        altered.append(TextVerdict(answer.text[position:], "claim_differs", why))
     return altered
 
 
@@ -221,11 +221,11 @@ def _add_support(
     gained = []
     for sentence, words in zip(leaders, added, strict=True):
         others: dict[str, set[str]] = {}
-        for other, theirs in zip(leaders, added, strict=True):
+        for other, other_words in zip(leaders, added, strict=True):
             # By digest: a copy of the text at another address supports nothing.
             if other.page.digest != sentence.page.digest:
-                others.setdefault(other.page.digest, set()).update(theirs)
-        votes = sum(word in theirs for theirs in others.values() for word in words)
+                others.setdefault(other.page.digest, set()).update(other_words)
+        votes = sum(word in other_words for other_words in others.values() for word in words)
         share = votes / max(1, len(words) * len(others))
         gained.append(msgspec.structs.replace(sentence, score=sentence.score + weight * share))
     return sorted(gained, key=lambda s: -s.score) + every[COMPARED_SENTENCES:]
@@ -262,16 +262,24 @@ def _choose_groups(
     kind = detect_answer_type(question)
     chosen: list[list[ScoredSentence]] = []
     least = settings.fall * max(0.0, every[0].score)
-    left = [every[0], *(s for s in every[1:] if s.score >= least)]
-    while left and sum(map(len, chosen)) < settings.quotes:
+    sentences_left = [every[0], *(s for s in every[1:] if s.score >= least)]
+    while sentences_left and sum(map(len, chosen)) < settings.quotes:
         read = {group[0].page.digest for group in chosen}
-        best = max(left, key=lambda s: s.score + settings.elsewhere * (s.page.digest not in read))
-        same = [s for s in left if s is not best and _repeats_sentence(s, best, settings.overlap)]
+        best = max(
+            sentences_left, key=lambda s: s.score + settings.elsewhere * (s.page.digest not in read)
+        )
+        same = [
+            s
+            for s in sentences_left
+            if s is not best and _repeats_sentence(s, best, settings.overlap)
+        ]
         seconds = [s for s in same if _supports_sentence(question, s, best)][:1]
         room = settings.quotes - sum(map(len, chosen)) - 1
         chosen.append([best, *seconds[:room]])
-        taken = _quote_sentence(best, settings.longest)
-        left = [s for s in left if s not in same and not _overlaps_quote(s, best.page, taken)]
+        quoted = _quote_sentence(best, settings.longest)
+        sentences_left = [
+            s for s in sentences_left if s not in same and not _overlaps_quote(s, best.page, quoted)
+        ]
         if kind in SETTLED_BY_TWO and len(chosen[0]) > 1:
             break
     return chosen
@@ -303,8 +311,10 @@ def _supports_sentence(question: str, sentence: ScoredSentence, other: ScoredSen
         return not extract_answer_terms(sentence.text, kind, question).isdisjoint(
             extract_answer_terms(other.text, kind, question)
         )
-    ours, theirs = (_list_added_words(question, each) for each in (sentence, other))
-    return bool(ours) and len(ours & theirs) >= MIN_AGREEMENT * len(ours | theirs)
+    sentence_words, other_words = (_list_added_words(question, each) for each in (sentence, other))
+    return bool(sentence_words) and len(sentence_words & other_words) >= MIN_AGREEMENT * len(
+        sentence_words | other_words
+    )
 
 
 def _is_quotable(sentence: ScoredSentence, longest: int) -> bool:

@@ -65,8 +65,8 @@ def rewrite_by_model(
     question of a plausible length.
     """
     listed = "\n".join(f"Question: {' '.join(each.split())}" for each in earlier)
-    said = complete(FOLLOW_UP_PROMPT.format(earlier=listed, question=" ".join(question.split())))
-    lines = said.strip().splitlines()
-    found = lines[0].removeprefix("Rewritten:").strip().strip('"') if lines else ""
+    reply = complete(FOLLOW_UP_PROMPT.format(earlier=listed, question=" ".join(question.split())))
+    lines = reply.strip().splitlines()
+    rewritten = lines[0].removeprefix("Rewritten:").strip().strip('"') if lines else ""
     longest = 2 * (len(question) + max(map(len, earlier), default=0))
-    return found if found and len(found) <= longest else None
+    return rewritten if rewritten and len(rewritten) <= longest else None

@@ -92,20 +92,20 @@ def answer_with_gophercite(
     def check_claims(answer: Answer) -> Answer:
         return require_supported_claims(answer, question, judge) if judge else answer
 
-    shown = [
+    prompts = [
         _check_quotes(
-            build_page_prompt(question, page, found, settings, repairs),
+            build_page_prompt(question, page, hit_start, settings, repairs),
             page,
             answers_question,
             check_claims,
         )
-        for page, found in places
+        for page, hit_start in places
     ]
-    turns = cycle(shown)
+    turns = cycle(prompts)
 
     def sample(n: int) -> Iterator[AnswerDraft]:
         drawn = Counter(islice(turns, n))
-        for one in shown:
+        for one in prompts:
             if drawn[one]:
                 constrained = constrain([one.document]) if constrain else policy
                 yield from sample_drafts(constrained, one.prompt, drawn[one], one.read)
@@ -124,7 +124,7 @@ def answer_with_gophercite(
 
 
 def _check_quotes(
-    shown: "PagePrompt",
+    page_prompt: "PagePrompt",
     page: Page,
     answers_question: Callable[[Quote], bool],
     check_claims: Callable[[Answer], Answer],
@@ -133,7 +133,7 @@ def _check_quotes(
     not answer and claims that are not supported."""
 
     def read(text: str) -> Answer:
-        answer = shown.read(text)
+        answer = page_prompt.read(text)
         for quote in answer.quotes:
             if is_quote_too_short(page.text, quote.start, quote.end):
                 raise CitationSyntaxError(f"its quote “{quote.text}” is too short to mean anything")
@@ -143,7 +143,7 @@ def _check_quotes(
             raise CitationSyntaxError(f"its quote “{words}” does not answer the question")
         return check_claims(msgspec.structs.replace(answer, quotes=quotes))
 
-    return shown._replace(read=read)
+    return page_prompt._replace(read=read)
 
 
 def widen_to_sentences(page: Page, quote: Quote) -> Quote:
@@ -195,11 +195,11 @@ class PagePrompt(NamedTuple):
 def build_page_prompt(
     question: Question,
     page: Page,
-    found: int,
+    hit_start: int,
     settings: GopherCiteSettings,
     repairs: dict[Quote, float],
 ) -> PagePrompt:
-    """Build the prompt of one page around the position `found`, and the parser of its completions.
+    """Build the prompt of one page around `hit_start`, and the parser of its completions.
 
     The parser enters quotes that it repaired into `repairs`, with their scores in percent.
     """
@@ -221,11 +221,11 @@ def build_page_prompt(
             )
         return answer
 
-    start, end = truncate_page(page, found, settings)
-    shown = page.text[start:end]
-    source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(shown)}\n"
-    asked = render_prompt("gophercite", pages=source, question=question.text)
-    return PagePrompt(asked, read, (page.title, shown))
+    start, end = truncate_page(page, hit_start, settings)
+    excerpt = page.text[start:end]
+    source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(excerpt)}\n"
+    prompt = render_prompt("gophercite", pages=source, question=question.text)
+    return PagePrompt(prompt, read, (page.title, excerpt))
 
 
 def measure_shown_text(page: Page) -> int:
@@ -243,18 +243,18 @@ def refuse_hidden_quotes(answer: Answer, page: Page) -> None:
             raise CitationSyntaxError(f"its quote “{quote.text}” is text that the page hides")
 
 
-def truncate_page(page: Page, found: int, settings: GopherCiteSettings) -> tuple[int, int]:
+def truncate_page(page: Page, hit_start: int, settings: GopherCiteSettings) -> tuple[int, int]:
     """Return the start and end of the part of a page that a prompt shows, in characters.
 
-    It goes from a sentence's start shortly before the position `found` to a sentence's end
+    It goes from a sentence's start shortly before the position `hit_start` to a sentence's end
     (GopherCite, appendices A and D). A page within the budget is shown whole.
     """
     text = page.text[: measure_shown_text(page)]
     if len(text) <= settings.budget:
         return 0, len(text)
-    low = max(0, found - settings.before)
-    starts = (begun for begun, _ in find_sentences(page, low, found) if begun > low or not low)
-    start = next(starts, found)
+    low = max(0, hit_start - settings.before)
+    starts = (begun for begun, _ in find_sentences(page, low, hit_start) if begun > low or not low)
+    start = next(starts, hit_start)
     stop = min(start + settings.budget, len(text))
     return start, max(_find_sentence_ends(page, start, stop), default=stop)
 

@@ -163,8 +163,8 @@ def calibrate_library(
     try:
         for question in _mix_questions(own, load_foreign_questions()):
             gathered = gather_passages(question.text, library, limits)
-            found = judge_sections(question.text, gathered, judge_within_budget)
-            trials += _list_trials(question, found)
+            judged_sections = judge_sections(question.text, gathered, judge_within_budget)
+            trials += _list_trials(question, judged_sections)
             questions += 1
     except _CalibrationStopped:
         pass
@@ -283,27 +283,29 @@ def draw_library_questions(pages: Iterable[Page]) -> tuple[list[LibraryQuestion]
     A section is asked for by its heading; what stands on a page without headings, by words of a
     sentence. Headings that stand above several sections are left out.
     """
-    random, found, sections = Random(0), list[tuple[Page, str, int, int]](), 0
+    random, candidates, sections = Random(0), list[tuple[Page, str, int, int]](), 0
     words: set[str] = set()
     for number, page in enumerate(pages):
         if number == MOST_PAGES:
             break
         sections += len(cut_passages(page, SECTION_SIZES))
         words.update(re.findall(r"[a-z]+", page.text.lower()))
-        found += _list_sections(page)
-    often = Counter(heading.lower() for _, heading, _, _ in found)
-    made = []
-    for page, heading, start, end in found:
+        candidates += _list_sections(page)
+    often = Counter(heading.lower() for _, heading, _, _ in candidates)
+    questions = []
+    for page, heading, start, end in candidates:
         if heading and often[heading.lower()] == 1:
-            asked = phrase_question(heading, words, random)
-            if asked and len(heading.split()) == 1:
-                asked = f"{page.title} {heading}"
+            question_text = phrase_question(heading, words, random)
+            if question_text and len(heading.split()) == 1:
+                question_text = f"{page.title} {heading}"
         else:
-            asked = "" if heading else _choose_search_words(page, start, end, random)
-        if asked:
-            made.append(LibraryQuestion(asked, page.digest, start, end, page.text[start:end]))
-    random.shuffle(made)
-    return made, sections
+            question_text = "" if heading else _choose_search_words(page, start, end, random)
+        if question_text:
+            questions.append(
+                LibraryQuestion(question_text, page.digest, start, end, page.text[start:end])
+            )
+    random.shuffle(questions)
+    return questions, sections
 
 
 def _list_sections(page: Page) -> Iterator[tuple[Page, str, int, int]]:
@@ -343,8 +345,8 @@ def phrase_question(heading: str, words: set[str], random: Random) -> str | None
         # "create" before "creat", "add" before "ad", "map" where "mapp" is no word.
         verbs = [verb for verb in (f"{stem}e", stem, stem[:-1]) if verb in words]
         if verbs:
-            asked = random.choice(["How do I", "How can I", "What is the way to", "How to"])
-            return f"{asked} {verbs[0]} {rest[0].lower() + rest[1:]}?"
+            opening = random.choice(["How do I", "How can I", "What is the way to", "How to"])
+            return f"{opening} {verbs[0]} {rest[0].lower() + rest[1:]}?"
     return heading if len(heading.split()) >= 3 else f"What is {heading}?"
 
 

@@ -109,21 +109,21 @@ class ModelPool:
         settings = self.settings
         if settings.model.startswith(SCRIPT):
             return settings.model
-        found: ModelEndpoint | LocalEndpoint
+        endpoint: ModelEndpoint | LocalEndpoint
         if is_local_model(settings):
-            found = LocalEndpoint(**msgspec.structs.asdict(self._local), model=settings.model)
+            endpoint = LocalEndpoint(**msgspec.structs.asdict(self._local), model=settings.model)
         else:
-            found = select_endpoint(role, self._endpoints, settings.model, settings.base_url)
+            endpoint = select_endpoint(role, self._endpoints, settings.model, settings.base_url)
         try:
-            found = override_settings(found, settings)
+            endpoint = override_settings(endpoint, settings)
         except ValueError as error:
-            raise Failed(Failure(found.model, Outcome.BAD_ENDPOINT, str(error))) from error
-        if isinstance(found, LocalEndpoint):
-            place = f"{LOCAL}{locate_local_model(found.model)}"
-            return msgspec.structs.replace(found, model=place)
-        if role == "write" and found.logprobs is None:
-            return msgspec.structs.replace(found, logprobs=True)
-        return found
+            raise Failed(Failure(endpoint.model, Outcome.BAD_ENDPOINT, str(error))) from error
+        if isinstance(endpoint, LocalEndpoint):
+            place = f"{LOCAL}{locate_local_model(endpoint.model)}"
+            return msgspec.structs.replace(endpoint, model=place)
+        if role == "write" and endpoint.logprobs is None:
+            return msgspec.structs.replace(endpoint, logprobs=True)
+        return endpoint
 
     def is_local(self, role: str) -> bool:
         """Return True if the model of a role is on this machine. Raises Failed."""
@@ -222,11 +222,13 @@ class ModelPool:
         """
         named = self.get_endpoint(role)
         with self._turn:
-            found = next((model for known, model in self._models if known == named), None)
-            if found is None:
-                found = self._open_model(named)
-                self._models.append((named, found))
-        return found
+            opened_model = next(
+                (model for opened_name, model in self._models if opened_name == named), None
+            )
+            if opened_model is None:
+                opened_model = self._open_model(named)
+                self._models.append((named, opened_model))
+        return opened_model
 
     def _open_model(self, named: ModelEndpoint | LocalEndpoint | str) -> LanguageModel:
         if isinstance(named, ModelEndpoint):

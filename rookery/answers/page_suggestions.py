@@ -39,17 +39,17 @@ def suggest_passages(question: str, page: Page, judge: EvidenceJudge) -> list[tu
     longest = EvidenceSettings().longest
     sections = _choose_sections(question, list_sections(_shorten_page(page)))
     judged = [each._replace(page=page) for each in judge_listed_sections(question, sections, judge)]
-    found: list[tuple[Quote, float]] = []
+    suggestions: list[tuple[Quote, float]] = []
     for section, probability in zip(judged, estimate_probabilities(judged), strict=True):
         if probability >= MIDDLE_SCORE:
             section = narrow_section(question, section, judge, longest)
         quote = choose_quote(section, longest)
         # A long block is cut into sections, and may be chosen for each of them.
-        if quote and not any(quote.start < x.end and x.start < quote.end for x, _ in found):
-            found.append((quote, probability))
-        if len(found) == MAX_SUGGESTIONS:
+        if quote and not any(quote.start < x.end and x.start < quote.end for x, _ in suggestions):
+            suggestions.append((quote, probability))
+        if len(suggestions) == MAX_SUGGESTIONS:
             break
-    return found
+    return suggestions
 
 
 def _choose_sections(question: str, sections: Sequence[PageSection]) -> list[PageSection]:

@@ -51,24 +51,26 @@ def gather_passages(
     pages, failures = _open_pages(
         library, list(dict.fromkeys(hit.url for hit in placed)), limits.seconds
     )
-    found = [(pages[hit.url], hit) for hit in placed if _is_from_page(hit, pages)]
-    if unread or len(found) < len(placed):
+    passages = [(pages[hit.url], hit) for hit in placed if _is_from_page(hit, pages)]
+    if unread or len(passages) < len(placed):
         moved = [hit.url for hit in placed if hit.url in pages and not _is_from_page(hit, pages)]
         fresh, more = _open_pages(library, unread, limits.seconds)
         failures += more
         pages |= fresh
-        found += _search_pages(question, [pages[url] for url in (*fresh, *moved)], limits.passages)
-    found.sort(key=lambda pair: -pair[1].score)
-    found = _drop_copies(found)
-    return RetrievedPassages(tuple(found[: limits.passages]), tuple(failures), len(pages))
+        passages += _search_pages(
+            question, [pages[url] for url in (*fresh, *moved)], limits.passages
+        )
+    passages.sort(key=lambda pair: -pair[1].score)
+    passages = _drop_copies(passages)
+    return RetrievedPassages(tuple(passages[: limits.passages]), tuple(failures), len(pages))
 
 
-def _drop_copies(found: Sequence[tuple[Page, Hit]]) -> list[tuple[Page, Hit]]:
+def _drop_copies(passages: Sequence[tuple[Page, Hit]]) -> list[tuple[Page, Hit]]:
     """Drop passages of pages whose text was found at another address before: it is one source."""
     addresses: dict[str, str] = {}
     return [
         (page, hit)
-        for page, hit in found
+        for page, hit in passages
         if addresses.setdefault(page.digest, page.url) == page.url
     ]
 

@@ -52,14 +52,14 @@ def require_supported_claims(answer: Answer, question: Question, judge: Evidence
 
     Raises CitationSyntaxError where they do not.
     """
-    said, claims = "", list[Claim]()
+    text, claims = "", list[Claim]()
     for claim in answer.claims:
         words = answer.text[claim.start : claim.end].strip()
         cited = [answer.quotes[number] for number in claim.quotes]
         sources = locate_answers(question.text, cited)
         if not any(is_supported(words, source, question.text, judge) for source in sources):
             raise CitationSyntaxError(f"its claim “{words}” is not supported by what it quotes")
-        start = len(said) + bool(said)
-        said += f"{' ' * bool(said)}{words}"
-        claims.append(Claim(start, len(said), claim.quotes))
-    return msgspec.structs.replace(answer, text=said, claims=tuple(claims))
+        start = len(text) + bool(text)
+        text += f"{' ' * bool(text)}{words}"
+        claims.append(Claim(start, len(text), claim.quotes))
+    return msgspec.structs.replace(answer, text=text, claims=tuple(claims))

@@ -90,10 +90,10 @@ def answer_with_webglm(
     def read(text: str) -> Answer:
         return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
 
-    asked = render_prompt("webglm", references=render_references(quotes), question=question.text)
+    prompt = render_prompt("webglm", references=render_references(quotes), question=question.text)
 
     def sample(n: int) -> list[AnswerDraft]:
-        return sample_drafts(policy, asked, n, read)
+        return sample_drafts(policy, prompt, n, read)
 
     return answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
 
@@ -143,12 +143,12 @@ def filter_bootstrapped_episode(
     if episode.answer is None or not episode.steps:
         return episode
     step, answer = episode.steps[-1], episode.answer
-    shown = _parse_prompt_references(step.prompt, episode.question)
-    if reason := _find_rejection(step, answer, shown, settings):
+    references = _parse_prompt_references(step.prompt, episode.question)
+    if reason := _find_rejection(step, answer, references, settings):
         failures = (*episode.failures, reason)
         return msgspec.structs.replace(episode, answer=None, stop=reason.outcome, failures=failures)
-    said = Step(step.prompt, Completion(_render_prompt_numbers(answer, shown)))
-    return msgspec.structs.replace(episode, steps=(*episode.steps[:-1], said))
+    corrected_step = Step(step.prompt, Completion(_render_prompt_numbers(answer, references)))
+    return msgspec.structs.replace(episode, steps=(*episode.steps[:-1], corrected_step))
 
 
 def bootstrap_episodes(
@@ -211,50 +211,50 @@ def _parse_prompt_references(prompt: str, question: Question) -> list[str]:
 
 
 def _find_rejection(
-    step: Step, answer: Answer, shown: Sequence[str], settings: BootstrapSettings
+    step: Step, answer: Answer, references: Sequence[str], settings: BootstrapSettings
 ) -> Failure | None:
     """Return the reason to reject an answer; None where it is accepted."""
     content = _content_words(answer.text)
-    overlap = compute_rouge_n(content, _content_words(" ".join(shown))).precision
+    overlap = compute_rouge_n(content, _content_words(" ".join(references))).precision
     if overlap < settings.overlap:
         detail = f"{overlap:.0%} of its words are in the references, less than the least share"
         return Failure("answer", Outcome.HALLUCINATION, detail)
     cited = {number for claim in answer.claims for number in claim.quotes}
-    least = min(settings.citations, len(shown))
+    least = min(settings.citations, len(references))
     if len(cited) < least:
-        detail = f"it cites {len(cited)} of {len(shown)} references, fewer than {least}"
+        detail = f"it cites {len(cited)} of {len(references)} references, fewer than {least}"
         return Failure("answer", Outcome.FEW_CITATIONS, detail)
-    kept = _measure_citation_accuracy(step.said.text, shown, settings.correct)
-    if kept < settings.accuracy:
-        detail = f"{kept:.0%} of its citations fit what they cite, less than the least share"
+    accuracy = _measure_citation_accuracy(step.said.text, references, settings.correct)
+    if accuracy < settings.accuracy:
+        detail = f"{accuracy:.0%} of its citations fit what they cite, less than the least share"
         return Failure("answer", Outcome.LOW_CITATION_ACCURACY, detail)
     return None
 
 
 def _measure_citation_accuracy(
-    said: str, shown: Sequence[str], settings: CorrectionSettings
+    text: str, references: Sequence[str], settings: CorrectionSettings
 ) -> float:
     """Return the share of the original citations that correction leaves in place.
 
     A number that no reference has counts as a wrong citation.
     """
-    quotes = [_quote_line(line) for line in (*shown, "none")]
+    quotes = [_quote_line(line) for line in (*references, "none")]
     none = f"[{len(quotes)}]"
 
     def replace_unknown(mark: re.Match[str]) -> str:
         is_none = mark[0][0] == "[" and not 0 < int(mark[0][1:10].rstrip("]")) < len(quotes)
         return none if is_none else mark[0]
 
-    written = parse_numbered(NUMBER_OR_ESCAPED_MARK.sub(replace_unknown, said.strip()), quotes)
+    written = parse_numbered(NUMBER_OR_ESCAPED_MARK.sub(replace_unknown, text.strip()), quotes)
     bare = tuple(Claim(claim.start, claim.end, ()) for claim in written.claims)
     corrected = correct_citations(Answer(written.text, tuple(quotes[:-1]), bare), settings)
     fitting = {(claim.start, claim.end): claim.quotes for claim in corrected.claims}
-    kept = [
+    correct = [
         number in fitting.get((claim.start, claim.end), ())
         for claim in written.claims
         for number in claim.quotes
     ]
-    return sum(kept) / max(len(kept), 1)
+    return sum(correct) / max(len(correct), 1)
 
 
 def _quote_line(line: str) -> Quote:
@@ -266,14 +266,14 @@ def _content_words(text: str) -> list[str]:
     return [word for word in split_words(text) if word not in QUESTION_WORDS]
 
 
-def _render_prompt_numbers(answer: Answer, shown: Sequence[str]) -> str:
+def _render_prompt_numbers(answer: Answer, references: Sequence[str]) -> str:
     """Render an answer with each citation as the number that its reference has in the prompt."""
     own = [neutralize_line(quote.text) for quote in answer.quotes]
-    numbers = [shown.index(line) for line in own]
+    numbers = [references.index(line) for line in own]
     claims = tuple(
         msgspec.structs.replace(claim, quotes=tuple(numbers[number] for number in claim.quotes))
         for claim in answer.claims
     )
     # Only the numbers are rendered, so the quotes can be made of the shown lines.
-    quotes = tuple(_quote_line(line) for line in shown)
+    quotes = tuple(_quote_line(line) for line in references)
     return render_numbered(Answer(answer.text, quotes, claims))

@@ -62,22 +62,22 @@ def answer_with_webgpt(
     steps: list[Step] = []
     flow = browse_library(BrowserTask(question, settings.rules), library, PageViewCache())
     try:
-        shown, ended = _browse_until_answer(flow, policy, settings, steps, on_command)
+        observation, ended = _browse_until_answer(flow, policy, settings, steps, on_command)
     except Failed as error:
         return make_failed_episode(question, WEBGPT_METHOD, error, steps)
-    if shown is None:
+    if observation is None:
         return _make_unanswered_episode(question, ended, steps)
-    asked = _render_step_prompt("webgpt_answer", shown, settings)
+    prompt = _render_step_prompt("webgpt_answer", observation, settings)
 
-    support = SupportFilter(question, shown.quotes, judge) if judge else None
+    support = SupportFilter(question, observation.quotes, judge) if judge else None
 
     def read(text: str) -> Answer:
         if support:
             return support.parse_supported(text)
-        return order_quotes_by_use(parse_numbered(text, shown.quotes))
+        return order_quotes_by_use(parse_numbered(text, observation.quotes))
 
     def sample(n: int) -> list[AnswerDraft]:
-        return sample_drafts(writer or policy, asked, n, read)
+        return sample_drafts(writer or policy, prompt, n, read)
 
     episode = answer_with_best_draft(
         question, WEBGPT_METHOD, sample, choosing, _finish_browsing(flow).failures, steps
@@ -103,14 +103,16 @@ def _browse_until_answer(
     on_command: Callable[[str], None],
 ) -> tuple[Observation | None, BrowseResult | None]:
     """Browse; return the observation that asks for an answer, or the result without an answer."""
-    shown, idle, same = next(flow), 0, 0
-    while not shown.answering:
-        asked = _render_step_prompt("webgpt", shown, settings)
-        said = policy.complete(asked, 1)[0]
-        command = replace_surrogates(extract_command(said.text))
+    observation, idle, same = next(flow), 0, 0
+    while not observation.answering:
+        prompt = _render_step_prompt("webgpt", observation, settings)
+        completion = policy.complete(prompt, 1)[0]
+        command = replace_surrogates(extract_command(completion.text))
         on_command(command)
         same = same + 1 if steps and steps[-1].said.text == command else 0
-        steps.append(Step(asked, said if said.text == command else Completion(command)))
+        steps.append(
+            Step(prompt, completion if completion.text == command else Completion(command))
+        )
         try:
             following = flow.send(command)
         except StopIteration as ended:
@@ -118,8 +120,8 @@ def _browse_until_answer(
         idle = idle + 1 if following.note else 0
         if idle >= HOPELESS_STEPS or min(idle, same) >= STUCK_REPEATS:
             return None, BrowseResult(following.quotes, Outcome.STUCK)
-        shown = following
-    return shown, None
+        observation = following
+    return observation, None
 
 
 def _make_unanswered_episode(
@@ -134,16 +136,20 @@ def _make_unanswered_episode(
     return Episode(question, WEBGPT_METHOD, tuple(steps), None, ended.stop, failures)
 
 
-def _render_step_prompt(name: str, shown: Observation, settings: WebgptSettings) -> str:
-    return render_prompt(name, observation=shown.prompt) if settings.instruct else shown.prompt
+def _render_step_prompt(name: str, observation: Observation, settings: WebgptSettings) -> str:
+    return (
+        render_prompt(name, observation=observation.prompt)
+        if settings.instruct
+        else observation.prompt
+    )
 
 
-def extract_command(said: str) -> str:
+def extract_command(text: str) -> str:
     """Extract the command from a completion with more text: its first line that is a command.
 
     Returns the completion itself where no line is one.
     """
-    if parse_command(said):
-        return said.strip()
-    lines = (line.strip().strip("`") for line in said.splitlines())
-    return next((line for line in lines if parse_command(line)), said)
+    if parse_command(text):
+        return text.strip()
+    lines = (line.strip().strip("`") for line in text.splitlines())
+    return next((line for line in lines if parse_command(line)), text)

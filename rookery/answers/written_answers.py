@@ -67,7 +67,7 @@ def _to_one_line(text: str) -> str:
 
 
 def put_into_words(
-    found: Episode,
+    episode: Episode,
     policy: Policy,
     judge: EvidenceJudge | None = None,
     choosing: BestOfNSettings = BestOfNSettings(),
@@ -75,43 +75,45 @@ def put_into_words(
 ) -> Episode:
     """Have a model put an extractive answer into words, each sentence resting on its quotes.
 
-    `found` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines or
+    `episode` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines or
     has no answer is returned as it is, and the model is not asked. A sentence that no quote
     supports is taken out, and the failures say which (unsupported). Where no sentence is left, or
     what is left does not answer by the evidence model, lacks the words of the answer that was found
-    or only repeats the question, `found` is returned with the failure not_written: it is still by
-    "extract". The score is that of `found`. Where the model cannot be asked the stop is
+    or only repeats the question, `episode` is returned with the failure not_written: it is still by
+    "extract". The score is that of `episode`. Where the model cannot be asked the stop is
     policy_failed.
     """
-    if found.answer is None or found.answer.declined or not found.answer.quotes:
-        return found
-    quotes = found.answer.quotes
-    sources = locate_answers(found.question.text, quotes, judge)
-    asked = render_writing_prompt(found.question.text, sources[: settings.references])
+    if episode.answer is None or episode.answer.declined or not episode.answer.quotes:
+        return episode
+    quotes = episode.answer.quotes
+    sources = locate_answers(episode.question.text, quotes, judge)
+    prompt = render_writing_prompt(episode.question.text, sources[: settings.references])
 
     @cache
     def cite_text(text: str, finished: bool) -> SupportedText:
-        question = found.question.text
+        question = episode.question.text
         return cite_sentences(text, sources, question, judge, finished, settings.support)
 
     @cache
     def answers_question(text: str) -> bool:
-        question = found.question.text
+        question = episode.question.text
         if not has_new_words(text, question):
             return is_yes_no_question(question)
         if judge is None:
             return True
-        said = (measure_shared_words(each.answer, text) for each in sources[: settings.references])
-        if max(said) < settings.support.words.threshold:
+        shared_words = (
+            measure_shared_words(each.answer, text) for each in sources[: settings.references]
+        )
+        if max(shared_words) < settings.support.words.threshold:
             return False
         [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
         return convert_to_probability(judged.answers) >= settings.answers
 
     def sample(n: int) -> list[AnswerDraft]:
         drafts = []
-        for said in policy.complete(asked, n):
+        for completion in policy.complete(prompt, n):
 
-            def read(text: str, finished: bool = said.stop != "length") -> Answer:
+            def read(text: str, finished: bool = completion.stop != "length") -> Answer:
                 answer = cite_text(text, finished).answer
                 if not answer.text:
                     raise CitationSyntaxError("no sentence of it is supported by what was quoted")
@@ -119,24 +121,30 @@ def put_into_words(
                     raise CitationSyntaxError("what it says does not answer the question")
                 return order_quotes_by_use(answer)
 
-            drafts.append(AnswerDraft(Step(asked, said), *parse_draft(said.text, read)))
+            drafts.append(
+                AnswerDraft(Step(prompt, completion), *parse_draft(completion.text, read))
+            )
         return drafts
 
     # What is declined was decided before, and the score says how well the quotes answer.
     choosing = msgspec.structs.replace(choosing, decline=None)
     written = answer_with_best_draft(
-        found.question, WEBGLM_METHOD, sample, choosing, found.failures
+        episode.question, WEBGLM_METHOD, sample, choosing, episode.failures
     )
     if written.stop == Outcome.POLICY_FAILED:
         return written
-    said = written.steps[-1].said
-    taken_out = cite_text(said.text.strip(), said.stop != "length").removed
+    completion = written.steps[-1].said
+    taken_out = cite_text(completion.text.strip(), completion.stop != "length").removed
     removed = tuple(Failure(WEBGLM_METHOD, Outcome.UNSUPPORTED, sentence) for sentence in taken_out)
     if written.answer is None:
         detail = "nothing that the model wrote is a supported answer: the quotes stand as they are"
-        failures = (*found.failures, *removed, Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail))
-        return msgspec.structs.replace(found, steps=written.steps, failures=failures)
+        failures = (
+            *episode.failures,
+            *removed,
+            Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail),
+        )
+        return msgspec.structs.replace(episode, steps=written.steps, failures=failures)
     answer = msgspec.structs.replace(
-        written.answer, score=found.answer.score, calibrated=found.answer.calibrated
+        written.answer, score=episode.answer.score, calibrated=episode.answer.calibrated
     )
     return msgspec.structs.replace(written, answer=answer, failures=(*written.failures, *removed))

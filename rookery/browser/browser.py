@@ -178,12 +178,12 @@ def browse_library(
     """
     flow = run_browser(task, views)
     try:
-        shown = next(flow)
+        observation = next(flow)
         while True:
-            if isinstance(shown, Observation):
-                shown = flow.send((yield shown))
+            if isinstance(observation, Observation):
+                observation = flow.send((yield observation))
             else:
-                shown = flow.send(answer_request(library, shown))
+                observation = flow.send(answer_request(library, observation))
     except StopIteration as ended:
         browsed: BrowseResult = ended.value
         return browsed
@@ -219,15 +219,15 @@ def run_browser(task: BrowserTask, views: PageViewCache | None = None) -> Browse
         yield from session.open_page(task.start)
         session.history.clear()  # the empty page is not a page to go back to
     stop = ""
-    left = task.rules.actions
-    while left and not stop:
-        said = yield session.build_observation(left)
-        left -= 1
-        stop = yield from session.run_command(parse_command(_require_text(said)))
+    actions_left = task.rules.actions
+    while actions_left and not stop:
+        reply = yield session.build_observation(actions_left)
+        actions_left -= 1
+        stop = yield from session.run_command(parse_command(_require_text(reply)))
     stop = stop or Outcome.MAX_ACTIONS
     answer = None
     if session.quotes and stop in ANSWERED_STOPS:
-        answer = _require_text((yield session.build_answer_prompt(left)))
+        answer = _require_text((yield session.build_answer_prompt(actions_left)))
     elif stop == "end":
         stop = Outcome.NO_QUOTES
     return BrowseResult(tuple(session.quotes), stop, answer, tuple(session.failures))
@@ -292,7 +292,7 @@ class _BrowserState:
         self.history: list[BrowserPosition] = []
         self.position = self._position_at_top(Page("", "", ""), quotable=False)
 
-    def build_observation(self, left: int) -> Observation:
+    def build_observation(self, actions_left: int) -> Observation:
         """Return the observation of the current state."""
         view, question = self.position.view, self.task.question.text
         title = self._title_with_domain(view.page.title, view.page.url)
@@ -300,14 +300,14 @@ class _BrowserState:
         scrollbar = view.get_scrollbar(window)
         head = format_prompt_head(question, self.quotes_text, self.actions_text, title, scrollbar)
         return Observation(
-            prompt=f"{head}{window.text}{format_prompt_foot(left)}",
+            prompt=f"{head}{window.text}{format_prompt_foot(actions_left)}",
             question=question,
             quotes=tuple(self.quotes),
             past=tuple(self.past_actions),
             title=title,
             scrollbar=scrollbar,
             text=window.text,
-            left=left,
+            left=actions_left,
             url=view.page.url,
             digest=view.page.digest,
             start=window.start,
@@ -315,7 +315,7 @@ class _BrowserState:
             note=self.note,
         )
 
-    def build_answer_prompt(self, left: int) -> Observation:
+    def build_answer_prompt(self, actions_left: int) -> Observation:
         """Return the observation that starts the answering phase."""
         titled = ((self._title_with_domain(quote.title, quote.url), quote) for quote in self.quotes)
         return Observation(
@@ -326,7 +326,7 @@ class _BrowserState:
             title="",
             scrollbar=(0, 0),
             text="",
-            left=left,
+            left=actions_left,
             note=self.note,
             answering=True,
         )
@@ -497,7 +497,7 @@ def _open_at_top(opened: OpenedPage, quotable: bool) -> BrowserPosition:
     return BrowserPosition(opened, opened.article, opened.article.top, quotable)
 
 
-def _require_text(said: str | BrowserReply) -> str:
-    if not isinstance(said, str):
+def _require_text(reply: str | BrowserReply) -> str:
+    if not isinstance(reply, str):
         raise TypeError("an Observation is answered with a command, as a str")
-    return said
+    return reply

@@ -45,18 +45,18 @@ class BrowserCommand(NamedTuple):
         return f"{self.verb} {self.argument}".rstrip()
 
 
-def parse_command(said: str) -> BrowserCommand | None:
+def parse_command(text: str) -> BrowserCommand | None:
     """Return the command that was typed; None for any other text, which is an invalid action.
 
     White space at both ends does not count. Verbs, with their upper and lower case and colons, and
     arguments must be those of WebGPT's table 1, such as `Search <query>`, `Scrolled down 2` or
     `End: Answer`, with white space between the two.
     """
-    said = said.strip()
-    verb = _VERB.match(said)
-    if verb is None or _CONTROL_CHARACTERS.search(said):
+    text = text.strip()
+    verb = _VERB.match(text)
+    if verb is None or _CONTROL_CHARACTERS.search(text):
         return None
-    rest = said[verb.end() :]
+    rest = text[verb.end() :]
     argument = rest.strip()
     if rest and not rest[0].isspace():
         return None
@@ -162,12 +162,12 @@ def format_prompt_head(
     )
 
 
-def format_prompt_foot(left: int) -> str:
+def format_prompt_foot(actions_left: int) -> str:
     """Return the end of a browsing prompt: the actions left, and the heading `Next action`.
 
     What the model writes directly behind it is its command.
     """
-    return f"\n♦Actions left: {left}\n♦Next action\n"
+    return f"\n♦Actions left: {actions_left}\n♦Next action\n"
 
 
 STATE_PATTERN = re.compile(

@@ -108,14 +108,14 @@ class BrowserEpisode:
     def _advance_browser(self, sent: str | BrowserReply | None) -> BrowserRequest | None:
         self.observation = None
         try:
-            shown = next(self._flow) if sent is None else self._flow.send(sent)
+            observation = next(self._flow) if sent is None else self._flow.send(sent)
         except StopIteration as ended:
             self._finish(ended.value)
             return None
-        if isinstance(shown, Observation):
-            self.observation = shown
+        if isinstance(observation, Observation):
+            self.observation = observation
             return None
-        return shown
+        return observation
 
     def _finish(self, browsed: BrowseResult) -> Episode:
         self.observation = None

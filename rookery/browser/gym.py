@@ -202,9 +202,9 @@ class BrowserEnv(gymnasium.Env[str, str]):
         if self._opened and hasattr(self._library, "close"):
             self._library.close()
 
-    def _cut_prompt(self, shown: Observation) -> str:
+    def _cut_prompt(self, observation: Observation) -> str:
         """Return a prompt, its window's text cut to the maximum length of the space."""
-        prompt, foot = shown.prompt, format_prompt_foot(shown.left)
+        prompt, foot = observation.prompt, format_prompt_foot(observation.left)
         if len(prompt) <= self._longest:
             return prompt
         foot = foot if prompt.endswith(foot) else ""
@@ -223,17 +223,17 @@ class BrowserEnv(gymnasium.Env[str, str]):
     def _describe_state(
         self, episode: BrowserEpisode
     ) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        shown, ended = episode.observation, episode.result
+        observation, ended = episode.observation, episode.result
         info = {
-            "observation": shown,
-            "quotes": shown.quotes if shown else episode.browsed.quotes,
+            "observation": observation,
+            "quotes": observation.quotes if observation else episode.browsed.quotes,
             "stop": ended.stop if ended else "",
             "trajectory": ended,
         }
         reward = 0.0
         if self._reward is not None and ended is not None and ended.answer is not None:
             reward = float(self._reward(ended.question, ended.answer))
-        prompt = self._cut_prompt(shown) if shown else ""
+        prompt = self._cut_prompt(observation) if observation else ""
         return prompt, reward, ended is not None, False, info
 
 

@@ -87,15 +87,17 @@ class WindowText:
                 covered.append((part.start + first, part.start + last))
             at += len(part.text)
         text = self._page.text
-        shown = [(start, words) for start, end in covered if (words := text[start:end]).strip()]
-        if not shown:
+        visible_parts = [
+            (start, words) for start, end in covered if (words := text[start:end]).strip()
+        ]
+        if not visible_parts:
             return None
         start, end = (
-            shown[0][0] + len(shown[0][1]) - len(shown[0][1].lstrip()),
-            shown[-1][0] + len(shown[-1][1].rstrip()),
+            visible_parts[0][0] + len(visible_parts[0][1]) - len(visible_parts[0][1].lstrip()),
+            visible_parts[-1][0] + len(visible_parts[-1][1].rstrip()),
         )
-        seen = sum(_count_letters(words) for _, words in shown)
-        return (start, end) if _count_letters(text[start:end]) == seen else None
+        letters_before = sum(_count_letters(words) for _, words in visible_parts)
+        return (start, end) if _count_letters(text[start:end]) == letters_before else None
 
 
 def _count_letters(text: str) -> int:
@@ -212,19 +214,19 @@ class PageView:
     def _find_window_before(self, top: int) -> int:
         """Return the start of the whole blocks that together fill a window up to `top`; a longer
         block is cut."""
-        left = self._size
+        room = self._size
         number = bisect_left(self.page.blocks, top, key=_get_start)
-        while number > 0 and left > 0:
+        while number > 0 and room > 0:
             number -= 1
             block = self.page.blocks[number]
             if not self._shows_block(block):
                 continue
             end = min(block.end, top)
-            if end - block.start > left:
+            if end - block.start > room:
                 return (
-                    top if left < self._size / 2 else self._find_cut(block.start, end - left, end)
+                    top if room < self._size / 2 else self._find_cut(block.start, end - room, end)
                 )
-            left -= end - block.start
+            room -= end - block.start
             top = block.start
         return top
 
@@ -251,12 +253,12 @@ class PageView:
             return ViewWindow("", top, top)
         first = pieces[0].start
         text = self._neutralize_pieces(pieces)
-        shown: list[str] = []
+        rendered: list[str] = []
         for piece, gap, marks in self._mark_pieces(pieces):
-            shown.append(gap)
+            rendered.append(gap)
             for start, end, mark in _split_at_marks(marks, piece):
-                shown += (text[start - first : end - first], mark)
-        return ViewWindow("".join(shown).rstrip(), first, pieces[-1].end)
+                rendered += (text[start - first : end - first], mark)
+        return ViewWindow("".join(rendered).rstrip(), first, pieces[-1].end)
 
     def _neutralize_pieces(self, pieces: list[BlockPiece]) -> str:
         return neutralize_text(self.page.text[pieces[0].start : pieces[-1].end]) if pieces else ""
@@ -285,18 +287,18 @@ class PageView:
 
     def _iter_pieces(self, top: int) -> Iterator[BlockPiece]:
         """Whole blocks from `top` on, as many as a window holds; one that is longer is cut."""
-        blocks, left = self.page.blocks, self._size
+        blocks, room = self.page.blocks, self._size
         for number in range(bisect_right(blocks, top, key=_get_end), len(blocks)):
             block = blocks[number]
             if not self._shows_block(block):
                 continue
             start = max(block.start, top)
-            if block.end - start > left:
-                if left >= self._size / 2:
-                    cut = self._find_cut(start, start + left, block.end)
+            if block.end - start > room:
+                if room >= self._size / 2:
+                    cut = self._find_cut(start, start + room, block.end)
                     yield BlockPiece(block, start, cut, cut)
                 return
-            left -= block.end - start
+            room -= block.end - start
             last = number + 1 == len(blocks)
             stop = len(self.page.text) + 1 if last else blocks[number + 1].start
             yield BlockPiece(block, start, block.end, stop)
@@ -322,7 +324,7 @@ class PageView:
         """Marks the links of a piece that may be followed, none within another, from the one of
         this number on; the number to go on from in the next piece."""
         links = self.page.links
-        done = piece.start
+        position = piece.start
         while number < len(links) and links[number].start < piece.stop:
             start, end, url = (
                 max(links[number].start, piece.start),
@@ -330,7 +332,7 @@ class PageView:
                 links[number].url,
             )
             domain = get_domain(url)
-            if start >= done and not is_subdomain(domain, self._blocked):
+            if start >= position and not is_subdomain(domain, self._blocked):
                 ending = "】" if domain == self.domain else f"†{domain}】"
                 if end > start and piece.end > start:
                     marks.append((start, 2, f"【{number}†"))
@@ -340,16 +342,16 @@ class PageView:
                     marks.append((start, 1, self._pad_image(linked, start, piece)))
             if end > piece.stop:
                 break
-            done = max(done, end)
+            position = max(position, end)
             number += 1
         return number
 
     def _add_marks(self, marks: list[Inserted], piece: BlockPiece, number: int) -> int:
         """Marks the images and the raised, lowered and annotated letters of a piece, likewise."""
-        found = self.page.marks
+        page_marks = self.page.marks
         linked = {place for place, order, _ in marks if order == 1}
-        while number < len(found) and found[number].start < piece.stop:
-            start, end, kind, value = msgspec.structs.astuple(found[number])
+        while number < len(page_marks) and page_marks[number].start < piece.stop:
+            start, end, kind, value = msgspec.structs.astuple(page_marks[number])
             if kind == "image" and start not in linked:
                 marks.append((start, 3, self._pad_image(_format_image(value), start, piece)))
             elif kind in SCRIPTS and end > start:
@@ -461,8 +463,8 @@ class PageViewCache:
         Of more than KEPT_RESULTS, those made last are kept.
         """
         key = (query, secret, rules.window, rules.blocked, rules.results, rules.title)
-        known, opened = self._results.get(key, (None, None))
-        if opened is None or (known is not hits and known != hits):
+        cached_key, opened = self._results.get(key, (None, None))
+        if opened is None or (cached_key is not hits and cached_key != hits):
             page = build_results_page(query, hits, rules, secret, self)
             opened = OpenedPage(page, rules)
             self._results[key] = hits, opened

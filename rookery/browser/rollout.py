@@ -77,14 +77,14 @@ class LibraryRequests:
         request is not sent: its reply is at once a failure (timed_out).
         """
         until = time.monotonic() + self._seconds
-        asked = _PendingRequest(session, request, library, noted, until, threading.Lock())
+        pending = _PendingRequest(session, request, library, noted, until, threading.Lock())
         if self._late >= MAX_ABANDONED_THREADS:
             self._answer_timed_out(
-                asked, f"{self._late} requests before this one have come to no end"
+                pending, f"{self._late} requests before this one have come to no end"
             )
             return
-        self._asked[session] = asked
-        self._waiting.put(asked)
+        self._asked[session] = pending
+        self._waiting.put(pending)
         if self._free:
             self._free -= 1
         else:
@@ -109,12 +109,12 @@ class LibraryRequests:
         Results that come later are dropped.
         """
         now = time.monotonic()
-        for asked in [asked for asked in self._asked.values() if asked.deadline <= now]:
-            del self._asked[asked.session]
-            if asked.claim_reply():
+        for pending in [pending for pending in self._asked.values() if pending.deadline <= now]:
+            del self._asked[pending.session]
+            if pending.claim_reply():
                 self._late += 1
                 self._answer_timed_out(
-                    asked, f"not here after {self._seconds:g} seconds; allow more time"
+                    pending, f"not here after {self._seconds:g} seconds; allow more time"
                 )
 
     def _serve_requests(self) -> None:
@@ -136,11 +136,11 @@ class LibraryRequests:
         self._free += 1
         self._late -= 1
 
-    def _answer_timed_out(self, asked: "_PendingRequest", why: str) -> None:
-        request = asked.request
+    def _answer_timed_out(self, pending: "_PendingRequest", why: str) -> None:
+        request = pending.request
         what = request.query if isinstance(request, BrowserSearch) else request.url
         late = _TimedOutLibrary(Failure(what, Outcome.TIMED_OUT, why))
-        self._answer(asked.session, answer_request(asked.recorder(late), request))
+        self._answer(pending.session, answer_request(pending.recorder(late), request))
 
 
 class _PendingRequest(NamedTuple):
@@ -165,8 +165,8 @@ class _ReplyTooLate(BaseException):
 class _TimedLibrary(Library):
     """The library of one request; its answer counts only if the request has not timed out."""
 
-    def __init__(self, asked: _PendingRequest) -> None:
-        self._asked = asked
+    def __init__(self, pending: _PendingRequest) -> None:
+        self._asked = pending
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         return self._claim_first(partial(self._asked.library.search, query, k))
@@ -293,9 +293,9 @@ def run_rollouts_in_workers(
     """
     shares = [(at, tuple(tasks[at : at + share])) for at in range(0, len(tasks), share)]
     run = partial(_make_share_runner, make, by, seed, limits)
-    done = map_in_workers(shares, run, choose_worker_count(workers, ray), ray=ray)
-    with closing(done):
-        for episodes in done:
+    results = map_in_workers(shares, run, choose_worker_count(workers, ray), ray=ray)
+    with closing(results):
+        for episodes in results:
             yield from episodes
 
 
@@ -326,13 +326,13 @@ def make_scripted_policy(actors: Sequence[Callable[[Observation], str]]) -> Batc
 
 def _complete_one_by_one(say: Callable[[RolloutTurn], Completion]) -> BatchPolicy:
     """Complete turn by turn, keeping completions for a second call where a later turn raises."""
-    kept: dict[RolloutTurn, Completion] = {}
+    completions: dict[RolloutTurn, Completion] = {}
 
     def complete_turns(turns: Sequence[RolloutTurn]) -> list[Completion]:
         for turn in turns:
-            if turn not in kept:
-                kept[turn] = say(turn)
-        return [kept.pop(turn) for turn in turns]
+            if turn not in completions:
+                completions[turn] = say(turn)
+        return [completions.pop(turn) for turn in turns]
 
     return complete_turns
 
@@ -368,10 +368,10 @@ def replay_episode(
     steps: list[Step] = []
     browsed = None
     try:
-        shown = next(flow)
+        observation = next(flow)
         for step in episode.steps:
-            steps.append(Step(shown.prompt, step.said))
-            shown = flow.send(step.said.text)
+            steps.append(Step(observation.prompt, step.said))
+            observation = flow.send(step.said.text)
     except StopIteration as ended:
         browsed = ended.value
     again = ensure_encodable(msgspec.structs.replace(episode, steps=tuple(steps)))
@@ -449,18 +449,18 @@ class _RolloutLoop:
     def generate_episodes(self, tasks: Iterable[BrowserTask]) -> Iterator[Episode]:
         """Yield the episodes in the order of the tasks."""
         waiting = enumerate(tasks, self._first)
-        begun = given = self._first
+        begun = yielded = self._first
         while True:
             while (
                 len(self._sessions) < self._limits.at_once
-                and begun - given < 2 * self._limits.at_once
+                and begun - yielded < 2 * self._limits.at_once
                 and (following := next(waiting, None))
             ):
                 self._begin_session(*following)
                 begun += 1
-            if given in self._done:
-                yield self._done.pop(given)
-                given += 1
+            if yielded in self._done:
+                yield self._done.pop(yielded)
+                yielded += 1
             elif self._sessions:
                 self._send_batch()
                 self._take_events()
@@ -524,9 +524,11 @@ class _RolloutLoop:
             )
             self._ready.clear()
 
-    def _make_turn(self, session: int, shown: Observation) -> RolloutTurn:
+    def _make_turn(self, session: int, observation: Observation) -> RolloutTurn:
         number = len(self._sessions[session].episode.steps)
-        return RolloutTurn(session, number, derive_turn_seed(self._seed, session, number), shown)
+        return RolloutTurn(
+            session, number, derive_turn_seed(self._seed, session, number), observation
+        )
 
     def _run_policy_thread(self) -> None:
         while (turns := self._batches.get()) is not None:
@@ -537,15 +539,17 @@ class _RolloutLoop:
 
     def _ask_policy(self, turns: Sequence[RolloutTurn]) -> list[Completion | Failure]:
         try:
-            said = self._act(turns)
-            if len(said) != len(turns):
-                raise ValueError(f"the policy gave {len(said)} completions for {len(turns)} turns")
+            completions = self._act(turns)
+            if len(completions) != len(turns):
+                raise ValueError(
+                    f"the policy gave {len(completions)} completions for {len(turns)} turns"
+                )
         except Exception as error:
             if len(turns) == 1:
                 return [Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))]
             each = (self._ask_policy([turn]) for turn in turns if not self._closed.is_set())
             return [one for alone in each for one in alone]
-        return [self._make_storable(completion) for completion in said]
+        return [self._make_storable(completion) for completion in completions]
 
     def _make_storable(self, completion: Completion) -> Completion | Failure:
         """Return the completion after a round trip through JSON; a Failure where that fails."""
@@ -556,10 +560,10 @@ class _RolloutLoop:
             return Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))
 
     def _handle_completions(
-        self, turns: Sequence[RolloutTurn], said: Sequence[Completion | Failure]
+        self, turns: Sequence[RolloutTurn], completions: Sequence[Completion | Failure]
     ) -> None:
         self._acting = False
-        for turn, words in zip(turns, said, strict=True):
+        for turn, words in zip(turns, completions, strict=True):
             session = self._sessions[turn.session]
             if isinstance(words, Failure):
                 session.episode.break_off(words)

@@ -79,10 +79,10 @@ class _Threshold(NamedTuple):
 def calibrate_threshold(
     scores: Sequence[float],
     good: Sequence[bool],
-    wanted: float = 0.9,
+    target: float = 0.9,
     confidence: float = 0.95,
 ) -> Calibration:
-    """Find the lowest threshold that guarantees a share `wanted` of good answers at `confidence`.
+    """Find the lowest threshold that guarantees a share `target` of good answers at `confidence`.
 
     Each threshold is tested by the exact binomial bound (Clopper and Pearson 1934), and the
     search over thresholds is corrected as in Learn then Test (Angelopoulos and others 2021), by
@@ -95,21 +95,21 @@ def calibrate_threshold(
     The guarantee holds for questions drawn as the labelled ones were, and for a score that was not
     fitted on these labels. Raises Failed (not_usable) where scores and labels cannot be used.
     """
-    _require_usable(scores, good, wanted, confidence)
+    _require_usable(scores, good, target, confidence)
     cuts, labels = list(_list_thresholds(scores, good)), len(good)
-    starts = _search_starts(labels, count_required_labels(wanted, confidence))
-    kept = _run_fallback_procedure(cuts, starts, wanted, 1 - confidence)
+    starts = _search_starts(labels, count_required_labels(target, confidence))
+    chosen = _run_fallback_procedure(cuts, starts, target, 1 - confidence)
     curve = tuple(_to_calibration_point(cut, labels) for cut in cuts)
-    if kept is None:
-        reason = _explain_failure(cuts, starts, wanted, confidence)
-        return Calibration(None, reason, wanted, confidence, labels, 0.0, 0.0, curve)
-    at = _to_calibration_point(kept, labels)
-    return Calibration(at.threshold, "", wanted, confidence, labels, at.coverage, at.share, curve)
+    if chosen is None:
+        reason = _explain_failure(cuts, starts, target, confidence)
+        return Calibration(None, reason, target, confidence, labels, 0.0, 0.0, curve)
+    at = _to_calibration_point(chosen, labels)
+    return Calibration(at.threshold, "", target, confidence, labels, at.coverage, at.share, curve)
 
 
-def count_required_labels(wanted: float, confidence: float) -> int:
-    """Return the fewest labelled answers, all of them good, that can guarantee a share `wanted`."""
-    return math.ceil(math.log1p(-confidence) / math.log(wanted) - 1e-9)
+def count_required_labels(target: float, confidence: float) -> int:
+    """Return the fewest labelled answers, all of them good, that can guarantee a share `target`."""
+    return math.ceil(math.log1p(-confidence) / math.log(target) - 1e-9)
 
 
 def compute_lower_bound(good: int, count: int, confidence: float) -> float:
@@ -149,13 +149,13 @@ def compute_binomial_tail(good: int, count: int, share: float) -> float:
 def _list_thresholds(scores: Sequence[float], good: Sequence[bool]) -> Iterator[_Threshold]:
     """Yield at most MAX_THRESHOLDS thresholds, highest first; equal scores count together."""
     ranked = sorted(zip(scores, good, strict=True), key=lambda pair: -pair[0])
-    step, found = len(ranked) / MAX_THRESHOLDS, 0
+    step, good_count = len(ranked) / MAX_THRESHOLDS, 0
     due = step
     for count, (score, label) in enumerate(ranked, 1):
-        found += bool(label)
+        good_count += bool(label)
         last = count == len(ranked)
         if last or (count >= due and ranked[count][0] != score):
-            yield _Threshold(score, count, found)
+            yield _Threshold(score, count, good_count)
             due = (count // step + 1) * step
 
 
@@ -173,47 +173,50 @@ def _search_starts(labels: int, fewest: int) -> list[float]:
 
 
 def _run_fallback_procedure(
-    cuts: Sequence[_Threshold], starts: Sequence[float], wanted: float, risk: float
+    cuts: Sequence[_Threshold], starts: Sequence[float], target: float, risk: float
 ) -> _Threshold | None:
     """Return the lowest threshold that the fallback procedure accepts, or None."""
-    kept, carried = None, 0.0
+    chosen, carried = None, 0.0
     waiting = list(starts)
     for cut in cuts:
         while waiting and waiting[0] <= cut.reached:
             waiting.pop(0)
             carried += risk / len(starts)
-        if carried and compute_binomial_tail(cut.good, cut.reached, wanted) <= carried:
-            kept = cut
+        if carried and compute_binomial_tail(cut.good, cut.reached, target) <= carried:
+            chosen = cut
         else:
             carried = 0.0
-    return kept
+    return chosen
 
 
 def _explain_failure(
-    cuts: Sequence[_Threshold], starts: Sequence[float], wanted: float, confidence: float
+    cuts: Sequence[_Threshold], starts: Sequence[float], target: float, confidence: float
 ) -> str:
-    promise = f"that {wanted:.4g} of what is answered is good, with confidence {confidence:.4g}"
+    promise = f"that {target:.4g} of what is answered is good, with confidence {confidence:.4g}"
     if not starts:
-        fewest = count_required_labels(wanted, confidence)
-        there = cuts[-1].reached if cuts else 0
-        return f"to promise {promise}, takes {fewest} labelled answers at least; there are {there}"
+        fewest = count_required_labels(target, confidence)
+        most_reached = cuts[-1].reached if cuts else 0
+        return (
+            f"to promise {promise}, takes {fewest} labelled answers at least; "
+            f"there are {most_reached}"
+        )
     first = next(cut for cut in cuts if cut.reached >= starts[0])
-    shown = compute_lower_bound(first.good, first.reached, 1 - (1 - confidence) / len(starts))
+    lower_bound = compute_lower_bound(first.good, first.reached, 1 - (1 - confidence) / len(starts))
     return (
         f"no threshold can promise {promise}: of the {first.reached} answers that score highest "
-        f"{first.good} are good, which shows {shown:.4g}; label more, or want a lower share"
+        f"{first.good} are good, which shows {lower_bound:.4g}; label more, or want a lower share"
     )
 
 
 def _require_usable(
-    scores: Sequence[float], good: Sequence[bool], wanted: float, confidence: float
+    scores: Sequence[float], good: Sequence[bool], target: float, confidence: float
 ) -> None:
     problem = ""
     if len(scores) != len(good):
         problem = f"there are {len(scores)} scores and {len(good)} labels: give one label a score"
     elif not all(map(math.isfinite, scores)):
         problem = "some scores are not finite numbers: leave these answers out"
-    elif not (0 < wanted < 1 and 0 < confidence < 1):
+    elif not (0 < target < 1 and 0 < confidence < 1):
         problem = "the wanted share and the confidence lie between 0 and 1, both excluded"
     if problem:
         raise Failed(Failure("calibration", Outcome.NOT_USABLE, problem))
@@ -248,15 +251,15 @@ def draw_coverage_curves(
     from 0.5 to 1, or from lower where a curve does. The optional guarantee is marked by dashed
     lines.
     """
-    seen = {
+    curves = {
         name: [point for point in points if point[0] > MIN_COVERAGE_DRAWN]
         for name, points in lines.items()
     }
-    shown = [share for points in seen.values() for _, share in points]
-    shown += [promise.wanted] if promise else []
-    low = min(5, floor(10 * min(shown, default=1.0))) / 10
+    shares = [share for points in curves.values() for _, share in points]
+    shares += [promise.wanted] if promise else []
+    low = min(5, floor(10 * min(shares, default=1.0))) / 10
     parts = [*_draw_axes(good, low), *_draw_promise(promise, low)]
-    for number, (name, points) in enumerate(seen.items()):
+    for number, (name, points) in enumerate(curves.items()):
         colour = LINE_COLOURS[number % len(LINE_COLOURS)]
         line = " ".join(
             f"{_x_position(answered):.1f},{_y_position(share, low):.1f}"
@@ -376,14 +379,14 @@ class CalibrationLabels(Record, frozen=True):
     labels: tuple[AnswerLabel, ...] = ()
     """one per question, ordered by the questions' digests"""
 
-    def compute_calibration(self, wanted: float, confidence: float = 0.95) -> Calibration:
+    def compute_calibration(self, target: float, confidence: float = 0.95) -> Calibration:
         """Find the lowest threshold that guarantees this share of good answers at this confidence.
 
         The threshold is None where these labels guarantee none. Raises Failed (not_usable) where
         the share or the confidence is not between 0 and 1.
         """
         scores, good = [each.score for each in self.labels], [each.good for each in self.labels]
-        return calibrate_threshold(scores, good, wanted, confidence)
+        return calibrate_threshold(scores, good, target, confidence)
 
 
 def identify_score_source(
@@ -449,9 +452,9 @@ def load_calibration_labels(scored: ScoreSource, home: Path) -> CalibrationLabel
     path = locate_calibration_labels(scored, home)
     problem = "it holds labels of other answers"
     try:
-        found = CalibrationLabels.from_json(path.read_bytes())
-        if found.scored == _without_folder(scored):
-            return found
+        labels = CalibrationLabels.from_json(path.read_bytes())
+        if labels.scored == _without_folder(scored):
+            return labels
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -477,8 +480,10 @@ def store_calibration_labels(
     time. Raises Failed (bad_calibration, unwritable), and then the file is unchanged.
     """
     before = load_calibration_labels(scored, home) or CalibrationLabels(_without_folder(scored))
-    known = {each.question: each for each in (*before.labels, *labels)}
-    now = CalibrationLabels(before.scored, tuple(known[digest] for digest in sorted(known)))
+    labels_by_question = {each.question: each for each in (*before.labels, *labels)}
+    now = CalibrationLabels(
+        before.scored, tuple(labels_by_question[digest] for digest in sorted(labels_by_question))
+    )
     replace_file(locate_calibration_labels(scored, home), now.to_json() + "\n")
     return now
 
@@ -521,7 +526,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def find_decline_threshold(
-    scored: ScoreSource, wanted: float, home: Path, confidence: float = 0.95
+    scored: ScoreSource, target: float, home: Path, confidence: float = 0.95
 ) -> Calibration:
     """Compute the calibration of a source for a wanted share of good answers.
 
@@ -529,9 +534,9 @@ def find_decline_threshold(
     declines every answer. Raises Failed: no_calibration where no labels are stored, with the
     commands that make them; bad_calibration; not_usable where the share is not between 0 and 1.
     """
-    found = load_calibration_labels(scored, home)
-    if found is not None:
-        return found.compute_calibration(wanted, confidence)
+    labels = load_calibration_labels(scored, home)
+    if labels is not None:
+        return labels.compute_calibration(target, confidence)
     detail = (
         "there are no labelled answers yet to find a threshold from: run "
         f"rookery ask --batch QUESTIONS.jsonl --out ANSWERS.jsonl {scored.options} (and --in and "

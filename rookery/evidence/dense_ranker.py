@@ -55,11 +55,13 @@ class DenseRanker:
         if not texts:
             return []
         with ThreadPoolExecutor(self._threads) as pool:
-            found = pool.map(self._encode_text, map(clean_encoder_text, dict.fromkeys(texts)))
-            by_text = dict(zip(dict.fromkeys(texts), found, strict=True))
-        asked = self._encode_question(clean_encoder_text(query))
+            vectors = pool.map(self._encode_text, map(clean_encoder_text, dict.fromkeys(texts)))
+            by_text = dict(zip(dict.fromkeys(texts), vectors, strict=True))
+        question_vector = self._encode_question(clean_encoder_text(query))
         # A matrix product may add up in another order for another number of rows; this does not.
-        cosines = (np.stack([by_text[text] for text in texts]) * asked).sum(axis=1).clip(-1, 1)
+        cosines = (
+            (np.stack([by_text[text] for text in texts]) * question_vector).sum(axis=1).clip(-1, 1)
+        )
         return [float(cosine) for cosine in cosines]
 
 

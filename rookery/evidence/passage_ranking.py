@@ -93,7 +93,7 @@ PassageRanker = Callable[[str, Sequence[tuple[Page, Hit]]], list[RankedPassage]]
 
 def rank_passages(
     question: str,
-    found: Sequence[tuple[Page, Hit]],
+    hits: Sequence[tuple[Page, Hit]],
     similarity: Similarity | None = None,
     weights: RankWeights = RankWeights(),
 ) -> list[RankedPassage]:
@@ -102,8 +102,10 @@ def rank_passages(
     A passage's score is that of its search and a part of its best sentence's. Passages that repeat
     a better one are dropped.
     """
-    asked = _QuestionTerms(question, found)
-    scored = [asked.score_passage(n, page, hit, weights) for n, (page, hit) in enumerate(found)]
+    question_terms = _QuestionTerms(question, hits)
+    scored = [
+        question_terms.score_passage(n, page, hit, weights) for n, (page, hit) in enumerate(hits)
+    ]
     if similarity is not None:
         scored = _add_similarity(question, scored, similarity, weights)
     totals = [_sum_scores(passage, weights) for passage in scored]
@@ -134,10 +136,10 @@ class _LanguageTerms(msgspec.Struct, frozen=True):
 class _QuestionTerms:
     """Words of a question in each language of the pages found, and their rarity among these."""
 
-    def __init__(self, question: str, found: Sequence[tuple[Page, Hit]]) -> None:
+    def __init__(self, question: str, hits: Sequence[tuple[Page, Hit]]) -> None:
         self.question = question
         self.kind = detect_answer_type(question)
-        self.languages = [find_language(page.text) for page, _ in found]
+        self.languages = [find_language(page.text) for page, _ in hits]
         # The answer to a yes-or-no question may repeat the question's words and add none.
         repeats = is_yes_no_question(question)
         repeated = {
@@ -146,7 +148,7 @@ class _QuestionTerms:
         }
         self.words = [
             list(_split_sentences(page, hit, language, repeated[language]))
-            for (page, hit), language in zip(found, self.languages, strict=True)
+            for (page, hit), language in zip(hits, self.languages, strict=True)
         ]
         everywhere = Counter(
             word for passage in self.words for word in {w for _, ws in passage for w in ws}
@@ -154,7 +156,7 @@ class _QuestionTerms:
         self.asked = {
             language: _LanguageTerms(
                 {
-                    word: _compute_rarity(everywhere[word], len(found))
+                    word: _compute_rarity(everywhere[word], len(hits))
                     for word in get_question_terms(question, language)
                 },
                 set(join_pairs(split_terms(question, language))),
@@ -167,10 +169,10 @@ class _QuestionTerms:
     ) -> RankedPassage:
         """Return the passage of this number among those found, with its sentences scored."""
         sentences_here, language = self.words[number], self.languages[number]
-        asked = self.asked[language]
+        language_terms = self.asked[language]
         above = split_terms(f"{page.title} {get_headings_above(page, hit.start)}", language)
-        asked_above = asked.rarity.keys() & above
-        asked_in = [asked.rarity.keys() & words for _, words in sentences_here]
+        asked_above = language_terms.rarity.keys() & above
+        asked_in = [language_terms.rarity.keys() & words for _, words in sentences_here]
         scored = []
         for at, ((start, end), words) in enumerate(sentences_here):
             inside = asked_in[at]
@@ -179,10 +181,13 @@ class _QuestionTerms:
             held_words = len(inside) + weights.above * len(over)
             score = (
                 weights.rarity
-                * (_weigh_words(asked, inside) + weights.above * _weigh_words(asked, over))
-                + weights.share * held_words / max(1, len(asked.rarity))
-                + weights.pairs * _weigh_pairs(asked, words)
-                + weights.near * _weigh_words(asked, around)
+                * (
+                    _weigh_words(language_terms, inside)
+                    + weights.above * _weigh_words(language_terms, over)
+                )
+                + weights.share * held_words / max(1, len(language_terms.rarity))
+                + weights.pairs * _weigh_pairs(language_terms, words)
+                + weights.near * _weigh_words(language_terms, around)
                 + weights.expected
                 * bool(extract_answer_terms(page.text[start:end], self.kind, self.question))
                 + weights.passage * hit.score
@@ -208,16 +213,18 @@ def _split_sentences(
 
 # math.fsum, since the order of a set differs between processes and would otherwise change the last
 # digit of a score.
-def _weigh_words(asked: _LanguageTerms, words: set[str]) -> float:
-    return math.fsum(asked.rarity[word] for word in words) / asked.most
+def _weigh_words(language_terms: _LanguageTerms, words: set[str]) -> float:
+    return math.fsum(language_terms.rarity[word] for word in words) / language_terms.most
 
 
-def _weigh_pairs(asked: _LanguageTerms, words: list[str]) -> float:
-    if not asked.pairs:
+def _weigh_pairs(language_terms: _LanguageTerms, words: list[str]) -> float:
+    if not language_terms.pairs:
         return 0.0
-    shared = asked.pairs & set(join_pairs(words))
+    shared = language_terms.pairs & set(join_pairs(words))
     halves = (half for pair in shared for half in pair.split("_", 1))
-    return math.fsum(asked.rarity.get(half, 0.0) for half in halves) / (2 * asked.most)
+    return math.fsum(language_terms.rarity.get(half, 0.0) for half in halves) / (
+        2 * language_terms.most
+    )
 
 
 def _is_link(page: Page, start: int, end: int) -> bool:
@@ -273,18 +280,18 @@ def drop_repeated_passages(ranked: Sequence[RankedPassage]) -> list[RankedPassag
     words, all of its words next to one another. A longer passage does not repeat the short one it
     holds.
     """
-    kept: list[RankedPassage] = []
-    seen: list[tuple[str, set[str]]] = []
+    distinct: list[RankedPassage] = []
+    compared: list[tuple[str, set[str]]] = []
     for passage in ranked:
         words = _WORDS.findall(passage.page.text[passage.hit.start : passage.hit.end].lower())
         text, runs = f" {' '.join(words)} ", _list_trigrams(words)
         if not any(
             len(runs & others) >= DUPLICATE_SHARE * len(runs) if runs else text in other
-            for other, others in seen
+            for other, others in compared
         ):
-            kept.append(passage)
-            seen.append((text, runs))
-    return kept
+            distinct.append(passage)
+            compared.append((text, runs))
+    return distinct
 
 
 def _list_trigrams(words: list[str]) -> set[str]:

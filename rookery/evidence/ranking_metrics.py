@@ -31,8 +31,8 @@ def score_rankings(worths: Sequence[Numbers], predicted: Sequence[Numbers]) -> d
         "recall_1": partial(compute_expected_hit, k=1),
         "recall_5": partial(compute_expected_hit, k=5),
     }
-    found = apply_ranking_metrics(measures, worths, predicted)
-    return {name: fmean(each) for name, each in found.items()}
+    scores = apply_ranking_metrics(measures, worths, predicted)
+    return {name: fmean(each) for name, each in scores.items()}
 
 
 def apply_ranking_metrics(
@@ -42,10 +42,10 @@ def apply_ranking_metrics(
 
     A metric that is defined for none is left out.
     """
-    both = list(zip(worths, predicted, strict=True))
-    told = {name: [measure(*each) for each in both] for name, measure in measures.items()}
-    known = {name: [one for one in each if one is not None] for name, each in told.items()}
-    return {name: each for name, each in known.items() if each}
+    pairs = list(zip(worths, predicted, strict=True))
+    values = {name: [measure(*each) for each in pairs] for name, measure in measures.items()}
+    defined = {name: [one for one in each if one is not None] for name, each in values.items()}
+    return {name: each for name, each in defined.items() if each}
 
 
 def compute_spearman(worths: Numbers, predicted: Numbers) -> float | None:
@@ -148,15 +148,15 @@ def _group_ties(worths: Numbers, predicted: Numbers) -> list[list[float]]:
 
 def _compute_first_chances(worths: Numbers, predicted: Numbers) -> list[float]:
     """Return the chance of each rank to be the first that holds an item of the greatest worth."""
-    found: list[float] = []
+    chances: list[float] = []
     most = max(worths)
     for tied in _group_ties(worths, predicted):
         size, good = len(tied), tied.count(most)
         if good:
             ways = [math.comb(size - place, good - 1) for place in range(1, size + 1)]
-            return [*found, *(way / math.comb(size, good) for way in ways)]
-        found += [0.0] * size
-    return found
+            return [*chances, *(way / math.comb(size, good) for way in ways)]
+        chances += [0.0] * size
+    return chances
 
 
 def _assign_ranks(numbers: Numbers) -> list[int]:

@@ -94,14 +94,14 @@ def _cut_source(
     around = [span for span in sentences if span[0] < last and first < span[1]]
     if not around:
         return AnswerSource(quote, text, text)
-    shown = text[around[0][0] : around[-1][1]]
+    excerpt = text[around[0][0] : around[-1][1]]
     if len(around) == 1:
         answer = text[first:last]
-        return AnswerSource(quote, shown, answer if has_new_words(answer, question) else shown)
+        return AnswerSource(quote, excerpt, answer if has_new_words(answer, question) else excerpt)
     each = [text[low:high] for low, high in around]
     judged = judge(question, [EvidencePassage(sentence, quote.title) for sentence in each])
     best = max(range(len(each)), key=lambda number: judged[number].answers)
-    return AnswerSource(quote, shown, each[best])
+    return AnswerSource(quote, excerpt, each[best])
 
 
 def cite_sentences(
@@ -119,7 +119,7 @@ def cite_sentences(
     then dropped. Without a judge, shared words decide. The answer keeps all quotes, and has no text
     where no sentence is supported.
     """
-    said, claims, removed = "", list[Claim](), list[str]()
+    written, claims, removed = "", list[Claim](), list[str]()
     asks_side = is_yes_no_question(question)
     for sentence in list_written_sentences(text, finished):
         tells = asks_side or has_new_words(sentence, question)
@@ -131,11 +131,11 @@ def cite_sentences(
         if not numbers:
             removed.append(sentence)
             continue
-        start = len(said) + bool(said)
-        said += f"{' ' * bool(said)}{sentence}"
-        claims.append(Claim(start, len(said), numbers))
+        start = len(written) + bool(written)
+        written += f"{' ' * bool(written)}{sentence}"
+        claims.append(Claim(start, len(written), numbers))
     quotes = tuple(source.quote for source in sources)
-    return SupportedText(Answer(said, quotes, tuple(claims)), tuple(removed))
+    return SupportedText(Answer(written, quotes, tuple(claims)), tuple(removed))
 
 
 def is_supported(
@@ -186,10 +186,10 @@ def _says_answer(sentence: str, answer: str, question: str) -> bool:
     return measure_shared_words(question, sentence) >= _ASKED
 
 
-def has_new_words(sentence: str, known: str) -> bool:
+def has_new_words(sentence: str, source_text: str) -> bool:
     """Return True if a content word of a sentence stands in no form in the known text."""
     words = {word for word in split_words(sentence, stem=True) if word not in QUESTION_WORDS}
-    return not words <= set(split_words(known, stem=True))
+    return not words <= set(split_words(source_text, stem=True))
 
 
 def _holds_details(sentence: str, quote: Quote, question: str) -> bool:
@@ -208,14 +208,14 @@ def list_written_sentences(text: str, finished: bool = True) -> list[str]:
     unless the text is `finished`, its last sentence are left out.
     """
     plain = _LIST_MARK.sub("", NUMBERED.sub("", text)).strip()
-    kept: list[str] = []
+    sentences: list[str] = []
     lines = [line for line in plain.splitlines() if line.strip()]
     for at, line in enumerate(lines):
         for sentence in _split_line(line, finished or at + 1 < len(lines)):
-            repeats = any(_repeats_sentence(sentence, other) for other in kept)
+            repeats = any(_repeats_sentence(sentence, other) for other in sentences)
             if not repeats and not _repeats_itself(sentence):
-                kept.append(sentence)
-    return kept
+                sentences.append(sentence)
+    return sentences
 
 
 def _split_line(line: str, finished: bool) -> Iterator[str]:

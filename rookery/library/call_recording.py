@@ -233,18 +233,18 @@ class CallRecording:
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         clock = time.perf_counter()
-        given: list[RecordedAnswer | Page] = []
+        answers: list[RecordedAnswer | Page] = []
         failed: Failed | None = None
         try:
-            yield given
+            yield answers
         except Failed as error:
             failed = error
-            given = [RecordedAnswer(failure=error.failure)]
+            answers = [RecordedAnswer(failure=error.failure)]
         times = (started, time.perf_counter() - clock)
         with self.archive.begin_write() as file:
-            answer = given[0]
+            answer = answers[0]
             if isinstance(answer, Page):
-                version = insert_page(file, answer, asked=str(arguments[1]))
+                version = insert_page(file, answer, requested_url=str(arguments[1]))
                 answer = RecordedAnswer(version=version, fetched=answer.fetched)
             for name, text in zip(self.tables.arguments, arguments, strict=True):
                 if name in self.tables.texts:

@@ -142,10 +142,10 @@ class FolderManifest:
         with self._begin_write() as file:
             file.execute("insert into about values (?)", (written,))
 
-    def record_files(self, rows: Iterable[ManifestRow], gone: Iterable[ManifestRow]) -> None:
-        """Record these rows of files, and delete the rows of `gone`, in one transaction."""
+    def record_files(self, rows: Iterable[ManifestRow], deleted: Iterable[ManifestRow]) -> None:
+        """Record these rows of files, and delete the rows of `deleted`, in one transaction."""
         with self._begin_write() as file:
-            for row in gone:
+            for row in deleted:
                 where = (row.folder, row.name)
                 file.execute("delete from files where folder = ? and name = ?", where)
             for folder, name, stamp, *rest in rows:
@@ -182,9 +182,9 @@ class FolderManifest:
             for first, *others in (sorted(rows, key=order_copies) for rows in self._find_copies())
             for row in others
         ]
-        found = sorted((*named, *kinds, *copies))
+        left_out = sorted((*named, *kinds, *copies))
         # For people and for JSON: a name need not be valid text.
-        return tuple(Failure(path.decode("utf-8", "replace"), *why) for path, *why in found)
+        return tuple(Failure(path.decode("utf-8", "replace"), *why) for path, *why in left_out)
 
     def load_skipped(self) -> SkipReasons:
         """Return the files and folders that are left out unopened, with outcome and detail."""
@@ -245,12 +245,20 @@ class FolderManifest:
             rows = {row.name: row for row in self._select_rows("where folder = ?", (folder,))}
             changes.deleted.extend(row for name, row in rows.items() if name not in files)
             for name, stamp in files.items():
-                known = rows.get(name)
-                if known is None or known.stamp != stamp or known.outcome == Outcome.UNREADABLE:
+                known_row = rows.get(name)
+                if (
+                    known_row is None
+                    or known_row.stamp != stamp
+                    or known_row.outcome == Outcome.UNREADABLE
+                ):
                     # A time that cannot be trusted is never equal to one that is seen.
-                    kept = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
-                    good = known if known and not known.outcome else ManifestRow(folder, name, kept)
-                    changes.changed.append(good._replace(stamp=kept))
+                    recorded_stamp = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
+                    good = (
+                        known_row
+                        if known_row and not known_row.outcome
+                        else ManifestRow(folder, name, recorded_stamp)
+                    )
+                    changes.changed.append(good._replace(stamp=recorded_stamp))
         for folder in self._list_folders() - visited:
             changes.deleted.extend(self._select_rows("where folder = ?", (folder,)))
         return changes._replace(skipped=None if skipped == self.load_skipped() else skipped)
@@ -364,7 +372,7 @@ class FolderLibrary:
         self._shard = shard
         self._roots = resolve_roots([directory] if isinstance(directory, Path) else directory)
         self._archive = archive
-        self._progress = progress or (lambda done, total, what: None)
+        self._progress = progress or (lambda count, total, what: None)
         self._limits = limits
         self._index_folder = (
             cache / "folders" / _hash_selection(self._roots, selection)
@@ -572,16 +580,16 @@ class FolderLibrary:
         """Remove and read what changed, and commits after each so many bytes of files."""
         for row in changes.deleted:
             self._remove_passages(row)
-        gone, done, size = changes.deleted, list[ManifestRow](), 0
+        deleted, read_rows, size = changes.deleted, list[ManifestRow](), 0
         fresh = sorted(changes.changed, key=order_copies)
         for number, row in enumerate(self._read_files(fresh), 1):
-            done.append(row)
+            read_rows.append(row)
             size += row.stamp.size + _FILE_COST_BYTES
             if size >= self._limits.commit_bytes:
-                self._commit(done, gone)
-                gone, done, size = [], [], 0
+                self._commit(read_rows, deleted)
+                deleted, read_rows, size = [], [], 0
             self._progress(number, len(changes.changed), os.fsdecode(row.path))
-        self._commit(done, gone)
+        self._commit(read_rows, deleted)
 
     def _read_files(self, rows: Sequence[ManifestRow]) -> Iterator[ManifestRow]:
         """Read these files, archive and index their pages; yield their new rows."""
@@ -609,7 +617,7 @@ class FolderLibrary:
             self._open_manifest().find_by_digest(reading.page.digest),
         )
         # A text that another file has, too, is not added: `_commit` decides whose it is.
-        if digest not in self._added_paths and all(held.path == row.path for held in holders):
+        if digest not in self._added_paths and all(holder.path == row.path for holder in holders):
             self._added_paths[digest] = row.path
             with translate_index_errors(self._index_folder):
                 self._open_index().add_entries(reading.page.url, reading.entries)
@@ -629,33 +637,35 @@ class FolderLibrary:
         self._archive.store_pages(self._unstored_pages)
         self._unstored_pages.clear()
 
-    def _commit(self, rows: Sequence[ManifestRow], gone: Sequence[ManifestRow]) -> None:
+    def _commit(self, rows: Sequence[ManifestRow], deleted: Sequence[ManifestRow]) -> None:
         self._store_pages()
-        self._index_copies_once(rows, gone)
+        self._index_copies_once(rows, deleted)
         with translate_index_errors(self._index_folder):
             self._open_index().commit()
-        self._open_manifest().record_files(rows, gone)
+        self._open_manifest().record_files(rows, deleted)
 
-    def _index_copies_once(self, rows: Sequence[ManifestRow], gone: Sequence[ManifestRow]) -> None:
+    def _index_copies_once(
+        self, rows: Sequence[ManifestRow], deleted: Sequence[ManifestRow]
+    ) -> None:
         """Has the first of the files with one text indexed, where these changes made it another.
 
         Passages that were added and removed again would count as holding their words until
         tantivy merges its segments, so that nothing is moved without need.
         """
         manifest = self._open_manifest()
-        changed = {row.path: row for row in (*gone, *rows)}
+        changed = {row.path: row for row in (*deleted, *rows)}
         after = defaultdict[str, list[ManifestRow]](list)
         for row in rows:
             after[row.digest].append(row)
         former = (manifest.find_row(path) for path in changed)
         for digest in {*after, *(row.digest for row in former if row)} - {""}:
             before = manifest.find_by_digest(digest)
-            held = [*(row for row in before if row.path not in changed), *after[digest]]
-            known = min(before, key=order_copies).path if before else b""
+            holders = [*(row for row in before if row.path not in changed), *after[digest]]
+            indexed_path = min(before, key=order_copies).path if before else b""
             indexed = self._added_paths.get(digest) or (
-                b"" if known in self._removed_paths else known
+                b"" if indexed_path in self._removed_paths else indexed_path
             )
-            first = min(held, key=order_copies, default=None)
+            first = min(holders, key=order_copies, default=None)
             if first is None or first.path == indexed:
                 continue
             url = _path_to_url(first.path)

@@ -140,13 +140,13 @@ class PageArchive:
         self.name = self._database.name
         """place of the archive, without a password"""
 
-    def store_page(self, page: Page, asked: str = "") -> None:
+    def store_page(self, page: Page, requested_url: str = "") -> None:
         """Store this version of the page.
 
-        `asked`, if it is another address than the page's URL, is recorded as a redirect to it.
+        `requested_url`, if it is another address than the page's URL, is recorded as a redirect.
         """
         with self.begin_write() as file:
-            insert_page(file, page, asked)
+            insert_page(file, page, requested_url)
 
     def store_pages(self, pages: Iterable[Page]) -> None:
         """Store several pages, or none of them, in one transaction."""
@@ -447,21 +447,23 @@ def _prepare_tables(file: sqlite3.Connection, path: Path) -> None:
     if _read_format(file) < _ARCHIVE_FORMAT:
         with begin_transaction(file):
             _create_tables(file)
-    if (found := _read_format(file)) != _ARCHIVE_FORMAT:
-        detail = f"written as format {found} by a newer Rookery: update, or name another file"
+    if (stored_format := _read_format(file)) != _ARCHIVE_FORMAT:
+        detail = (
+            f"written as format {stored_format} by a newer Rookery: update, or name another file"
+        )
         raise Failed(Failure(str(path), Outcome.UNREADABLE_ARCHIVE, detail))
 
 
 def _create_tables(file: sqlite3.Connection) -> None:
     """Make the tables, unless another process has made them in the meantime."""
-    found = _read_format(file)
-    if found >= _ARCHIVE_FORMAT:
+    stored_format = _read_format(file)
+    if stored_format >= _ARCHIVE_FORMAT:
         return
-    for statement in (_MIGRATION_FROM_FORMAT_1 if found == 1 else "").split(";")[:-1]:
+    for statement in (_MIGRATION_FROM_FORMAT_1 if stored_format == 1 else "").split(";")[:-1]:
         file.execute(statement)
     for statement in _TABLES.split(";")[:-1]:
         file.execute(statement)
-    if found == 1:
+    if stored_format == 1:
         for layout, *row in file.execute(
             "select layout, url, digest, title, fetched from former order by seen, fetched, url"
         ):
@@ -474,15 +476,15 @@ def _read_format(file: sqlite3.Connection) -> int:
     return int(file.execute("pragma user_version").fetchone()[0])
 
 
-def insert_page(file: ArchiveConnection, page: Page, asked: str = "") -> int:
+def insert_page(file: ArchiveConnection, page: Page, requested_url: str = "") -> int:
     """Store a version of a page, within a transaction, and return its number.
 
-    One that is stored already keeps its number and becomes the latest of its URL. `asked`, if it is
-    another address than the page's URL, is recorded as a redirect to it.
+    One that is stored already keeps its number and becomes the latest of its URL. `requested_url`,
+    if it is another address than the page's URL, is recorded as a redirect to it.
     """
     _insert_blob(file, "texts", page.digest, page.text.encode("utf-8", "surrogatepass"))
-    if asked not in ("", page.url):
-        redirect = (encode_column(asked), encode_column(page.url))
+    if requested_url not in ("", page.url):
+        redirect = (encode_column(requested_url), encode_column(page.url))
         _replace_row(file, "redirects", ("asked", "url"), redirect, 1)
     layout = _encode_msgpack((page.blocks, page.links, page.marks))
     row = (
@@ -514,14 +516,14 @@ def _insert_version(
     name = hashlib.sha256(layout).hexdigest()[:32]
     _insert_blob(file, "layouts", name, layout)
     # A version that comes back (A, then B, then A again) is the latest once more.
-    seen = "(select coalesce(max(seen), 0) + 1 from versions where url = ?)"
+    next_seen = "(select coalesce(max(seen), 0) + 1 from versions where url = ?)"
     find = "select number from versions where url = ? and digest = ? and title = ? and layout = ?"
-    if known := file.execute(find, (url, digest, title, name)).fetchone():
-        change = f"update versions set fetched = ?, seen = {seen} where number = ?"
-        file.execute(change, (fetched, url, *known))
-        return int(known[0])
+    if version_row := file.execute(find, (url, digest, title, name)).fetchone():
+        change = f"update versions set fetched = ?, seen = {next_seen} where number = ?"
+        file.execute(change, (fetched, url, *version_row))
+        return int(version_row[0])
     columns = "url, digest, title, layout, fetched, seen"
-    new = f"insert into versions ({columns}) values (?, ?, ?, ?, ?, {seen})"
+    new = f"insert into versions ({columns}) values (?, ?, ?, ?, ?, {next_seen})"
     file.execute(new, (url, digest, title, name, fetched, url))
     return int(file.execute(find, (url, digest, title, name)).fetchone()[0])
 

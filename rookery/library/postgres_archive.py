@@ -175,9 +175,9 @@ class PostgresDatabase:
                     # What is compressed already would be compressed again in vain.
                     database.execute(f"alter table {table} alter {column} set storage external")
                 database.execute("insert into about values (?)", (_FORMAT,))
-            found = [number for (number,) in database.execute("select format from about")]
-        if found != [_FORMAT]:
-            detail = f"written as format {found} by a newer Rookery: update, or name another"
+            formats = [number for (number,) in database.execute("select format from about")]
+        if formats != [_FORMAT]:
+            detail = f"written as format {formats} by a newer Rookery: update, or name another"
             raise Failed(Failure(self.name, Outcome.UNREADABLE_ARCHIVE, detail))
 
 
@@ -190,13 +190,13 @@ def _enter_schema(connection: Any, record: object) -> None:
 def _describe_error(name: str, error: DBAPIError | PoolTimeoutError) -> Failure:
     original = getattr(error, "orig", None) or error
     state = getattr(original, "sqlstate", None) or ""
-    said = str(original).strip().partition("\n")[0]
+    message = str(original).strip().partition("\n")[0]
     if (state.startswith("53") and state != "53300") or state.startswith("58"):
         advice = "the database's disk is full or failing: make room; what was stored is safe"
-        return Failure(name, Outcome.DISK_FULL, f"{advice} ({said})")
+        return Failure(name, Outcome.DISK_FULL, f"{advice} ({message})")
     if state in ("40001", "40P01", "53300", "55P03") or isinstance(error, PoolTimeoutError):
         advice = "others have been writing to it for a long time: wait, then try again"
-        return Failure(name, Outcome.ARCHIVE_BUSY, f"{advice} ({said})")
+        return Failure(name, Outcome.ARCHIVE_BUSY, f"{advice} ({message})")
     return Failure(
-        name, Outcome.UNREADABLE_ARCHIVE, f"look at the database, then try again ({said})"
+        name, Outcome.UNREADABLE_ARCHIVE, f"look at the database, then try again ({message})"
     )

@@ -184,8 +184,8 @@ def _convert_natural(data: bytes, _: int) -> Question:
                     f"a short answer has the tokens {span.start_token} to {span.end_token}, and "
                     f"the document has {len(tokens)}"
                 )
-            kept = tokens[span.start_token : span.end_token]
-            gold.append(" ".join(each.token for each in kept if not each.html_token))
+            span_tokens = tokens[span.start_token : span.end_token]
+            gold.append(" ".join(each.token for each in span_tokens if not each.html_token))
         if each.yes_no_answer in ("YES", "NO"):
             gold.append(each.yes_no_answer.lower())
     return _make_question(str(read.example_id), read.question_text, gold, read.document_url)

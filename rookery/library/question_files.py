@@ -92,21 +92,21 @@ def _open_file(path: Path) -> IO[bytes]:
 
 
 def _read_each(file: IO[bytes], name: str) -> Iterator[Question]:
-    seen: dict[str, str] = {}
+    lines_by_id: dict[str, str] = {}
     times: Counter[str] = Counter()
     for where, number, data in _split_file(file, name):
         question, is_published = _parse_question_object(data, number, where)
         if question is None:
             continue
         if is_published:
-            identity = _find_unused(question.id, times, lambda id: id in seen)
+            identity = _find_unused(question.id, times, lambda id: id in lines_by_id)
             question = msgspec.structs.replace(question, id=identity)
-        elif question.id in seen:
+        elif question.id in lines_by_id:
             raise ValueError(
                 f"{where}: the id {question.id!r} was used in "
-                f"{seen[question.id].removeprefix(f'{name}, ')}: give each question its own"
+                f"{lines_by_id[question.id].removeprefix(f'{name}, ')}: give each question its own"
             )
-        seen[question.id] = where
+        lines_by_id[question.id] = where
         yield question
 
 
@@ -153,18 +153,22 @@ def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Questi
         parse_question(question.text)
         return question, False
     except (msgspec.MsgspecError, ValueError) as error:
-        ours = error
+        own_error = error
     try:
         published = convert_published_question(data, number)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     if published is None:
-        raise ValueError(f"{where}: not a question ({ours}); {_QUESTION_ADVICE}") from ours
-    form, found = published
-    if found is None:
+        raise ValueError(
+            f"{where}: not a question ({own_error}); {_QUESTION_ADVICE}"
+        ) from own_error
+    form, form_fields = published
+    if form_fields is None:
         return None, True
     try:
-        return msgspec.structs.replace(found, text=parse_question(found.text).text), True
+        return msgspec.structs.replace(
+            form_fields, text=parse_question(form_fields.text).text
+        ), True
     except ValueError as error:
         raise ValueError(f"{where}: not a question of {form} ({error})") from error
 
@@ -276,13 +280,13 @@ def _build_question(each: _SquadQuestion, identity: str, source: str, place: str
 def _name_articles(articles: Sequence[_Article]) -> Iterator[tuple[str, str]]:
     """Yield the name of each article's page, no two alike even where upper and lower case are, and
     its title in words."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     times: Counter[str] = Counter()
     for number, article in enumerate(articles, 1):
         title = " ".join(unquote(article.title).replace("_", " ").split()) or f"Article {number}"
         plain = re.sub(r"[^\w-]", "_", unicodedata.normalize("NFC", title))[:LONGEST_NAME]
-        name = _find_unused(plain, times, lambda name: _fold_name(name) in taken, "_")
-        taken.add(_fold_name(name))
+        name = _find_unused(plain, times, lambda name: _fold_name(name) in used_names, "_")
+        used_names.add(_fold_name(name))
         yield f"{name}.html", title
 
 
@@ -370,16 +374,16 @@ class _TitleLinker:
         """Return the text as HTML, other articles' titles linked, the longest where several
         begin."""
         parts: list[str] = []
-        done = free = 0
+        position = free = 0
         for word in _WORD.finditer(text):
             title, start = self._longest_title_at(word, text, free)
             if title:
                 free = start + len(title)
             if title and title != article.title:
                 link = f'<a href="{self._names[title]}">{html.escape(title, quote=False)}</a>'
-                parts += (html.escape(text[done:start], quote=False), link)
-                done = free
-        return "".join(parts) + html.escape(text[done:], quote=False)
+                parts += (html.escape(text[position:start], quote=False), link)
+                position = free
+        return "".join(parts) + html.escape(text[position:], quote=False)
 
     def _longest_title_at(self, word: re.Match[str], text: str, free: int) -> tuple[str, int]:
         """Return the longest title whose first word this is, and where it starts, not before

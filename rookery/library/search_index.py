@@ -104,12 +104,12 @@ class SearchIndex:
         most = terms.compute_largest_score(
             lambda word: compute_idf(having("words", word), passages)
         )
-        wanted = self._build_query(terms.list_weights())
-        found = [
+        index_query = self._build_query(terms.list_weights())
+        hits = [
             msgspec.structs.replace(_decode_hit(searcher.doc(address)), score=score / most)
-            for score, address in _search_with_ties(searcher, wanted, k)
+            for score, address in _search_with_ties(searcher, index_query, k)
         ]
-        return sorted(found, key=_order_hits)[:k]
+        return sorted(hits, key=_order_hits)[:k]
 
     def list_languages(self) -> list[str]:
         """Return the languages of the pages, in the order of `LANGUAGES`."""
@@ -143,20 +143,20 @@ class SearchIndex:
         ]
         if not boosted:
             return []
-        wanted = self._build_query(boosted)
+        query = self._build_query(boosted)
         # Passages are rated here by the mean length of this part, which may overrate or underrate
         # any of them by as much as it differs from the mean of all.
         ratios = [
             counts.get_mean_length(f) / own.get_mean_length(f) for f in {f for f, *_ in boosted}
         ]
         low, high = min(1.0, *ratios) * (1 - _ROUNDING), max(1.0, *ratios) * (1 + _ROUNDING)
-        limit, found = 2 * k, list[tuple[float, tantivy.DocAddress]]()
+        limit, index_hits = 2 * k, list[tuple[float, tantivy.DocAddress]]()
         while True:
-            found = searcher.search(wanted, limit, count=False, weight_by_field="weight").hits
-            if len(found) < limit or found[-1][0] * high < found[k - 1][0] * low:
+            index_hits = searcher.search(query, limit, count=False, weight_by_field="weight").hits
+            if len(index_hits) < limit or index_hits[-1][0] * high < index_hits[k - 1][0] * low:
                 break
             limit *= 2
-        least = found[k - 1][0] * low / high if len(found) >= k else 0.0
+        least = index_hits[k - 1][0] * low / high if len(index_hits) >= k else 0.0
         most = terms.compute_largest_score(lambda word: counts.compute_idf("words", word))
         hits = [
             msgspec.structs.replace(
@@ -164,7 +164,7 @@ class SearchIndex:
                 score=self._score_passage(searcher, address, score, boosted, weights, counts)
                 / most,
             )
-            for score, address in found
+            for score, address in index_hits
             if score >= least
         ]
         return sorted(hits, key=_order_hits)[:k]
@@ -182,10 +182,12 @@ class SearchIndex:
         own, parts = 0.0, []
         factors = {(field, term): factor for field, term, factor in boosted}
         for field, term, weight in weights:
-            found = self._explain_term(searcher, address, field, term)
-            if found is not None:
-                own += factors[field, term] * found.value
-                parts.append(weight * counts.rate_term(field, term, found.times, found.length))
+            explanation = self._explain_term(searcher, address, field, term)
+            if explanation is not None:
+                own += factors[field, term] * explanation.value
+                parts.append(
+                    weight * counts.rate_term(field, term, explanation.times, explanation.length)
+                )
         # What the passage's part of the page multiplies both by is 1 or 2.
         return math.fsum(parts) * round(score / own)
 
@@ -195,13 +197,13 @@ class SearchIndex:
         """Return what a term is worth in a passage, and why; None where it is not in it."""
         query = Query.term_query(self._schema, field, term)
         try:
-            found = _explanation_decoder.decode(query.explain(searcher, address).to_json())
+            explanation = _explanation_decoder.decode(query.explain(searcher, address).to_json())
         except ValueError:
             return None
-        frequency = found.details[2].details
-        counted = found.details[1].details[1].value
+        frequency = explanation.details[2].details
+        counted = explanation.details[1].details[1].value
         values = (frequency[0].value, frequency[3].value, frequency[4].value, counted)
-        return _TermInPassage(found.value, *values)
+        return _TermInPassage(explanation.value, *values)
 
     def _measure_lengths(self) -> tuple[int, dict[str, float]]:
         """Return the number of passages as it is used to rate words, and the terms of all of them
@@ -262,16 +264,16 @@ def _build_schema() -> tantivy.Schema:
 
 
 def _search_with_ties(
-    searcher: tantivy.Searcher, wanted: Query, k: int
+    searcher: tantivy.Searcher, query: Query, k: int
 ) -> list[tuple[float, tantivy.DocAddress]]:
     """Return the k best of a search, and all that are as good as the last of them: tantivy orders
     equal ones by where they lie, which depends on when and by which thread they were written."""
     limit = k
     while True:
         limit *= 2
-        found = searcher.search(wanted, limit, count=False, weight_by_field="weight").hits
-        if len(found) < limit or found[-1][0] < found[k - 1][0]:
-            return [each for each in found if each[0] >= found[min(k, len(found)) - 1][0]]
+        hits = searcher.search(query, limit, count=False, weight_by_field="weight").hits
+        if len(hits) < limit or hits[-1][0] < hits[k - 1][0]:
+            return [each for each in hits if each[0] >= hits[min(k, len(hits)) - 1][0]]
 
 
 def _order_hits(hit: Hit) -> tuple[float, str, int]:
@@ -315,11 +317,11 @@ def hold_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     with translate_storage_errors(path):
         lock = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
-        told = False
+        announced = False
         while not _try_lock(lock, path):
-            if not told:
+            if not announced:
                 waiting()
-            told = True
+            announced = True
             time.sleep(0.05)
         yield
     finally:

@@ -252,8 +252,8 @@ class ShardedLibrary:
         self._threads = ThreadPoolExecutor(2 * note.count, "shard")
         self._shards = self._open_shards()
         self._absent: dict[int, Failure] = {}
-        held = {language for shard in note.shards for language in shard.languages}
-        self._languages = [language for language in LANGUAGES if language in held]
+        languages = {language for shard in note.shards for language in shard.languages}
+        self._languages = [language for language in LANGUAGES if language in languages]
         # A folder that cannot be listed is a failure of every shard.
         self._unread = (*dict.fromkeys(each for shard in note.shards for each in shard.failures),)
 
@@ -292,10 +292,10 @@ class ShardedLibrary:
         answer.
         """
         filled = [number for number, shard in enumerate(self._note.shards) if shard.pages]
-        drawn: dict[int, list[Page]] = self._ask(filled, "draw_pages", count / self.count_pages())
+        sampled: dict[int, list[Page]] = self._ask(filled, "draw_pages", count / self.count_pages())
         if self._absent:
             raise Failed(next(iter(self._absent.values())))
-        pages = [page for some in drawn.values() for page in some]
+        pages = [page for some in sampled.values() for page in some]
         Random(0).shuffle(pages)
         return pages
 
@@ -315,8 +315,8 @@ class ShardedLibrary:
                 Failure(query, Outcome.SEARCH_FAILED, f"no shard could be searched: {detail}")
             )
         total = add_term_counts([*counts.values()])
-        found: dict[int, Sequence[Hit]] = self._ask(list(counts), "search", terms, total, k)
-        return _merge_hits([*found.values()])[:k]
+        hits_by_shard: dict[int, Sequence[Hit]] = self._ask(list(counts), "search", terms, total, k)
+        return _merge_hits([*hits_by_shard.values()])[:k]
 
     def fetch(self, url: str) -> Page:
         """Return the page of the file at this `file://` address, and store it in the archive.
@@ -348,17 +348,17 @@ class ShardedLibrary:
 
     def _ask(self, numbers: Sequence[int], method: str, *arguments: Any) -> dict[int, Any]:
         """Ask shards side by side; return what each answered, and note those that did not."""
-        asked = {number: self._shards[number].submit_call(method, *arguments) for number in numbers}
-        wait(asked.values(), self._seconds)
-        found = {}
-        for number, future in asked.items():
+        calls = {number: self._shards[number].submit_call(method, *arguments) for number in numbers}
+        wait(calls.values(), self._seconds)
+        results = {}
+        for number, future in calls.items():
             try:
-                found[number] = future.result(0)
+                results[number] = future.result(0)
                 self._absent.pop(number, None)
             except Exception as error:
                 future.cancel()
                 self._absent[number] = self._describe_absence(number, error)
-        return found
+        return results
 
     def _describe_absence(self, number: int, error: Exception) -> Failure:
         shard = self._note.shards[number]
@@ -372,9 +372,9 @@ class ShardedLibrary:
         return Failure(str(self.index_folder), Outcome.SHARD_FAILED, detail)
 
 
-def _merge_hits(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+def _merge_hits(shard_hits: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Merge the hits of all shards, best first; a text that two files have is shown once."""
-    hits = [hit for some in found for hit in some]
+    hits = [hit for some in shard_hits for hit in some]
     shown: dict[str, str] = {}
     for url, digest in {(hit.url, hit.digest) for hit in hits}:
         shown[digest] = min(url, shown.get(digest, url), key=lambda one: (one.count("/"), one))
@@ -480,7 +480,7 @@ def _build_share(share: Sequence[ShardTask], reports: "Queue[_Report]") -> None:
     for task in share:
         try:
             built = build_shard(
-                task, lambda number, done, files: reports.put((number, (done, files)))
+                task, lambda number, count, files: reports.put((number, (count, files)))
             )
         except Failed as failed:
             reports.put((task.number, failed.failure))

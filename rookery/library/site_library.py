@@ -131,7 +131,7 @@ class SiteLibrary(Library):
         self._archive = archive
         self._fetcher = fetcher
         self._limits = limits
-        self._progress = progress or (lambda done, total, what: None)
+        self._progress = progress or (lambda count, total, what: None)
         self._offline = offline
         self._index_folder = cache / "sites" / sha256(self._start.encode()).hexdigest()[:32]
         self._shown_urls = {self._start}
@@ -140,9 +140,9 @@ class SiteLibrary(Library):
         with translate_index_errors(self._index_folder):
             self._index = SearchIndex(self._index_folder / self._crawl.index)
         note = IndexNote("site", (self._start,), self._crawl.time)
-        known = read_index_note(self._index_folder)
+        index_note = read_index_note(self._index_folder)
         record_index_use(
-            self._index_folder, note, known is None or known.refreshed != note.refreshed
+            self._index_folder, note, index_note is None or index_note.refreshed != note.refreshed
         )
 
     @property
@@ -197,8 +197,8 @@ class SiteLibrary(Library):
 
     def _open_uncrawled(self, address: str) -> Page:
         """Return a page that the crawl did not reach, or that the archive has lost."""
-        known = address in self._crawl.pages
-        if not known and not (address in self._shown_urls and self._is_in_scope(address)):
+        is_crawled = address in self._crawl.pages
+        if not is_crawled and not (address in self._shown_urls and self._is_in_scope(address)):
             detail = "only pages of this site that a search or an opened page showed are opened"
             raise Failed(Failure(address, Outcome.URL_NOT_SHOWN, detail))
         if self._offline:
@@ -212,7 +212,7 @@ class SiteLibrary(Library):
         except Failed as failed:
             self._later_failures.append(failed.failure)
             raise
-        self._archive.store_page(page, asked=address)
+        self._archive.store_page(page, requested_url=address)
         return page
 
     def _is_in_scope(self, address: str) -> bool:
@@ -321,28 +321,28 @@ class SiteLibrary(Library):
     def _crawl_pages(self, crawl: FinishedCrawl, index: SearchIndex) -> None:
         """Fetch the start and what it leads to, level by level, until a limit is met."""
         deadline = time.monotonic() + self._limits.seconds
-        scope, tried = self._scope, 0
-        waiting, seen, texts = [self._start], {self._start}, set[str]()
-        while waiting and len(texts) < self._limits.pages and tried < 2 * self._limits.pages:
+        scope, attempts = self._scope, 0
+        waiting, queued, texts = [self._start], {self._start}, set[str]()
+        while waiting and len(texts) < self._limits.pages and attempts < 2 * self._limits.pages:
             room = min(4 * self._limits.parallel, self._limits.pages - len(texts))
             batch, waiting = waiting[:room], waiting[room:]
-            tried += len(batch)
-            for asked, page in self._fetch_batch(batch, deadline - time.monotonic(), crawl):
-                if asked == self._start:
+            attempts += len(batch)
+            for address, page in self._fetch_batch(batch, deadline - time.monotonic(), crawl):
+                if address == self._start:
                     scope = make_site_scope(
                         page.url
                     )  # where the user's own address leads, is meant
                 elif not scope.contains_url(page.url):
                     detail = f"it leads out of the site, to {page.url}"
-                    crawl.failures.append(Failure(asked, Outcome.OUTSIDE_SITE, detail))
+                    crawl.failures.append(Failure(address, Outcome.OUTSIDE_SITE, detail))
                     continue
-                self._store_page(crawl, index, asked, page, texts)
-                found = list(_iter_site_links(page, scope))
-                if asked == self._start:
-                    found += self._find_listed_pages(page, scope, deadline)
-                waiting += (url for url in dict.fromkeys(found) if url not in seen)
-                seen.update(found)
-                self._progress(len(texts), min(len(seen), self._limits.pages), page.url)
+                self._store_page(crawl, index, address, page, texts)
+                links = list(_iter_site_links(page, scope))
+                if address == self._start:
+                    links += self._find_listed_pages(page, scope, deadline)
+                waiting += (url for url in dict.fromkeys(links) if url not in queued)
+                queued.update(links)
+                self._progress(len(texts), min(len(queued), self._limits.pages), page.url)
             if time.monotonic() > deadline:
                 break
 
@@ -353,7 +353,7 @@ class SiteLibrary(Library):
         """
         site = SiteScope(scope.origin, "/")
         waiting = [*self._fetcher.list_sitemaps(start.url), *_iter_feed_links(start, site)]
-        found = list[str]()
+        links = list[str]()
         read = set[str]()
         while (
             (batch := [url for url in dict.fromkeys(waiting) if url not in read])
@@ -370,9 +370,9 @@ class SiteLibrary(Library):
             )
             for page in results:
                 if isinstance(page, Page):
-                    found += _iter_site_links(page, scope)
+                    links += _iter_site_links(page, scope)
                     waiting += _iter_feed_links(page, site)
-        return found
+        return links
 
     def _fetch_batch(
         self, urls: Sequence[str], seconds: float, crawl: FinishedCrawl
@@ -387,10 +387,15 @@ class SiteLibrary(Library):
                 yield url, result
 
     def _store_page(
-        self, crawl: FinishedCrawl, index: SearchIndex, asked: str, page: Page, texts: set[str]
+        self,
+        crawl: FinishedCrawl,
+        index: SearchIndex,
+        requested_url: str,
+        page: Page,
+        texts: set[str],
     ) -> None:
-        self._archive.store_page(page, asked=asked)
-        crawl.pages[asked] = crawl.pages[page.url] = (page.url, page.digest)
+        self._archive.store_page(page, requested_url=requested_url)
+        crawl.pages[requested_url] = crawl.pages[page.url] = (page.url, page.digest)
         if page.digest not in texts:  # one text at several addresses is found once
             texts.add(page.digest)
             with translate_index_errors(self._index_folder):

@@ -109,13 +109,13 @@ def list_stored_shards(cache: Path) -> list[StoredShards]:
 
     One whose folder is gone is left out.
     """
-    found: list[tuple[float, StoredShards]] = []
+    dated_shards: list[tuple[float, StoredShards]] = []
     for file in (cache / SHARDS_FOLDER).glob("*"):
         directory, used = Path(os.fsdecode(file.read_bytes())), file.stat().st_mtime
         with suppress(Failed):  # shards.json cannot be read: opening it says so
             if (note := find_shards_note(directory)) is not None:
-                found.append((used, _describe_shards(directory, note, used)))
-    return [shards for _, shards in sorted(found, key=lambda one: -one[0])]
+                dated_shards.append((used, _describe_shards(directory, note, used)))
+    return [shards for _, shards in sorted(dated_shards, key=lambda one: -one[0])]
 
 
 def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredShards:
@@ -222,7 +222,7 @@ def _describe_index(directory: Path) -> StoredIndex:
     places = note.addresses
     if note.kind != "site":
         places = tuple(path.decode("utf-8", "replace") for path in paths)
-    there = [note.kind == "site" or os.path.lexists(path) for path in paths]
+    places_exist = [note.kind == "site" or os.path.lexists(path) for path in paths]
     digests, failed, skipped = _read_contents(directory)
     return StoredIndex(
         id=directory.name,
@@ -235,7 +235,9 @@ def _describe_index(directory: Path) -> StoredIndex:
         bytes=measure_disk_size(directory),
         refreshed=_format_time(note.refreshed),
         used=_format_time(used),
-        missing=tuple(place for place, is_there in zip(places, there, strict=True) if not is_there),
+        missing=tuple(
+            place for place, is_there in zip(places, places_exist, strict=True) if not is_there
+        ),
         failed=failed,
         skipped=skipped,
     )

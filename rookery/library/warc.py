@@ -91,29 +91,29 @@ class WarcRecord(NamedTuple):
 
 
 def read_warc_records(
-    path: Path, wanted: frozenset[str], most: int
+    path: Path, kinds: frozenset[str], most: int
 ) -> Iterator[WarcRecord | Failure]:
-    """Yield the records of a WARC file; those of kinds that are not `wanted` without their block.
+    """Yield the records of a WARC file; those of kinds that are not `kinds` without their block.
 
     In place of a wanted record of more than `most` bytes (too_large), or with another digest than
     it names (malformed), comes a Failure, and for damage to the file a last one (malformed,
     truncated). Raises Failed (unreadable): the file cannot be opened or does not begin with a whole
     record.
     """
-    found = False
+    any_record = False
     try:
         with path.open("rb") as file:
             try:
-                for record in _iter_whole_records(file, wanted, most):
-                    found = True
+                for record in _iter_whole_records(file, kinds, most):
+                    any_record = True
                     yield record
             except _DAMAGE_ERRORS as error:
-                if found:
+                if any_record:
                     yield _describe_damage(path, file.tell(), error)
     except OSError as error:
         detail = f"it cannot be read ({error.strerror or error}): check the path"
         raise Failed(Failure(str(path), Outcome.UNREADABLE, detail)) from error
-    if not found:
+    if not any_record:
         detail = "there is no whole WARC record in it: name a file that a crawler wrote as WARC"
         if path.name.endswith(".zst"):
             detail = "what zstd has compressed is not read: unpack it with zstd -d first"
@@ -128,7 +128,7 @@ def _describe_damage(path: Path, place: int, error: Exception) -> Failure:
 
 
 def _iter_whole_records(
-    file: BufferedReader, wanted: frozenset[str], most: int
+    file: BufferedReader, kinds: frozenset[str], most: int
 ) -> Iterator[WarcRecord | Failure]:
     stream = GzipFile(fileobj=file) if file.peek(2)[:2] == b"\x1f\x8b" else file
     parser = StatusAndHeadersParser(["WARC/"])
@@ -136,11 +136,11 @@ def _iter_whole_records(
     while line:
         headers = parser.parse(LimitReader(stream, _MAX_HEADER_BYTES), line)
         kind, size = headers.get_header("WARC-Type", "").lower(), _parse_size(headers)
-        kept = kind in wanted and size <= most
-        block, proven = _read_block(stream, headers, size, kept)
+        keep_block = kind in kinds and size <= most
+        block, proven = _read_block(stream, headers, size, keep_block)
         whole = WarcRecord(kind, headers, block, file.tell())
         record: WarcRecord | Failure = whole
-        if kind in wanted and not kept:
+        if kind in kinds and not keep_block:
             record = Failure(
                 whole.url, Outcome.TOO_LARGE, f"{size:,} bytes; at most {most:,} are read"
             )
@@ -149,7 +149,7 @@ def _iter_whole_records(
                 whole.url, Outcome.MALFORMED, "its content has another digest than it names"
             )
         # Whether a record without a digest is whole, only what comes next can show.
-        waiting = kept and proven is None
+        waiting = keep_block and proven is None
         if not waiting:
             yield record
         line = _next_line(stream)
@@ -173,14 +173,14 @@ def _parse_size(headers: StatusAndHeaders) -> int:
 
 
 def _read_block(
-    stream: GzipFile | BufferedReader, headers: StatusAndHeaders, size: int, kept: bool
+    stream: GzipFile | BufferedReader, headers: StatusAndHeaders, size: int, keep_block: bool
 ) -> tuple[bytes, bool | None]:
     """Return the content of a record (nothing if it is not kept), and whether its digest is
     right."""
     digest, checker = headers.get_header("WARC-Block-Digest", ""), DigestChecker()
-    known = digest if kept and _DIGEST_PATTERN.fullmatch(digest) else None
-    rest = DigestVerifyingReader(stream, size, checker, block_digest=known)
-    block = rest.read() if kept else b""
+    known_digest = digest if keep_block and _DIGEST_PATTERN.fullmatch(digest) else None
+    rest = DigestVerifyingReader(stream, size, checker, block_digest=known_digest)
+    block = rest.read() if keep_block else b""
     while rest.limit and rest.read(_PIECE_BYTES):
         pass
     if rest.limit:
@@ -228,20 +228,20 @@ def _write_page(writer: WARCWriter, page: Page) -> None:
     if date := convert_to_utc(page.fetched):
         named["WARC-Date"] = date.replace("+00:00", "Z")
     number = f"<urn:uuid:{uuid5(NAMESPACE_URL, layout.decode())}>"
-    known = named | {"WARC-Record-ID": number}
-    _write_record(writer, "conversion", "text/plain; charset=utf-8", text, known)
+    all_headers = named | {"WARC-Record-ID": number}
+    _write_record(writer, "conversion", "text/plain; charset=utf-8", text, all_headers)
     _write_record(
         writer, "metadata", "application/json", layout, named | {"WARC-Refers-To": number}
     )
 
 
 def _write_record(
-    writer: WARCWriter, kind: str, content: str, block: bytes, said: dict[str, str]
+    writer: WARCWriter, kind: str, content: str, block: bytes, warc_headers: dict[str, str]
 ) -> None:
     number = f"<urn:uuid:{uuid5(NAMESPACE_URL, kind + block.decode())}>"
-    said = {"WARC-Record-ID": number, "WARC-Date": "1970-01-01T00:00:00Z"} | said
+    warc_headers = {"WARC-Record-ID": number, "WARC-Date": "1970-01-01T00:00:00Z"} | warc_headers
     record = writer.create_warc_record(
-        "", kind, BytesIO(block), len(block), content, warc_headers_dict=said
+        "", kind, BytesIO(block), len(block), content, warc_headers_dict=warc_headers
     )
     writer.write_record(record)
 
@@ -345,8 +345,8 @@ def iter_warc_entries(
         ThreadPoolExecutor(_READ_AHEAD) as threads,
         nullcontext(readers) if readers else ReaderPool() as pool,
     ):
-        for done, record, layout in _iter_page_records(path, limits):
-            begun.append((done, threads.submit(_read_entry, record, layout, limits, pool)))
+        for bytes_read, record, layout in _iter_page_records(path, limits):
+            begun.append((bytes_read, threads.submit(_read_entry, record, layout, limits, pool)))
             if len(begun) > _READ_AHEAD:
                 yield from _take_entry(begun)
         while begun:
@@ -365,15 +365,15 @@ def _iter_page_records(
     path: Path, limits: ReadLimits
 ) -> Iterator[tuple[int, WarcRecord | Failure, WarcRecord | None]]:
     """Yield each record that may be a page with the one behind it, and failures between them."""
-    done = 0
+    bytes_read = 0
     # The text and the layout of the largest page may take more room than its source.
-    found = read_warc_records(path, _PAGE_KINDS | {"metadata"}, 2 * limits.bytes)
-    for record, after in pairwise(chain(found, [None])):
+    records = read_warc_records(path, _PAGE_KINDS | {"metadata"}, 2 * limits.bytes)
+    for record, after in pairwise(chain(records, [None])):
         if isinstance(record, Failure):
-            yield done, record, None
+            yield bytes_read, record, None
         elif record and record.kind in _PAGE_KINDS:
-            done = record.done
-            yield done, record, after if isinstance(after, WarcRecord) else None
+            bytes_read = record.done
+            yield bytes_read, record, after if isinstance(after, WarcRecord) else None
 
 
 def _read_entry(
@@ -420,10 +420,13 @@ def _read_record(
     if record.kind == "conversion" and kind.lower().startswith("text/plain"):
         return readers.read_page(PageJob(data, url, kind, date, limits, extracted=True))
     if record.kind == "response":
-        said, body = _parse_http_response(data)
-        if to := _find_redirect(said, url):
+        response, body = _parse_http_response(data)
+        if to := _find_redirect(response, url):
             return WarcRedirect(url, to)
-        kind, data = read_header(said, b"content-type"), _decode_body(said, body, limits.bytes)
+        kind, data = (
+            read_header(response, b"content-type"),
+            _decode_body(response, body, limits.bytes),
+        )
     if _STYLE_OR_SCRIPT.match(kind.lower()):
         raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
     return readers.read_page(PageJob(data, url, kind, date, limits))
@@ -432,11 +435,11 @@ def _read_record(
 def _read_revisit(record: WarcRecord, url: str) -> WarcRedirect:
     """Return the address at which the same content was seen, unless the record has its own
     response."""
-    said = _parse_http_response(record.block)[0] if record.block else None
-    if said and said.status != 304 and (to := _find_redirect(said, url)):
+    response = _parse_http_response(record.block)[0] if record.block else None
+    if response and response.status != 304 and (to := _find_redirect(response, url)):
         return WarcRedirect(url, to)
-    if seen := record.get_header("WARC-Refers-To-Target-URI"):
-        return WarcRedirect(url, normalize_url(seen).url)
+    if original_url := record.get_header("WARC-Refers-To-Target-URI"):
+        return WarcRedirect(url, normalize_url(original_url).url)
     raise FetchError(
         Outcome.NOT_FOUND, "it was seen before, but the file does not say at which address"
     )
@@ -452,20 +455,23 @@ def _parse_http_response(block: bytes) -> tuple[httpcore.Response, bytes]:
     return httpcore.Response(int(said.get_statuscode()), headers=headers), stream.read()
 
 
-def _find_redirect(said: httpcore.Response, url: str) -> str:
+def _find_redirect(response: httpcore.Response, url: str) -> str:
     """Return the address that the response leads to, or "". Raises FetchError for an error
     status."""
-    to = read_redirect(said, normalize_url(url))
+    to = read_redirect(response, normalize_url(url))
     if to is None:
-        check_status(said)
+        check_status(response)
     return normalize_url(to).url if to else ""
 
 
-def _decode_body(said: httpcore.Response, body: bytes, limit: int) -> bytes:
+def _decode_body(response: httpcore.Response, body: bytes, limit: int) -> bytes:
     """Return the content of an answer. Crawlers may have undone an encoding that they still
     name."""
-    encoding, length = read_header(said, b"content-encoding"), read_header(said, b"content-length")
-    if "chunked" in read_header(said, b"transfer-encoding").lower():
+    encoding, length = (
+        read_header(response, b"content-encoding"),
+        read_header(response, b"content-length"),
+    )
+    if "chunked" in read_header(response, b"transfer-encoding").lower():
         body = _decode_chunks(body)
     elif not encoding and re.fullmatch("[0-9]{1,15}", length) and len(body) < int(length):
         raise FetchError(Outcome.TRUNCATED, "the server ended its answer early")
@@ -522,14 +528,14 @@ class WarcLibrary(Library):
     ) -> None:
         self._path = path
         self._archive = archive
-        self._progress = progress or (lambda done, total, what: None)
+        self._progress = progress or (lambda count, total, what: None)
         self._index_folder = cache / "warcs" / _hash_name(os.path.realpath(path))
-        known = self._open_stored()
-        if not known:
+        stored_index = self._open_stored()
+        if not stored_index:
             self._read_or_wait()
         address = Path(os.path.realpath(path)).as_uri()
         record_index_use(
-            self._index_folder, IndexNote("warc", (address,), time.time()), changed=not known
+            self._index_folder, IndexNote("warc", (address,), time.time()), changed=not stored_index
         )
         if not self._contents.pages:
             detail = f"no record of it could be read as a page ({len(self.failures)} failed)"
@@ -571,11 +577,11 @@ class WarcLibrary(Library):
 
         Raises Failed: url_not_shown for other addresses, not_in_archive.
         """
-        known = self._contents.pages.get(_normalize_address(url))
-        if known is None:
+        stored_page = self._contents.pages.get(_normalize_address(url))
+        if stored_page is None:
             detail = "it is no page of this file: open addresses that a search showed"
             raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
-        page = self._archive.find_page(known[1], known[0])
+        page = self._archive.find_page(stored_page[1], stored_page[0])
         if page is None:
             detail = f"the archive has lost it: delete {self._index_folder} to read the file again"
             raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
@@ -590,8 +596,8 @@ class WarcLibrary(Library):
             self._index = SearchIndex(place)
         except (OSError, ValueError, msgspec.DecodeError):
             return False
-        shown = next(iter(self._contents.pages.values()), None)
-        return shown is None or self._archive.find_page(shown[1], shown[0]) is not None
+        any_page = next(iter(self._contents.pages.values()), None)
+        return any_page is None or self._archive.find_page(any_page[1], any_page[0]) is not None
 
     def _compute_stamp(self) -> str:
         """Return a digest that changes when the file or the version of this program changes."""
@@ -622,10 +628,10 @@ class WarcLibrary(Library):
             shutil.rmtree(old, ignore_errors=True)
         self._contents = self._archive_pages()
         with translate_index_errors(place):
-            self._index, shown = SearchIndex(place), set[str]()
+            self._index, indexed_urls = SearchIndex(place), set[str]()
             for url, digest in self._contents.pages.values():
-                if digest not in shown and (page := self._archive.find_page(digest, url)):
-                    shown.add(digest)
+                if digest not in indexed_urls and (page := self._archive.find_page(digest, url)):
+                    indexed_urls.add(digest)
                     self._index.add(page)
             self._index.commit()
         with translate_storage_errors(place):
@@ -635,7 +641,7 @@ class WarcLibrary(Library):
         """Keep all pages of the file, and record the last version of each."""
         contents, moved = WarcContents(), dict[str, str]()
         total, batch = self._path.stat().st_size, list[Page]()
-        for done, entry in iter_warc_entries(self._path):
+        for bytes_read, entry in iter_warc_entries(self._path):
             if isinstance(entry, Page):
                 batch.append(entry)
                 contents.pages[_normalize_address(entry.url)] = (entry.url, entry.digest)
@@ -646,7 +652,9 @@ class WarcLibrary(Library):
             if len(batch) == _PAGES_AT_ONCE:
                 self._archive.store_pages(batch)
                 batch.clear()
-            self._progress(done, total, entry.what if isinstance(entry, Failure) else entry.url)
+            self._progress(
+                bytes_read, total, entry.what if isinstance(entry, Failure) else entry.url
+            )
         self._archive.store_pages(batch)
         _add_redirects(moved, contents.pages)
         return contents

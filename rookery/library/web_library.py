@@ -131,7 +131,7 @@ class WebLibrary(Library):
 
     def _fetch_and_store(self, url: str) -> Page:
         page = self._fetcher.fetch_page(url)
-        self._archive.store_page(page, asked=url)
+        self._archive.store_page(page, requested_url=url)
         return page
 
     def _load_archived(self, url: str) -> Page:
@@ -150,7 +150,7 @@ def make_wikipedia_engine(language: str = "en", base_url: str = "") -> SearchEng
     base = (base_url or f"https://{language}.wikipedia.org").rstrip("/")
 
     def search_words(fetcher: Fetcher, words: str, k: int, query: str) -> list[Hit]:
-        asked = {
+        parameters = {
             "action": "query",
             "list": "search",
             "srsearch": _cut_query(words, 300),  # longer ones are refused
@@ -159,7 +159,7 @@ def make_wikipedia_engine(language: str = "en", base_url: str = "") -> SearchEng
             "format": "json",
             "formatversion": 2,
         }
-        answer = _fetch_json(fetcher, f"{base}/w/api.php?{urlencode(asked)}", query)
+        answer = _fetch_json(fetcher, f"{base}/w/api.php?{urlencode(parameters)}", query)
         results = _extract_results(answer, query, "query", "search")
         return _make_hits(
             (
@@ -186,9 +186,9 @@ def make_searxng_engine(base_url: str) -> SearchEngine:
     base = base_url.rstrip("/")
 
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
-        asked = urlencode({"q": query, "format": "json"})
+        parameters = urlencode({"q": query, "format": "json"})
         forbidden = "the server does not give JSON: add json to search.formats in its settings.yml"
-        answer = _fetch_json(fetcher, f"{base}/search?{asked}", query, forbidden=forbidden)
+        answer = _fetch_json(fetcher, f"{base}/search?{parameters}", query, forbidden=forbidden)
         results = _extract_results(answer, query, "results")
         silent = answer.get("unresponsive_engines")
         if not results and silent:
@@ -206,8 +206,8 @@ def make_brave_engine(base_url: str = "https://api.search.brave.com") -> SearchE
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
         key = _read_api_key("BRAVE_API_KEY", query)
         words = " ".join(query.split()[:50])  # its own limits: 50 words, 400 characters
-        asked = urlencode({"q": _cut_query(words, 400), "count": min(k, 20)})
-        url = f"{base_url.rstrip('/')}/res/v1/web/search?{asked}"
+        parameters = urlencode({"q": _cut_query(words, 400), "count": min(k, 20)})
+        url = f"{base_url.rstrip('/')}/res/v1/web/search?{parameters}"
         headers = [("X-Subscription-Token", key), ("Accept", "application/json")]
         answer = _fetch_json(fetcher, url, query, headers, "check the key in BRAVE_API_KEY")
         if "web" not in answer and answer.get("type") == "search":
@@ -227,8 +227,8 @@ def make_google_engine(base_url: str = "https://www.googleapis.com") -> SearchEn
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
         # The key goes into a header, so that no message that names the address shows it.
         headers = [("X-Goog-Api-Key", _read_api_key("GOOGLE_API_KEY", query))]
-        asked = {"cx": _read_api_key("GOOGLE_CSE_ID", query), "q": query, "num": min(k, 10)}
-        url = f"{base_url.rstrip('/')}/customsearch/v1?{urlencode(asked)}"
+        parameters = {"cx": _read_api_key("GOOGLE_CSE_ID", query), "q": query, "num": min(k, 10)}
+        url = f"{base_url.rstrip('/')}/customsearch/v1?{urlencode(parameters)}"
         advice = "check GOOGLE_API_KEY and GOOGLE_CSE_ID"
         answer = _fetch_json(fetcher, url, query, headers, advice)
         if "items" not in answer and "searchInformation" in answer:
@@ -248,8 +248,8 @@ def make_duckduckgo_engine(base_url: str = "https://html.duckduckgo.com") -> Sea
 
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
         _check_query(query)
-        asked = urlencode({"q": _cut_query(query, 400)})
-        url = f"{base_url.rstrip('/')}/html/?{asked}"
+        parameters = urlencode({"q": _cut_query(query, 400)})
+        url = f"{base_url.rstrip('/')}/html/?{parameters}"
         refused = "it does not answer programs at this address for now"
         try:
             response = _fetch_api_response(fetcher, url, query, (), refused)
@@ -300,8 +300,8 @@ def _resolve_duckduckgo_link(href: str, base: str) -> str:
         redirected = parse_qs(parts.query).get("uddg", [""])[0]
     except ValueError:
         return ""
-    ours = parts.hostname in ("duckduckgo.com", urlsplit(base).hostname)
-    if (parts.path.rstrip("/"), ours) == ("/l", True):
+    is_redirect = parts.hostname in ("duckduckgo.com", urlsplit(base).hostname)
+    if (parts.path.rstrip("/"), is_redirect) == ("/l", True):
         address = redirected
     return "" if "duckduckgo.com/y.js" in address else address
 
@@ -330,8 +330,8 @@ def _fetch_json(
     if not isinstance(answer, dict):
         raise _make_error(query, Outcome.SEARCH_FAILED, "the answer is not a JSON object")
     if response.status != 200 or answer.get("error"):
-        said = msgspec.json.encode(answer.get("error", answer)).decode()[:300]
-        raise _make_refused_error(query, response.status, said, forbidden)
+        error_text = msgspec.json.encode(answer.get("error", answer)).decode()[:300]
+        raise _make_refused_error(query, response.status, error_text, forbidden)
     return answer
 
 
@@ -351,13 +351,17 @@ def _fetch_api_response(
         raise _make_refused_error(query, status, f"{outcome}: {detail}", forbidden) from failed
 
 
-def _make_refused_error(query: str, status: int, said: str, forbidden: str) -> Failed:
-    if status == 429 or _QUOTA_MESSAGE.search(said):
-        return _make_error(query, Outcome.SEARCH_QUOTA, f"wait, or use another engine ({said})")
+def _make_refused_error(query: str, status: int, error_text: str, forbidden: str) -> Failed:
+    if status == 429 or _QUOTA_MESSAGE.search(error_text):
+        return _make_error(
+            query, Outcome.SEARCH_QUOTA, f"wait, or use another engine ({error_text})"
+        )
     if status in (401, 403, 422):
-        return _make_error(query, Outcome.SEARCH_FAILED, f"{forbidden} ({said})")
+        return _make_error(query, Outcome.SEARCH_FAILED, f"{forbidden} ({error_text})")
     return _make_error(
-        query, Outcome.SEARCH_FAILED, f"HTTP {status}: {said}" if status != 200 else said
+        query,
+        Outcome.SEARCH_FAILED,
+        f"HTTP {status}: {error_text}" if status != 200 else error_text,
     )
 
 

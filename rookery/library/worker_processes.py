@@ -183,9 +183,9 @@ class _TrackedContext(SpawnContext):
         self.processes: list[SpawnProcess] = []
 
     # SpawnContext has a class of this name, which a pool calls as it will call this method.
-    def Process(self, *given: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+    def Process(self, *arguments: Any, **named: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
         """Create a process and keep it."""
-        self.processes.append(SpawnProcess(*given, **named))
+        self.processes.append(SpawnProcess(*arguments, **named))
         return self.processes[-1]
 
     def kill_processes(self) -> None:

@@ -46,9 +46,9 @@ class ActionCount(Record, frozen=True):
     tokens_per_episode: Estimate | None
 
 
-def count_completion_tokens(said: Completion) -> int | None:
+def count_completion_tokens(completion: Completion) -> int | None:
     """Return the number of tokens in a completion; None if it has none, as a person's."""
-    return len(said.tokens) or None
+    return len(completion.tokens) or None
 
 
 def count_actions(
@@ -63,11 +63,21 @@ def count_actions(
     if not episodes:
         raise ValueError("there are no episodes to count the actions of")
     each = [_group_by_action(episode) for episode in episodes]
-    commands = sum(len(said) for done in each for name, said in done.items() if name != WRITE)
+    commands = sum(
+        len(completions)
+        for completions_by_action in each
+        for name, completions in completions_by_action.items()
+        if name != WRITE
+    )
     return [
-        _summarize_action(name, [done.get(name, []) for done in each], commands, count)
+        _summarize_action(
+            name,
+            [completions_by_action.get(name, []) for completions_by_action in each],
+            commands,
+            count,
+        )
         for name in NAMES
-        if any(name in done for done in each)
+        if any(name in completions_by_action for completions_by_action in each)
     ]
 
 
@@ -81,8 +91,8 @@ def make_actions_figure(
     counts = {
         (system, name): action.per_episode
         for name in NAMES
-        for system, found in systems.items()
-        for action in found
+        for system, action_counts in systems.items()
+        for action in action_counts
         if action.name == name
     }
     return Figure(
@@ -100,7 +110,11 @@ def make_actions_figure(
             "tokens an action",
             "tokens an episode",
         ),
-        tuple(_make_row(system, action) for system, found in systems.items() for action in found),
+        tuple(
+            _make_row(system, action)
+            for system, action_counts in systems.items()
+            for action in action_counts
+        ),
         make_bars(counts, "times an episode"),
         "WebGLM, tables 11 and 12",
     )
@@ -108,30 +122,30 @@ def make_actions_figure(
 
 def _group_by_action(episode: Episode) -> dict[str, list[Completion]]:
     """Return the completions of one episode by action."""
-    found: dict[str, list[Completion]] = defaultdict(list)
+    completions: dict[str, list[Completion]] = defaultdict(list)
     written = episode.answer is not None or episode.stop == Outcome.BAD_SYNTAX
     ended = False
-    for left, step in zip(reversed(range(len(episode.steps))), episode.steps, strict=True):
+    for steps_left, step in zip(reversed(range(len(episode.steps))), episode.steps, strict=True):
         command = parse_command(step.said.text)
         name = ACTIONS[command.verb] if command else INVALID
-        found[WRITE if ended or (written and not left) else name].append(step.said)
+        completions[WRITE if ended or (written and not steps_left) else name].append(step.said)
         ended = ended or name == "end"
-    return dict(found)
+    return dict(completions)
 
 
 def _summarize_action(
-    name: str, said: Sequence[Sequence[Completion]], commands: int, count: TokenCounter
+    name: str, completions: Sequence[Sequence[Completion]], commands: int, count: TokenCounter
 ) -> ActionCount:
-    tokens = [[count(each) for each in one] for one in said]
-    known = [each for one in tokens for each in one if each is not None]
-    times = sum(len(one) for one in said)
-    whole = len(known) == times
+    tokens = [[count(each) for each in one] for one in completions]
+    known_counts = [each for one in tokens for each in one if each is not None]
+    times = sum(len(one) for one in completions)
+    whole = len(known_counts) == times
     return ActionCount(
         name,
         times,
         None if name == WRITE else times / commands,
-        estimate_mean([float(len(one)) for one in said]),
-        fmean(known) if known else None,
+        estimate_mean([float(len(one)) for one in completions]),
+        fmean(known_counts) if known_counts else None,
         estimate_mean([float(sum(each or 0 for each in one)) for one in tokens]) if whole else None,
     )
 

@@ -253,11 +253,11 @@ def bootstrap_interval(
     if len(items) < 2:
         return UndefinedStatistic("one item says nothing of others")
     random = Random(seed)
-    drawn = (statistic(random.choices(items, k=len(items))) for _ in range(rounds))
-    found = [value for value in drawn if not isinstance(value, UndefinedStatistic)]
-    if len(found) < 2:
+    statistics = (statistic(random.choices(items, k=len(items))) for _ in range(rounds))
+    values = [value for value in statistics if not isinstance(value, UndefinedStatistic)]
+    if len(values) < 2:
         return UndefinedStatistic("too few draws of these items give a number")
-    fortieths = quantiles(found, n=40, method="inclusive")  # 2.5 % each
+    fortieths = quantiles(values, n=40, method="inclusive")  # 2.5 % each
     return ConfidenceInterval(fortieths[0], fortieths[-1])
 
 
@@ -276,10 +276,10 @@ def jackknife_interval(
     for item, times in Counter(items).items():
         rest = list(items)
         rest.remove(item)
-        left = statistic(rest)
-        if isinstance(left, UndefinedStatistic):
+        statistic_without = statistic(rest)
+        if isinstance(statistic_without, UndefinedStatistic):
             return UndefinedStatistic("it rests on one item")
-        without += [left] * times
+        without += [statistic_without] * times
     if isinstance(value, UndefinedStatistic):
         return value
     mean = math.fsum(without) / len(items)

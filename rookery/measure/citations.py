@@ -143,13 +143,13 @@ def score_answer_citations(
 
     ALCE leaves such answers out.
     """
-    found = [judge_statement(statement, entails) for statement in list_statements(answer)]
-    if not found:
+    judgements = [judge_statement(statement, entails) for statement in list_statements(answer)]
+    if not judgements:
         return None
-    precise = [each for one in found for each in one.precise]
-    recall = fmean(one.recalled for one in found)
+    precise = [each for one in judgements for each in one.precise]
+    recall = fmean(one.recalled for one in judgements)
     return AnswerCitationScores(
-        recall, fmean(precise) if precise else 0.0, len(found), len(precise)
+        recall, fmean(precise) if precise else 0.0, len(judgements), len(precise)
     )
 
 
@@ -160,11 +160,11 @@ def average_citation_scores(
 
     Raises ValueError if none states anything.
     """
-    found = [each for each in scores if each is not None]
+    defined = [each for each in scores if each is not None]
     return SystemCitationScores(
-        estimate_mean([each.recall for each in found]),
-        estimate_mean([each.precision for each in found]),
-        estimate_mean([each.f1 for each in found]),
+        estimate_mean([each.recall for each in defined]),
+        estimate_mean([each.precision for each in defined]),
+        estimate_mean([each.f1 for each in defined]),
     )
 
 

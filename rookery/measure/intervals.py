@@ -54,8 +54,8 @@ def estimate_mean(
     sums_G, counts_G = _sum_groups(values, groups if groups is not None else range(len(values)))
     drawn_D = _bootstrap_means(sums_G, counts_G, seed)
     low, high = np.quantile(drawn_D, INTERVAL_ENDS)
-    seen = fmean(values)
-    return Estimate(seen, min(seen, float(low)), max(seen, float(high)), len(values))
+    observed = fmean(values)
+    return Estimate(observed, min(observed, float(low)), max(observed, float(high)), len(values))
 
 
 def estimate_mean_over_runs(
@@ -76,20 +76,20 @@ def estimate_mean_over_runs(
     if not numbers:
         raise ValueError("there is no value to take the mean of")
     sums_RG, counts_RG = (np.zeros((len(values), len(numbers))) for _ in range(2))
-    for run, (row, its) in enumerate(zip(values, groups, strict=True)):
-        places = [numbers[group] for group in its]
+    for run, (row, row_groups) in enumerate(zip(values, groups, strict=True)):
+        places = [numbers[group] for group in row_groups]
         np.add.at(sums_RG[run], places, np.asarray(row, dtype=float))
         np.add.at(counts_RG[run], places, 1.0)
-    chance, found = np.random.default_rng(seed), []
+    chance, resampled = np.random.default_rng(seed), []
     for _ in range(BOOTSTRAP_SAMPLES // 500):
         runs_DR, groups_DG = (
             chance.multinomial(size, np.full(size, 1 / size), 500) for size in sums_RG.shape
         )
         total_D, count_D = (((runs_DR @ each) * groups_DG).sum(1) for each in (sums_RG, counts_RG))
-        found.append(total_D[count_D > 0] / count_D[count_D > 0])
-    low, high = np.quantile(np.concatenate(found), INTERVAL_ENDS)
-    seen, count = float(sums_RG.sum() / counts_RG.sum()), sum(map(len, values))
-    return Estimate(seen, min(seen, float(low)), max(seen, float(high)), count)
+        resampled.append(total_D[count_D > 0] / count_D[count_D > 0])
+    low, high = np.quantile(np.concatenate(resampled), INTERVAL_ENDS)
+    observed, count = float(sums_RG.sum() / counts_RG.sum()), sum(map(len, values))
+    return Estimate(observed, min(observed, float(low)), max(observed, float(high)), count)
 
 
 def _sum_groups(

@@ -52,12 +52,12 @@ def find_leaks(
     """
     if not 0 < likeness <= 1:
         raise ValueError(f"a likeness is above 0 and at most 1, not {likeness}")
-    seen = _TrainingIndex(train)
+    training_index = _TrainingIndex(train)
     return [
         QuestionLeak(
-            seen.find_same_question(question, likeness),
-            not seen.answers.isdisjoint(_normalize_answers(question)),
-            question.source in seen.pages,
+            training_index.find_same_question(question, likeness),
+            not training_index.answers.isdisjoint(_normalize_answers(question)),
+            question.source in training_index.pages,
         )
         for question in test
     ]

@@ -54,14 +54,14 @@ def list_matches(
     ]
 
 
-def take_majority(found: Iterable[PairwiseMatch]) -> list[PairwiseMatch]:
+def take_majority(matches: Iterable[PairwiseMatch]) -> list[PairwiseMatch]:
     """Reduce matches to one for each question and pair of systems, by majority of the raters.
 
     A tie counts for neither side, and as many votes for each side are a tie (Ziegler, table 5, has
     three raters, who cannot call a tie).
     """
     votes: dict[tuple[str, str, str], float] = defaultdict(float)
-    for each in found:
+    for each in matches:
         swapped = (each.group, each.other, each.one) in votes
         key = (each.group, *((each.other, each.one) if swapped else (each.one, each.other)))
         votes[key] += (each.win - 0.5) * (-1 if swapped else 1)
@@ -71,13 +71,13 @@ def take_majority(found: Iterable[PairwiseMatch]) -> list[PairwiseMatch]:
     ]
 
 
-def compute_win_rate(found: Iterable[PairwiseMatch], one: str, other: str) -> Estimate:
+def compute_win_rate(matches: Iterable[PairwiseMatch], one: str, other: str) -> Estimate:
     """Return how often `one` wins against `other`, a tie counting half (WebGPT, section 4.1).
 
     The interval is Wilson's if every question has one match or all matches end alike; otherwise it
     is by the bootstrap over questions. Raises ValueError if they never met.
     """
-    wins, groups = _select_between(found, one, other)
+    wins, groups = _select_between(matches, one, other)
     if not wins:
         raise ValueError(f"{one} and {other} were never compared")
     questions = len(set(groups))
@@ -87,13 +87,13 @@ def compute_win_rate(found: Iterable[PairwiseMatch], one: str, other: str) -> Es
     return estimate_mean(wins, groups)
 
 
-def list_systems(found: Iterable[PairwiseMatch]) -> list[str]:
+def list_systems(matches: Iterable[PairwiseMatch]) -> list[str]:
     """Return the names of all systems in these matches, in the order of appearance."""
-    return list(dict.fromkeys(name for each in found for name in (each.one, each.other)))
+    return list(dict.fromkeys(name for each in matches for name in (each.one, each.other)))
 
 
 def make_win_matrix_figure(
-    found: Sequence[PairwiseMatch],
+    matches: Sequence[PairwiseMatch],
     says: str,
     name: str = "win-rates",
     title: str = "Who beats whom",
@@ -102,11 +102,11 @@ def make_win_matrix_figure(
 
     `says` begins the caption.
     """
-    order = sorted(list_systems(found), key=lambda system: -_average_wins(found, system))
+    order = sorted(list_systems(matches), key=lambda system: -_average_wins(matches, system))
     rates = {
-        pair: compute_win_rate(found, *pair)
+        pair: compute_win_rate(matches, *pair)
         for pair in product(order, repeat=2)
-        if _select_between(found, *pair)[0]
+        if _select_between(matches, *pair)[0]
     }
     lines = [
         FigureLine(
@@ -126,7 +126,7 @@ def make_win_matrix_figure(
 
 
 def make_win_rate_figure(
-    found: Sequence[PairwiseMatch],
+    matches: Sequence[PairwiseMatch],
     system: str,
     says: str,
     name: str = "preferred",
@@ -137,9 +137,9 @@ def make_win_rate_figure(
     `says` begins the caption.
     """
     rates = [
-        (other, compute_win_rate(found, system, other))
-        for other in list_systems(found)
-        if _select_between(found, system, other)[0]
+        (other, compute_win_rate(matches, system, other))
+        for other in list_systems(matches)
+        if _select_between(matches, system, other)[0]
     ]
     line = make_line(system, enumerate(rate for _, rate in rates))
     even = FigureLine(
@@ -158,23 +158,23 @@ def make_win_rate_figure(
     )
 
 
-def _compare_weights(ours: float, theirs: float) -> float:
-    return 0.5 if ours == theirs else float(ours > theirs)
+def _compare_weights(weight: float, other_weight: float) -> float:
+    return 0.5 if weight == other_weight else float(weight > other_weight)
 
 
 def _select_between(
-    found: Iterable[PairwiseMatch], one: str, other: str
+    matches: Iterable[PairwiseMatch], one: str, other: str
 ) -> tuple[list[float], list[str]]:
     """Return the wins of `one` against `other`, and their groups."""
     sides = {(one, other): (0.0, 1.0), (other, one): (1.0, -1.0)}
-    met = [(*sides[key], each) for each in found if (key := (each.one, each.other)) in sides]
+    met = [(*sides[key], each) for each in matches if (key := (each.one, each.other)) in sides]
     return [low + sign * each.win for low, sign, each in met], [each.group for *_, each in met]
 
 
-def _average_wins(found: Iterable[PairwiseMatch], system: str) -> float:
+def _average_wins(matches: Iterable[PairwiseMatch], system: str) -> float:
     wins = [
         each.win if each.one == system else 1 - each.win
-        for each in found
+        for each in matches
         if system in (each.one, each.other)
     ]
     return sum(wins) / len(wins)
@@ -189,7 +189,7 @@ Array = npt.NDArray[np.float64]
 
 
 def fit_bradley_terry(
-    found: Sequence[PairwiseMatch], ties: float = 0.0, draws: int = 1000, seed: int = 0
+    matches: Sequence[PairwiseMatch], ties: float = 0.0, draws: int = 1000, seed: int = 0
 ) -> dict[str, Estimate]:
     """Fit Bradley-Terry strengths to matches by maximum likelihood, strongest system first.
 
@@ -199,7 +199,7 @@ def fit_bradley_terry(
     strengths themselves are not finite: because nothing compares some systems with others, or some
     never won against the others.
     """
-    names, wins_GSS = _count_wins(found)
+    names, wins_GSS = _count_wins(matches)
     wins_SS = wins_GSS.sum(0)
     met_SS = ((wins_SS + wins_SS.T) > 0).astype(float)
     total_SS = wins_SS + ties / 2 * met_SS
@@ -242,15 +242,15 @@ def make_strength_figure(
     )
 
 
-def _count_wins(found: Sequence[PairwiseMatch]) -> tuple[list[str], Array]:
+def _count_wins(matches: Sequence[PairwiseMatch]) -> tuple[list[str], Array]:
     """Return the systems, and for each group the wins of the row's system against the column's."""
-    names = list_systems(found)
+    names = list_systems(matches)
     if not names:
         raise ValueError("there is no match")
     at = {name: place for place, name in enumerate(names)}
-    groups = {group: place for place, group in enumerate(dict.fromkeys(m.group for m in found))}
+    groups = {group: place for place, group in enumerate(dict.fromkeys(m.group for m in matches))}
     wins_GSS = np.zeros((len(groups), len(names), len(names)))
-    for each in found:
+    for each in matches:
         one, other, group = at[each.one], at[each.other], groups[each.group]
         wins_GSS[group, one, other] += each.win
         wins_GSS[group, other, one] += 1 - each.win
@@ -265,8 +265,8 @@ def _bootstrap_strengths(
     chance, shares_G = np.random.default_rng(seed), np.full(groups, 1 / groups)
     flat_GT = wins_GSS.reshape(groups, -1)
     # One draw at a time: with many groups, the counts of all draws would fill the memory.
-    drawn = [chance.multinomial(groups, shares_G) @ flat_GT for _ in range(draws)]
-    drawn_DSS = np.reshape(drawn, (draws, size, size)) + ties / 2 * met_SS
+    resampled = [chance.multinomial(groups, shares_G) @ flat_GT for _ in range(draws)]
+    drawn_DSS = np.reshape(resampled, (draws, size, size)) + ties / 2 * met_SS
     lacking_D = ~_find_reachable(drawn_DSS).all((1, 2))
     drawn_DSS[lacking_D] += FALLBACK_TIES / 2 * met_SS
     return _maximize_likelihood(drawn_DSS)
@@ -286,7 +286,7 @@ def _require_connected(names: Sequence[str], wins_SS: Array) -> None:
     (Ford, 1957)."""
     met_SS = _find_reachable((wins_SS + wins_SS.T)[None])[0]
     if not met_SS.all():
-        apart = [name for name, met in zip(names, met_SS[0], strict=True) if not met]
+        apart = [name for name, reached in zip(names, met_SS[0], strict=True) if not reached]
         raise ValueError(f"nothing compares {names[0]} with {', '.join(apart)}: add such matches")
     reached_SS = _find_reachable(wins_SS[None])[0]
     if not reached_SS.all():

@@ -223,8 +223,8 @@ def _draw_bar(
         draw = axes.barh if lying else axes.bar
         return draw(at, y, wide * 0.92, color=colour)
     look = {"marker": MARKERS[number % len(MARKERS)], "linestyle": "none", "color": colour}
-    [drawn] = axes.plot(*((y, at) if lying else (at, y)), **look, zorder=4)
-    return drawn
+    [bar_line] = axes.plot(*((y, at) if lying else (at, y)), **look, zorder=4)
+    return bar_line
 
 
 def _draw_grid(axes: Any, picture: FigurePicture, lines: list[FigureLine]) -> None:

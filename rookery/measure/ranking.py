@@ -48,8 +48,8 @@ def measure_rankings(
         **{f"hit {k}": partial(compute_expected_hit, k=k) for k in ks},
         **{f"recall {k}": partial(compute_recall_at_k, k=k) for k in ks},
     }
-    found = apply_ranking_metrics(measures, worths, predicted)
-    return {name: estimate_mean(each) for name, each in found.items()}
+    scores = apply_ranking_metrics(measures, worths, predicted)
+    return {name: estimate_mean(each) for name, each in scores.items()}
 
 
 def make_ranking_figure(
@@ -60,7 +60,7 @@ def make_ranking_figure(
 ) -> Figure:
     """Make the figure of several rankers' metrics, from `measure_rankings` (WebGLM, table 7)."""
     measures = dict.fromkeys(measure for each in methods.values() for measure in each)
-    found = {
+    rows = {
         (method, measure): each[measure]
         for measure in measures
         for method, each in methods.items()
@@ -73,9 +73,9 @@ def make_ranking_figure(
         ("measure", "method", "value", "low", "high", "questions"),
         tuple(
             (measure, method, *msgspec.structs.astuple(estimate))
-            for (method, measure), estimate in found.items()
+            for (method, measure), estimate in rows.items()
         ),
-        make_bars(found, "mean over questions"),
+        make_bars(rows, "mean over questions"),
         "WebGLM, table 7",
     )
 
@@ -110,11 +110,12 @@ def score_tf_idf(
     A term's rarity is 1 + ln((1 + texts) / (1 + texts that hold it)), counted in `among`, or in
     these texts if that is None.
     """
-    known = among or count_corpus_terms(texts)
-    asked = _weigh_terms(query, known)
+    statistics = among or count_corpus_terms(texts)
+    query_weights = _weigh_terms(query, statistics)
     return [
         math.fsum(
-            weight * asked.get(term, 0.0) for term, weight in _weigh_terms(text, known).items()
+            weight * query_weights.get(term, 0.0)
+            for term, weight in _weigh_terms(text, statistics).items()
         )
         for text in texts
     ]
@@ -129,35 +130,35 @@ def score_bm25(
     counts titles and neighbouring words too; this ranks only the given texts. Rarity and mean
     length are those of `among`, or of these texts if that is None.
     """
-    known = among or count_corpus_terms(texts)
-    usual = known.terms / max(known.texts, 1) or 1.0
-    asked = {
-        term: count * _compute_rarity(term, known)
+    statistics = among or count_corpus_terms(texts)
+    usual = statistics.terms / max(statistics.texts, 1) or 1.0
+    query_weights = {
+        term: count * _compute_rarity(term, statistics)
         for term, count in Counter(split_terms(query)).items()
     }
-    found = []
+    scores = []
     for text in texts:
-        held = Counter(split_terms(text))
-        norm = K1 * (1 - B + B * held.total() / usual)
-        found.append(
+        term_counts = Counter(split_terms(text))
+        norm = K1 * (1 - B + B * term_counts.total() / usual)
+        scores.append(
             math.fsum(
-                weight * held[term] * (K1 + 1) / (held[term] + norm)
-                for term, weight in asked.items()
+                weight * term_counts[term] * (K1 + 1) / (term_counts[term] + norm)
+                for term, weight in query_weights.items()
             )
         )
-    return found
+    return scores
 
 
-def _weigh_terms(text: str, known: CorpusStatistics) -> dict[str, float]:
+def _weigh_terms(text: str, statistics: CorpusStatistics) -> dict[str, float]:
     """Return the TF-IDF weights of a text's terms, as a vector of length 1."""
     weights = {
-        term: count * (1 + math.log((1 + known.texts) / (1 + known.having.get(term, 0))))
+        term: count * (1 + math.log((1 + statistics.texts) / (1 + statistics.having.get(term, 0))))
         for term, count in Counter(split_terms(text)).items()
     }
     length = math.hypot(*weights.values())
     return {term: weight / length for term, weight in weights.items()}
 
 
-def _compute_rarity(term: str, known: CorpusStatistics) -> float:
-    having = known.having.get(term, 0)
-    return math.log(1 + (known.texts - having + 0.5) / (having + 0.5))
+def _compute_rarity(term: str, statistics: CorpusStatistics) -> float:
+    having = statistics.having.get(term, 0)
+    return math.log(1 + (statistics.texts - having + 0.5) / (having + 0.5))

@@ -57,7 +57,10 @@ def compute_rated_shares(
     question, by the bootstrap over questions. (The paper's are 90 %, by the normal approximation.)
     """
     each = group_ratings(ratings, systems, scales)
-    return [_compute_rated_share(system, scale, theirs) for (scale, system), theirs in each.items()]
+    return [
+        _compute_rated_share(system, scale, system_ratings)
+        for (scale, system), system_ratings in each.items()
+    ]
 
 
 def group_ratings(
@@ -146,13 +149,13 @@ def average_criteria(
     """
     each = group_ratings(ratings, systems, LEVELS)
     return [
-        CriterionMean(system, scale, _average_ratings(theirs))
-        for (scale, system), theirs in each.items()
+        CriterionMean(system, scale, _average_ratings(system_ratings))
+        for (scale, system), system_ratings in each.items()
     ]
 
 
 def make_criteria_figure(
-    found: Sequence[CriterionMean],
+    means: Sequence[CriterionMean],
     says: str,
     name: str = "criteria",
     title: str = "What people make of answers and references",
@@ -168,9 +171,9 @@ def make_criteria_figure(
         ("system", "criterion", "mean, 0 to 1", "low", "high", "ratings", "as in the paper"),
         tuple(
             (each.system, _name_scale(each.scale), *msgspec.structs.astuple(each.mean), each.level)
-            for each in found
+            for each in means
         ),
-        make_bars({(each.system, _name_scale(each.scale)): each.mean for each in found}, "mean"),
+        make_bars({(each.system, _name_scale(each.scale)): each.mean for each in means}, "mean"),
         "WebGLM, table 2",
     )
 

@@ -53,11 +53,11 @@ def measure_truthfulness(grades: Sequence[TruthfulnessGrade]) -> dict[str, Estim
     """
     truthful = [grade.truthful for grade in grades]
     informative = [grade.informative for grade in grades]
-    both = [grade.truthful and grade.informative for grade in grades]
+    truthful_and_informative = [grade.truthful and grade.informative for grade in grades]
     each = {
         "truthful": truthful,
         "informative": informative,
-        "truthful and informative": both,
+        "truthful and informative": truthful_and_informative,
     }
     return {name: estimate_share(sum(values), len(values)) for name, values in each.items()}
 
@@ -112,12 +112,12 @@ def find_reference_points(probe: ReferencePointProbe, text: str) -> frozenset[st
     It "assumes" if it holds a mark of the probe and does not say that things differ from place to
     place. As marks are few, some assumptions are missed.
     """
-    found = {name for name, said in _find_named_places(text).items() if said}
+    places = {name for name, is_reference in _find_named_places(text).items() if is_reference}
     if _DIFFERS.search(text):
-        found.add("says that it differs")
+        places.add("says that it differs")
     elif any(_contains_word(mark.lower(), text.lower()) for mark in probe.marks):
-        found.add("assumes")
-    return frozenset(found)
+        places.add("assumes")
+    return frozenset(places)
 
 
 def estimate_point_shares(
@@ -127,10 +127,10 @@ def estimate_point_shares(
 
     Intervals are by the bootstrap over probes. Raises ValueError without an answer.
     """
-    found = [find_reference_points(probe, text) for probe, text in answers]
+    points = [find_reference_points(probe, text) for probe, text in answers]
     groups = [probe.id for probe, _ in answers]
     return {
-        point: estimate_mean([float(point in each) for each in found], groups)
+        point: estimate_mean([float(point in each) for each in points], groups)
         for point in REFERENCE_POINTS
     }
 

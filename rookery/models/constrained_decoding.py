@@ -122,15 +122,15 @@ def choose_constrainer(
     """
     if endpoint.grammars == "none":
         return ConstrainerChoice(leave_unconstrained(model))
-    kept = probe_grammar(model)
-    if kept == "obeyed":
+    constrainer = probe_grammar(model)
+    if constrainer == "obeyed":
         return ConstrainerChoice(constrain_by_grammar(model, shape))
     detail = (
-        f"{_PROBE_PROBLEMS[kept]}; quotes are only checked afterwards: "
+        f"{_PROBE_PROBLEMS[constrainer]}; quotes are only checked afterwards: "
         f"{_SERVER_ADVICE[endpoint.grammars]}"
     )
     return ConstrainerChoice(
-        leave_unconstrained(model), Failure(endpoint.name, f"grammar_{kept}", detail)
+        leave_unconstrained(model), Failure(endpoint.name, f"grammar_{constrainer}", detail)
     )
 
 
@@ -202,14 +202,14 @@ def build_lark_grammar(
             "a grammar holds one claim or one quote, in one fragment: use "
             "AnswerShape(form='claim') or AnswerShape(form='quote'), with fragments=1"
         )
-    found = _collect_quotable(documents, shape)
-    if not found:
+    quotable = _collect_quotable(documents, shape)
+    if not quotable:
         raise ValueError(
             f"none of the {len(documents)} documents has {shape.shortest} characters in a row that "
             "can be quoted under its title: give others, or lower AnswerShape.shortest"
         )
-    _check_size(found)
-    return "\n".join(_write_rules(found, shape))
+    _check_size(quotable)
+    return "\n".join(_write_rules(quotable, shape))
 
 
 def build_command_grammar(
@@ -222,22 +222,23 @@ def build_command_grammar(
     before either. No budget is kept, as in `build_lark_grammar`. `shape` is that of a quote in one
     fragment. Raises ValueError if the text exceeds MAX_CHARACTERS.
     """
-    found = _collect_quotable([("", f" {' '.join(text.split())}")], shape)
-    _check_size(found)
-    rules = [f"start: COMMAND | TYPED{' | QUOTED' * bool(found)}"]
+    quotable = _collect_quotable([("", f" {' '.join(text.split())}")], shape)
+    _check_size(quotable)
+    rules = [f"start: COMMAND | TYPED{' | QUOTED' * bool(quotable)}"]
     rules.append(f"COMMAND: {_format_choice(commands)}")
     line = rf"/ [^\x00-\x1f\x7f]{{1,{shape.longest}}}/ & /(?s:.*\S.*)/"
     rules += [f"TYPED: ({_format_choice(typed)}) LINE", f"LINE: {line}"]
-    if found:
-        _, *words = _write_rules(found, shape)
+    if quotable:
+        _, *words = _write_rules(quotable, shape)
         rules += [f"QUOTED: {_format_literal(quote)} BEGUN", "BEGUN: WORDS0 & /(?s: .*)/", *words]
     return "\n".join(rules)
 
 
-def _check_size(found: Mapping[str, Sequence[str]]) -> None:
+def _check_size(quotable: Mapping[str, Sequence[str]]) -> None:
     """Raise ValueError for more text than all servers accept."""
     size = sum(
-        CHARACTERS_PER_TITLE + len(title) + sum(map(len, texts)) for title, texts in found.items()
+        CHARACTERS_PER_TITLE + len(title) + sum(map(len, texts))
+        for title, texts in quotable.items()
     )
     if size > MAX_CHARACTERS:
         raise ValueError(
@@ -254,14 +255,14 @@ def _collect_quotable(
     """Return the texts that can be quoted under each title, cut at places that no quote may
     contain."""
     cut = r"[\ud800-\udfff]" if shape.form == "quote" else r"[\ud800-\udfff]|(?<=\])(?=%)"
-    found: dict[str, list[str]] = {}
+    quotable: dict[str, list[str]] = {}
     for title, text in dict.fromkeys(documents):
         if shape.form == "quote":
             title = ""
         pieces = [piece for piece in re.split(cut, text) if _is_quotable(piece, shape)]
         if pieces and not re.search("[\ud800-\udfff]", title):
-            found.setdefault(title, []).extend(pieces)
-    return found
+            quotable.setdefault(title, []).extend(pieces)
+    return quotable
 
 
 def _is_quotable(text: str, shape: AnswerShape) -> bool:
@@ -270,14 +271,14 @@ def _is_quotable(text: str, shape: AnswerShape) -> bool:
     return bool(ends if shape.form == "quote" else ends.strip("\\"))
 
 
-def _write_rules(found: Mapping[str, Sequence[str]], shape: AnswerShape) -> Iterator[str]:
+def _write_rules(quotable: Mapping[str, Sequence[str]], shape: AnswerShape) -> Iterator[str]:
     if shape.form == "quote":
         yield "start: WORDS0"
     else:
-        yield f"start: CLAIM ({' | '.join(f'TITLE{n} QUOTE{n}' for n in range(len(found)))})"
+        yield f"start: CLAIM ({' | '.join(f'TITLE{n} QUOTE{n}' for n in range(len(quotable)))})"
         longest = CHARACTERS_PER_TOKEN * shape.free - len("%<>%(")
         yield rf"CLAIM: /(?s:%<(?:{_UNIT}{{1,{longest}}}>{_ENDS}|>(?:>|%>){_ENDS}))/"
-    for n, (title, texts) in enumerate(found.items()):
+    for n, (title, texts) in enumerate(quotable.items()):
         if shape.form != "quote":
             yield f"TITLE{n}: {_format_literal(_escape_title(title))}"
             yield f'QUOTE{n}: WORDS{n} "]%"'

@@ -78,12 +78,14 @@ def install_model(name: str, home: Path, write: ModelWriter) -> InstalledModel:
         source = write(staging)
         size, now = _measure_files(staging), datetime.now(UTC).isoformat(timespec="seconds")
         digest = digest_weights(staging)
-        made = InstalledModel(name, source.origin, source.licence, digest, size, now, source.chat)
-        (staging / RECORD_FILE).write_text(made.to_json() + "\n", encoding="utf-8")
+        installed = InstalledModel(
+            name, source.origin, source.licence, digest, size, now, source.chat
+        )
+        (staging / RECORD_FILE).write_text(installed.to_json() + "\n", encoding="utf-8")
         staging.rename(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return made
+    return installed
 
 
 def find_model_folder(name: str, home: Path) -> Path:
@@ -148,17 +150,17 @@ def remove_installed_model(name: str, home: Path) -> int:
     if folder.is_dir() and (folder.is_symlink() or not (folder / RECORD_FILE).is_file()):
         detail = "rookery models add did not write this folder: delete it yourself"
         raise Failed(Failure(str(folder), Outcome.NOT_ADDED, detail))
-    staging, gone = _list_leftover_folders(folder)
-    left = [path for path in (staging, gone) if path.exists()]
-    size = sum(map(_measure_files, left))
-    for path in left:
+    staging, removed = _list_leftover_folders(folder)
+    leftovers = [path for path in (staging, removed) if path.exists()]
+    size = sum(map(_measure_files, leftovers))
+    for path in leftovers:
         shutil.rmtree(path)
-    if left and not folder.exists():
+    if leftovers and not folder.exists():
         return size
     folder = find_model_folder(name, home)
-    folder.rename(gone)  # so that what is interrupted leaves no half of a model
-    size += _measure_files(gone)
-    shutil.rmtree(gone)
+    folder.rename(removed)  # so that what is interrupted leaves no half of a model
+    size += _measure_files(removed)
+    shutil.rmtree(removed)
     return size
 
 

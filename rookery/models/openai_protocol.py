@@ -75,8 +75,8 @@ class ModelEndpoint(CompletionSettings, frozen=True, forbid_unknown_fields=True)
         for name in ("price_in", "price_out"):
             if not 0 <= (getattr(self, name) or 0) < math.inf:
                 raise ValueError(f"{name} must be a number from 0 on")
-        if ours := sorted(_RESERVED_FIELDS.intersection(self.extra)):
-            raise ValueError(f"extra must not hold {ours[0]}: it has a setting of its own")
+        if reserved := sorted(_RESERVED_FIELDS.intersection(self.extra)):
+            raise ValueError(f"extra must not hold {reserved[0]}: it has a setting of its own")
 
     @property
     def uses_chat(self) -> bool:
@@ -160,12 +160,12 @@ def select_endpoint(
     given. Raises Failed: no_model where no endpoint is known, bad_endpoint where `base_url` is no
     address.
     """
-    given = {"model": model, "base_url": base_url, "key_name": base_url and DEFAULT_KEY_NAME}
-    given = {name: value for name, value in given.items() if value}
-    found = endpoints.get(role) or endpoints.get("default")
+    overrides = {"model": model, "base_url": base_url, "key_name": base_url and DEFAULT_KEY_NAME}
+    overrides = {name: value for name, value in overrides.items() if value}
+    endpoint = endpoints.get(role) or endpoints.get("default")
     try:
-        if found and not (base_url and isinstance(found, LocalEndpoint)):
-            return msgspec.structs.replace(found, **given)
+        if endpoint and not (base_url and isinstance(endpoint, LocalEndpoint)):
+            return msgspec.structs.replace(endpoint, **overrides)
         if model and base_url:
             return ModelEndpoint(model, base_url)
     except ValueError as error:
@@ -190,9 +190,9 @@ def get_slots_address(endpoint: ModelEndpoint) -> str:
     return f"{endpoint.address.removesuffix('/v1')}/props"
 
 
-def read_slots(shown: Any) -> int | None:
+def read_slots(slots_reply: Any) -> int | None:
     """Return the number of slots in what a server shows there; None where it shows none."""
-    slots = shown.get("total_slots") if isinstance(shown, dict) else None
+    slots = slots_reply.get("total_slots") if isinstance(slots_reply, dict) else None
     return slots if type(slots) is int and slots > 0 else None
 
 
@@ -253,37 +253,37 @@ class ModelRequestError(Exception):
     """seconds to wait before the next attempt, as the server asks; 0 where it does not"""
 
 
-def make_bad_response_error(advice: str, said: str = "") -> ModelRequestError:
+def make_bad_response_error(advice: str, excerpt: str = "") -> ModelRequestError:
     """Make the error for a response with status 200 that is no usable completion.
 
-    `said` is the server's text.
+    `excerpt` is the server's text.
     """
-    return ModelRequestError(Outcome.MODEL_BAD_ANSWER, advice, said)
+    return ModelRequestError(Outcome.MODEL_BAD_ANSWER, advice, excerpt)
 
 
 def make_status_error(
-    endpoint: ModelEndpoint, status: int, said: str, headers: Mapping[str, str]
+    endpoint: ModelEndpoint, status: int, message: str, headers: Mapping[str, str]
 ) -> ModelRequestError:
     """Make the error for a response with a status other than 200; header names are lower-case.
 
     The status decides the outcome, the advice, and if another attempt may succeed: 408, 429 and 5xx
-    are retryable, except 501, 505 and an exhausted quota. `said` is the server's error message.
+    are retryable, except 501, 505 and an exhausted quota. `message` is the server's error message.
     """
     if status < 400:
-        said = f"HTTP {status} {headers.get('location', '')}".rstrip()
+        message = f"HTTP {status} {headers.get('location', '')}".rstrip()
         advice = "it redirects: give the address that it redirects to as base_url"
-        return ModelRequestError(Outcome.MODEL_UNREACHABLE, advice, said, billed=False)
+        return ModelRequestError(Outcome.MODEL_UNREACHABLE, advice, message, billed=False)
     outcome = _STATUS_OUTCOMES.get(
         status, Outcome.MODEL_FAILED if status >= 500 else Outcome.MODEL_REFUSED
     )
     again = status in (408, 429) or (status >= 500 and status not in (501, 505))
-    again = again and "insufficient_quota" not in said
+    again = again and "insufficient_quota" not in message
     billed = status in (408, 504)  # a proxy gave up waiting, but the model may have gone on
-    advice = _advise_route(endpoint, said) or _STATUS_ADVICE[outcome].format(
+    advice = _advise_route(endpoint, message) or _STATUS_ADVICE[outcome].format(
         key=endpoint.key_name, remedy=_describe_other_route(endpoint)
     )
-    said = f"HTTP {status}: {said}".rstrip(": ")
-    return ModelRequestError(outcome, advice, said, again, billed, _parse_retry_after(headers))
+    message = f"HTTP {status}: {message}".rstrip(": ")
+    return ModelRequestError(outcome, advice, message, again, billed, _parse_retry_after(headers))
 
 
 _STATUS_OUTCOMES = {
@@ -309,14 +309,14 @@ _STATUS_ADVICE = {
 }
 
 
-def _advise_route(endpoint: ModelEndpoint, said: str) -> str:
+def _advise_route(endpoint: ModelEndpoint, message: str) -> str:
     """Return advice if the server's text shows that it serves only the other route, else empty."""
     wrong = (
         r"chat.?template|not a chat model|v1/completions"
         if endpoint.uses_chat
         else r"v1/chat/completions|is a chat model"
     )
-    return f"it {_describe_other_route(endpoint)}" if re.search(wrong, said, re.I) else ""
+    return f"it {_describe_other_route(endpoint)}" if re.search(wrong, message, re.I) else ""
 
 
 def _describe_other_route(endpoint: ModelEndpoint) -> str:
@@ -327,11 +327,11 @@ def _describe_other_route(endpoint: ModelEndpoint) -> str:
 
 def _parse_retry_after(headers: Mapping[str, str]) -> float:
     """Return the seconds that a `Retry-After` header asks for, as a number or a date; else 0."""
-    asked = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", asked):
-        return float(asked)
+    delay_text = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", delay_text):
+        return float(delay_text)
     try:
-        until = parsedate_to_datetime(asked)
+        until = parsedate_to_datetime(delay_text)
     except ValueError:
         return 0.0
     if until.tzinfo is None:
@@ -345,14 +345,14 @@ def extract_error_message(body: bytes) -> str:
     JSON without a field error, message or detail is returned whole.
     """
     try:
-        found = msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
         return " ".join(html.unescape(text).split())
     for name in ("error", "message", "detail"):
-        if isinstance(found, dict) and found.get(name):
-            found = found[name]
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        if isinstance(value, dict) and value.get(name):
+            value = value[name]
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 _TEMPLATE_TOKENS = 256
@@ -450,11 +450,11 @@ class SpendingBudget:
             self._reserved.append(most)
             return True
 
-    def settle_reservation(self, most: SpendingTotal, taken: SpendingTotal) -> None:
+    def settle_reservation(self, most: SpendingTotal, spent: SpendingTotal) -> None:
         """Remove a reservation, and add what the request really took to the total spent."""
         with self._turn:
             self._reserved.remove(most)
-            self._spent = self._spent.add_total(taken)
+            self._spent = self._spent.add_total(spent)
 
     def _describe_excess(self, total: SpendingTotal) -> str:
         """Return a sentence if a total exceeds the cap; empty if it does not."""
@@ -504,7 +504,7 @@ OPTIONAL_FIELDS = ("stream_options", "logprobs")
 
 
 def build_request_body(
-    endpoint: ModelEndpoint, asked: CompletionRequest, remedies: frozenset[str]
+    endpoint: ModelEndpoint, request: CompletionRequest, remedies: frozenset[str]
 ) -> dict[str, Any]:
     """Build the JSON fields of a request.
 
@@ -513,12 +513,12 @@ def build_request_body(
     """
     fields: dict[str, Any] = {"model": endpoint.model, "max_tokens": endpoint.token_limit}
     if endpoint.uses_chat:
-        fields["messages"] = [{"role": "user", "content": asked.prompt}]
+        fields["messages"] = [{"role": "user", "content": request.prompt}]
     else:
-        fields["prompt"] = asked.prompt
-    if asked.n > 1:
-        fields["n"] = asked.n
-    seed = endpoint.seed if asked.seed is None else asked.seed
+        fields["prompt"] = request.prompt
+    if request.n > 1:
+        fields["n"] = request.n
+    seed = endpoint.seed if request.seed is None else request.seed
     if seed is not None:
         fields["seed"] = seed % 2**31  # some servers keep no more bits than that
     if endpoint.temperature is not None:
@@ -529,26 +529,26 @@ def build_request_body(
         fields["stop"] = list(endpoint.stop)
     if endpoint.logprobs:
         fields["logprobs"] = True if endpoint.uses_chat else 1
-    if asked.stream:
+    if request.stream:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
     if "max_completion_tokens" in remedies:
         fields["max_completion_tokens"] = fields.pop("max_tokens")
     for name in remedies.intersection(OPTIONAL_FIELDS):
         fields.pop(name, None)
-    return fields | _build_grammar_field(endpoint, asked.grammar) | endpoint.extra
+    return fields | _build_grammar_field(endpoint, request.grammar) | endpoint.extra
 
 
-def find_request_remedy(trouble: ModelRequestError, fields: dict[str, Any]) -> str:
+def find_request_remedy(error: ModelRequestError, fields: dict[str, Any]) -> str:
     """Return the name of a field to change or leave out after a refused request; empty if unknown.
 
     It is max_completion_tokens (send it in place of max_tokens) or an optional field to leave out.
     The server's error text must name the field, and the request must have had it.
     """
-    if trouble.outcome == Outcome.MODEL_REFUSED:
-        if "max_completion_tokens" in trouble.server_text and "max_tokens" in fields:
+    if error.outcome == Outcome.MODEL_REFUSED:
+        if "max_completion_tokens" in error.server_text and "max_tokens" in fields:
             return "max_completion_tokens"
         for name in OPTIONAL_FIELDS:
-            if name in trouble.server_text and name in fields:
+            if name in error.server_text and name in fields:
                 return name
     return ""
 
@@ -669,21 +669,21 @@ class ResponseReader:
         that was already passed on turns out to be reasoning.
         """
         if self._is_object:
-            heard = self._parse_object()
+            response = self._parse_object()
         else:
             with suppress(ModelRequestError):  # an event that was cut off is ignored
                 self._parse_line(self._data)
                 self._parse_line(b"")
             completion = _to_completion(self._join_choices())
-            heard = CompletionResponse([completion], _convert_or_none(self._usage, TokenUsage))
-        text, given = heard.completions[0].text, "".join(self.emitted)
-        if not text.startswith(given):
+            response = CompletionResponse([completion], _convert_or_none(self._usage, TokenUsage))
+        text, emitted_text = response.completions[0].text, "".join(self.emitted)
+        if not text.startswith(emitted_text):
             raise make_bad_response_error(
                 "it streams its reasoning as text: start it with a reasoning parser"
             )
-        if self._emit and text != given:
-            self._emit(text[len(given) :])
-        return heard
+        if self._emit and text != emitted_text:
+            self._emit(text[len(emitted_text) :])
+        return response
 
     def _parse_object(self) -> CompletionResponse:
         reply = _decode_response(self._data, self._endpoint)
@@ -696,8 +696,8 @@ class ResponseReader:
         for choice in reply.choices:
             try:
                 good.append(_to_completion(choice))
-            except ModelRequestError as trouble:
-                bad.append(trouble)
+            except ModelRequestError as error:
+                bad.append(error)
         if not good:
             raise bad[0]
         usage = _convert_or_none(reply.usage, TokenUsage)
@@ -732,11 +732,11 @@ class ResponseReader:
         if not reasons and not (self._done and self._choices):
             advice = "the answer broke off: ask again, and look into the server's log"
             raise ModelRequestError(Outcome.MODEL_BROKE_OFF, advice, retryable=True)
-        said = [choice.message_part for choice in self._choices]
+        parts = [choice.message_part for choice in self._choices]
         message = _Message(
-            _join_strings(_get_text(each) for each in said),
-            _join_strings(each.refusal for each in said),
-            any(each.reasoning or each.reasoning_content for each in said),
+            _join_strings(_get_text(each) for each in parts),
+            _join_strings(each.refusal for each in parts),
+            any(each.reasoning or each.reasoning_content for each in parts),
         )
         tokens = [_get_tokens(choice) for choice in self._choices]
         return _Choice(
@@ -803,10 +803,10 @@ def _get_tokens(choice: _Choice) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return tuple(numbers if same else ()), tuple(logprobs)
 
 
-def _convert_or_none(found: Any, kind: type[T]) -> T | None:
+def _convert_or_none(value: Any, kind: type[T]) -> T | None:
     """Convert an optional part of a response; None where it is malformed, which is no error."""
     try:
-        return msgspec.convert(found, prepare_type(kind))
+        return msgspec.convert(value, prepare_type(kind))
     except msgspec.ValidationError:
         return None
 
@@ -828,25 +828,25 @@ def strip_reasoning(text: str) -> str:
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 
 
-def _strip_partial_reasoning(held: str) -> str:
+def _strip_partial_reasoning(text: str) -> str:
     """Strip the reasoning of an unfinished text; return empty while all of it may be reasoning."""
-    start = held.lstrip()[: len(_THINK_OPEN)]
+    start = text.lstrip()[: len(_THINK_OPEN)]
     return (
-        strip_reasoning(held)
+        strip_reasoning(text)
         if start == _THINK_OPEN
         else ""
         if _THINK_OPEN.startswith(start)
-        else held
+        else text
     )
 
 
-def cut_at_stop_string(said: Completion, stops: Sequence[str]) -> Completion:
+def cut_at_stop_string(completion: Completion, stops: Sequence[str]) -> Completion:
     """Cut a completion before the first stop string in it; return it unchanged where there is none.
 
     A cut completion has no tokens and log-probabilities: those given cover more than its text.
     """
-    at = _find_first_stop(said.text, stops)
-    return said if at < 0 else Completion(said.text[:at])
+    at = _find_first_stop(completion.text, stops)
+    return completion if at < 0 else Completion(completion.text[:at])
 
 
 def count_settled_characters(text: str, stops: Sequence[str]) -> int:

@@ -41,10 +41,10 @@ class RecordingPolicy:
         named: dict[str, Any] = {"seed": seed, "grammar": grammar}
         named = {name: value for name, value in named.items() if value not in (None, "")}
         call = self._recording.record_call(self._session, self.name, prompt, n, seed, grammar)
-        with call as given:
-            said = list(self._policy.complete(prompt, n, allow, **named))
-            given.append(RecordedAnswer(completions=tuple(said)))
-        return said
+        with call as recorded:
+            completions = list(self._policy.complete(prompt, n, allow, **named))
+            recorded.append(RecordedAnswer(completions=tuple(completions)))
+        return completions
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
         """Yield the pieces of the other policy's completion; store it whole at the end."""
@@ -124,9 +124,9 @@ class ScriptedPolicy:
             raise Failed(Failure(str(path), Outcome.NO_MODEL, detail)) from None
         self._left = iter(
             [
-                said
+                completion
                 for number, line in enumerate(lines, 1)
-                for said in self._parse_line(line, number)
+                for completion in self._parse_line(line, number)
             ]
         )
 
@@ -140,11 +140,11 @@ class ScriptedPolicy:
     ) -> list[Completion]:
         """Return the next n completions of the script; the other arguments are ignored."""
         with self._turn:
-            said = [completion for _, completion in zip(range(n), self._left, strict=False)]
-        if len(said) < n:
+            completions = [completion for _, completion in zip(range(n), self._left, strict=False)]
+        if len(completions) < n:
             detail = "the script has no lines left: add lines to it, or ask for less"
             raise Failed(Failure(str(self._path), Outcome.SCRIPT_ENDED, detail))
-        return said
+        return completions
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
         """Yield the next completion of the script line by line, and return it whole."""

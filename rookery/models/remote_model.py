@@ -122,7 +122,7 @@ class ModelConnection:
 
         Raises ModelRequestError.
         """
-        left, begun = self._most_bytes, False
+        bytes_left, begun = self._most_bytes, False
         # The fields replace the parameters that the library requires.
         chat = self._endpoint.uses_chat
         api: Any = self._client.chat.completions if chat else self._client.completions
@@ -132,8 +132,8 @@ class ModelConnection:
             async with sent as response, aclosing(response.iter_bytes()) as data:
                 begun = True
                 async for chunk in data:
-                    left -= len(chunk)
-                    if left < 0:
+                    bytes_left -= len(chunk)
+                    if bytes_left < 0:
                         detail = f"the response has more than {self._most_bytes} bytes"
                         raise make_bad_response_error(f"{detail}: ask for less")
                     if feed(chunk):
@@ -149,13 +149,15 @@ def _convert_library_error(error: Exception, begun: bool) -> ModelRequestError:
     cause = error.__cause__ or error
     if isinstance(cause, ModelRequestError):  # some versions of the library wrap a hook's error
         return cause
-    said = f"{type(cause).__name__}: {cause}"
+    message = f"{type(cause).__name__}: {cause}"
     if begun:
         advice = "the answer broke off: ask again, and look into the server's log"
-        return ModelRequestError(Outcome.MODEL_BROKE_OFF, advice, said, retryable=True)
+        return ModelRequestError(Outcome.MODEL_BROKE_OFF, advice, message, retryable=True)
     advice = "see whether it runs, and whether base_url leads to it"
     billed = not type(cause).__name__.startswith("Connect")
-    return ModelRequestError(Outcome.MODEL_UNREACHABLE, advice, said, retryable=True, billed=billed)
+    return ModelRequestError(
+        Outcome.MODEL_UNREACHABLE, advice, message, retryable=True, billed=billed
+    )
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> None:
@@ -404,8 +406,8 @@ class RemoteModel:
             raise ValueError("a remote model cannot be told its tokens: give it a grammar instead")
         if n < 1:
             raise ValueError("n must be at least 1")
-        asked = CompletionRequest(replace_surrogates(prompt), n, seed, grammar)
-        return self._connection.wait(self._connection.start(self._request_completions(asked)))
+        request = CompletionRequest(replace_surrogates(prompt), n, seed, grammar)
+        return self._connection.wait(self._connection.start(self._request_completions(request)))
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
         """Yield the pieces of one completion as they come; the generator returns it whole.
@@ -414,24 +416,24 @@ class RemoteModel:
         Closing the generator cancels the request.
         """
         pieces: SimpleQueue[str | None] = SimpleQueue()
-        asked = CompletionRequest(replace_surrogates(prompt), seed=seed, stream=True)
-        heard = self._connection.start(self._request_with_retries(asked, pieces.put))
-        heard.add_done_callback(lambda _: pieces.put(None))
+        request = CompletionRequest(replace_surrogates(prompt), seed=seed, stream=True)
+        pending = self._connection.start(self._request_with_retries(request, pieces.put))
+        pending.add_done_callback(lambda _: pieces.put(None))
         try:
-            text, given = "", 0
+            text, yielded = "", 0
             while (piece := pieces.get()) is not None:
                 text += piece
-                start, given = given, count_settled_characters(text, self._endpoint.stop)
-                if start < given:
-                    yield text[start:given]
-            said = cut_at_stop_string(
-                self._connection.wait(heard).completions[0], self._endpoint.stop
+                start, yielded = yielded, count_settled_characters(text, self._endpoint.stop)
+                if start < yielded:
+                    yield text[start:yielded]
+            completion = cut_at_stop_string(
+                self._connection.wait(pending).completions[0], self._endpoint.stop
             )
-            if said.text[given:]:
-                yield said.text[given:]
-            return said
+            if completion.text[yielded:]:
+                yield completion.text[yielded:]
+            return completion
         finally:
-            heard.cancel()
+            pending.cancel()
 
     def count_slots(self) -> int:
         """Return the number of requests that the server is sent at once.
@@ -458,36 +460,36 @@ class RemoteModel:
         """Return the slots of the server, whose number this model asks for once."""
         async with self._slots_turn:
             if not self._has_asked_for_slots:
-                shown = None
+                slots = None
                 if url := get_slots_address(self._endpoint):
-                    shown = await self._connection.fetch_json(url, _SLOTS_SECONDS)
+                    slots = await self._connection.fetch_json(url, _SLOTS_SECONDS)
                 most = self._limits.at_once
-                self._slots.limit_requests(min(read_slots(shown) or most, most))
+                self._slots.limit_requests(min(read_slots(slots) or most, most))
                 self._has_asked_for_slots = True
             return self._slots
 
-    async def _request_completions(self, asked: CompletionRequest) -> list[Completion]:
+    async def _request_completions(self, request: CompletionRequest) -> list[Completion]:
         first: CompletionResponse | None = None
-        if asked.n > 1 and "single" not in self._remedies:
+        if request.n > 1 and "single" not in self._remedies:
             try:
-                first = await self._request_with_retries(asked)
+                first = await self._request_with_retries(request)
             except Failed as failed:
                 if failed.failure.outcome != Outcome.MODEL_REFUSED:
                     raise
         got = first.completions if first else []
-        seed = self._endpoint.seed if asked.seed is None else asked.seed
+        seed = self._endpoint.seed if request.seed is None else request.seed
         rest = [
-            asked._replace(n=1, seed=None if seed is None else seed + number)
-            for number in range(len(got), asked.n)
+            request._replace(n=1, seed=None if seed is None else seed + number)
+            for number in range(len(got), request.n)
         ]
         more = await _gather_all(map(self._request_with_retries, rest))
-        if asked.n > 1 and (first is None or first.choices == 1):
+        if request.n > 1 and (first is None or first.choices == 1):
             self._remedies |= {"single"}
-        every = [*got, *(heard.completions[0] for heard in more)][: asked.n]
-        return [cut_at_stop_string(said, self._endpoint.stop) for said in every]
+        every = [*got, *(response.completions[0] for response in more)][: request.n]
+        return [cut_at_stop_string(completion, self._endpoint.stop) for completion in every]
 
     async def _request_with_retries(
-        self, asked: CompletionRequest, emit: Callable[[str], None] | None = None
+        self, request: CompletionRequest, emit: Callable[[str], None] | None = None
     ) -> CompletionResponse:
         """Send a request until it is answered, as the limits allow. Raises Failed."""
         clock = asyncio.get_running_loop().time
@@ -496,23 +498,23 @@ class RemoteModel:
             until, number = clock() + self._limits.deadline, 1
             while True:
                 listener = ResponseReader(self._endpoint, emit)
-                fields = build_request_body(self._endpoint, asked, self._remedies)
+                fields = build_request_body(self._endpoint, request, self._remedies)
                 try:
-                    return await self._request_once(asked, fields, listener, until - clock())
-                except ModelRequestError as trouble:
-                    if found := find_request_remedy(trouble, fields):
-                        self._remedies |= {found}
+                    return await self._request_once(request, fields, listener, until - clock())
+                except ModelRequestError as error:
+                    if remedy := find_request_remedy(error, fields):
+                        self._remedies |= {remedy}
                         continue
-                    wait = self._retry_delay(trouble, number)
-                    hopeless = bool(listener.emitted) or not trouble.retryable
+                    wait = self._retry_delay(error, number)
+                    hopeless = bool(listener.emitted) or not error.retryable
                     if hopeless or number >= self._limits.tries or clock() + wait >= until:
-                        self._raise_failure(trouble, number)
+                        self._raise_failure(error, number)
                 await asyncio.sleep(wait)
                 number += 1
 
     async def _request_once(
         self,
-        asked: CompletionRequest,
+        request: CompletionRequest,
         fields: dict[str, Any],
         listener: ResponseReader,
         seconds: float,
@@ -523,47 +525,45 @@ class RemoteModel:
         """
         seconds = min(self._limits.seconds, seconds)
         highest = compute_cost(
-            estimate_maximum_usage(asked.prompt, asked.n, self._endpoint), self._endpoint
+            estimate_maximum_usage(request.prompt, request.n, self._endpoint), self._endpoint
         )
         while not self._spending.reserve_spending(highest, self._endpoint.name):
             await asyncio.sleep(0.02)
-        taken = highest
+        spent = highest
         try:
             async with asyncio.timeout(seconds):
                 await self._connection.post_request(fields, listener.feed_data)
-            heard = listener.finish()
-            if heard.usage:
-                taken = compute_cost(heard.usage, self._endpoint)
-            return heard
+            response = listener.finish()
+            if response.usage:
+                spent = compute_cost(response.usage, self._endpoint)
+            return response
         except TimeoutError:
             advice = f"no whole answer after {seconds:g} seconds: allow more, or ask for less"
             raise ModelRequestError(Outcome.MODEL_TIMED_OUT, advice, retryable=True) from None
-        except ModelRequestError as trouble:
-            taken = highest if trouble.billed else SpendingTotal()
+        except ModelRequestError as error:
+            spent = highest if error.billed else SpendingTotal()
             raise
         finally:
-            self._spending.settle_reservation(highest, taken)
+            self._spending.settle_reservation(highest, spent)
 
-    def _retry_delay(self, trouble: ModelRequestError, number: int) -> float:
+    def _retry_delay(self, error: ModelRequestError, number: int) -> float:
         """Return the seconds before the next attempt; infinite where the server asks for too many.
 
         Exponential backoff with jitter, on top of what the server asks for.
         """
         longest = self._limits.longest_wait
         wait = self._limits.wait * 2.0 ** (number - 1) * (0.5 + self._chance.random() / 2)
-        return (
-            min(wait, longest) + trouble.retry_after if trouble.retry_after <= longest else math.inf
-        )
+        return min(wait, longest) + error.retry_after if error.retry_after <= longest else math.inf
 
-    def _raise_failure(self, trouble: ModelRequestError, number: int) -> NoReturn:
-        said = trouble.server_text.replace(self._key, "***") if self._key else trouble.server_text
+    def _raise_failure(self, error: ModelRequestError, number: int) -> NoReturn:
+        said = error.server_text.replace(self._key, "***") if self._key else error.server_text
         parts = [
-            f"{trouble.advice} ({number} tries)" if number > 1 else trouble.advice,
-            f"it asks to wait {trouble.retry_after:.0f} seconds" if trouble.retry_after else "",
+            f"{error.advice} ({number} tries)" if number > 1 else error.advice,
+            f"it asks to wait {error.retry_after:.0f} seconds" if error.retry_after else "",
             f"it says: {said[:_MAX_SERVER_TEXT]}" if said else "",
         ]
         detail = "; ".join(filter(None, parts))
-        raise Failed(Failure(self._endpoint.name, trouble.outcome, detail)) from None
+        raise Failed(Failure(self._endpoint.name, error.outcome, detail)) from None
 
 
 async def _gather_all(work: Iterable[Coroutine[Any, Any, Reply]]) -> list[Reply]:
@@ -592,12 +592,12 @@ def probe_grammar(model: LanguageModel) -> Literal["obeyed", "ignored", "refused
     ValueError where the endpoint does not say which server it is.
     """
     try:
-        said = model.complete("What is the weather like today?", grammar=PROBE_GRAMMAR)
+        completions = model.complete("What is the weather like today?", grammar=PROBE_GRAMMAR)
     except Failed as failed:
         if failed.failure.outcome == Outcome.MODEL_REFUSED:
             return "refused"
         raise
-    return "obeyed" if said[0].text == PROBE_TEXT else "ignored"
+    return "obeyed" if completions[0].text == PROBE_TEXT else "ignored"
 
 
 class StreamingPolicy:

@@ -201,11 +201,11 @@ def check_addresses(
     """
     allowed = allow_private is True or (allow_private and host in map(str.lower, allow_private))
     for address in addresses:
-        found = classify_address(address)
-        if found == "special":
+        address_kind = classify_address(address)
+        if address_kind == "special":
             detail = f"{host} has the address {address}, on which pages are never read"
             raise FetchError(Outcome.BLOCKED_ADDRESS, detail)
-        if found == "private" and not allowed:
+        if address_kind == "private" and not allowed:
             detail = f"{host} has the address {address}, which is not on the public internet"
             advice = "allow private addresses (--allow-private) if it is yours"
             raise FetchError(Outcome.BLOCKED_ADDRESS, f"{detail}; {advice}")
@@ -219,10 +219,10 @@ def check_numeric_host(host: str, allow_private: bool | tuple[str, ...]) -> None
     if host.rstrip(".").rpartition(".")[2] == "localhost":
         check_addresses(host, ["127.0.0.1"], allow_private)
     try:
-        found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+        resolved = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except OSError:
         return
-    check_addresses(host, [str(entry[4][0]) for entry in found], allow_private)
+    check_addresses(host, [str(entry[4][0]) for entry in resolved], allow_private)
 
 
 # Connections

@@ -374,9 +374,9 @@ class Fetcher:
 
         `within_origin` refuses redirects to another origin. Raises Failed as `fetch_response`.
         """
-        asked = document and self._obey_robots
+        obey_robots = document and self._obey_robots
         headers = (("Accept", accept),)
-        options = _FetchOptions(headers, asked, TEXTLESS_TYPES, within_origin=within_origin)
+        options = _FetchOptions(headers, obey_robots, TEXTLESS_TYPES, within_origin=within_origin)
         return self._fetch_or_fail(url, options, time.monotonic() + self._limits.seconds)
 
     def fetch_page(self, url: str) -> Page:
@@ -422,72 +422,74 @@ class Fetcher:
             raise Failed(Failure(url, error.outcome, error.detail)) from None
 
     def _follow_redirects(self, url: str, want: _FetchOptions, until: float) -> FetchResponse:
-        first = here = normalize_url(url, self._limits.url)
-        seen: set[str] = set()
-        while here.url not in seen and len(seen) <= self._limits.redirects:
-            seen.add(here.url)
+        first = current = normalize_url(url, self._limits.url)
+        visited: set[str] = set()
+        while current.url not in visited and len(visited) <= self._limits.redirects:
+            visited.add(current.url)
             try:
-                sent = want.headers if here.origin == first.origin else ()
-                got = self._request_once(here, want._replace(headers=sent), until)
+                sent = want.headers if current.origin == first.origin else ()
+                got = self._request_once(current, want._replace(headers=sent), until)
                 if isinstance(got, FetchResponse):
                     return got
-                here = normalize_url(got, self._limits.url)
-                if want.within_origin and here.origin != first.origin:
+                current = normalize_url(got, self._limits.url)
+                if want.within_origin and current.origin != first.origin:
                     raise FetchError(Outcome.BLOCKED_ADDRESS, "it is at another origin")
             except FetchError as error:
-                if here is first:
+                if current is first:
                     raise
-                detail = f"redirected to {here.url}: {error.detail}"
+                detail = f"redirected to {current.url}: {error.detail}"
                 raise FetchError(error.outcome, detail) from None
-        how = "in a circle" if here.url in seen else f"more than {self._limits.redirects} times"
+        how = (
+            "in a circle" if current.url in visited else f"more than {self._limits.redirects} times"
+        )
         raise FetchError(
-            Outcome.TOO_MANY_REDIRECTS, f"the server redirects {how}, at last to {here.url}"
+            Outcome.TOO_MANY_REDIRECTS, f"the server redirects {how}, at last to {current.url}"
         )
 
     def _request_once(
-        self, here: NormalizedUrl, want: _FetchOptions, until: float
+        self, url: NormalizedUrl, want: _FetchOptions, until: float
     ) -> FetchResponse | str:
         """Make one request; return its response, or the address to which it redirects."""
-        delay = self._robots.check_permission(here, until) if want.obey_robots else 0.0
+        delay = self._robots.check_permission(url, until) if want.obey_robots else 0.0
         with (
-            self._host_limiter.hold_slot(here.host, min(delay, self._limits.delay), until),
+            self._host_limiter.hold_slot(url.host, min(delay, self._limits.delay), until),
             self._connection_limiter.hold_slot("all hosts", 0.0, until),
         ):
             try:
-                answer = self._send_request(here, want.headers, until)
+                answer = self._send_request(url, want.headers, until)
             except HTTPCORE_ERRORS as error:
-                raise classify_http_error(error, here.host) from None
+                raise classify_http_error(error, url.host) from None
             try:
-                return read_redirect(answer, here) or self._read_response(answer, here, want)
+                return read_redirect(answer, url) or self._read_response(answer, url, want)
             except HTTPCORE_ERRORS as error:
-                raise classify_http_error(error, here.host, answer) from None
+                raise classify_http_error(error, url.host, answer) from None
             finally:
                 answer.close()
 
     def _send_request(
-        self, here: NormalizedUrl, headers: HttpHeaders, until: float
+        self, url: NormalizedUrl, headers: HttpHeaders, until: float
     ) -> httpcore.Response:
         """Return the answer's head. Where a kept connection has died, a new one is made."""
         events: list[str] = []
-        pool = self._choose_pool(here)
+        pool = self._choose_pool(url)
         try:
-            return pool.handle_request(self._build_request(here, headers, until, events))
+            return pool.handle_request(self._build_request(url, headers, until, events))
         except (httpcore.ReadError, httpcore.RemoteProtocolError):
             if "connection.connect_tcp.started" in events:
                 raise
-        return pool.handle_request(self._build_request(here, headers, until, events))
+        return pool.handle_request(self._build_request(url, headers, until, events))
 
-    def _choose_pool(self, here: NormalizedUrl) -> httpcore.ConnectionPool:
+    def _choose_pool(self, url: NormalizedUrl) -> httpcore.ConnectionPool:
         if self._closed.is_set():
             raise RuntimeError("this Fetcher is closed; make a new one")
-        proxy = self._proxy_pools.get(here.scheme)
-        if proxy is None or proxy_bypass(here.host):
-            return self._direct_pools[crc32(here.host.encode()) % POOL_COUNT]
-        check_numeric_host(here.host, self._allow_private)
+        proxy = self._proxy_pools.get(url.scheme)
+        if proxy is None or proxy_bypass(url.host):
+            return self._direct_pools[crc32(url.host.encode()) % POOL_COUNT]
+        check_numeric_host(url.host, self._allow_private)
         return proxy
 
     def _build_request(
-        self, here: NormalizedUrl, headers: HttpHeaders, until: float, events: list[str]
+        self, url: NormalizedUrl, headers: HttpHeaders, until: float, events: list[str]
     ) -> httpcore.Request:
         def record_event(event: str, _: object) -> None:
             events.append(event)
@@ -500,22 +502,22 @@ class Fetcher:
             "pool": get_seconds_left(until),
         }
         own = (
-            ("Host", here.authority),
+            ("Host", url.authority),
             ("User-Agent", self._user_agent),
             ("Accept", "text/html, application/xhtml+xml, */*;q=0.8"),
             ("Accept-Encoding", ACCEPTED_ENCODINGS),
         )
-        given = {name.lower() for name, _ in headers}
-        port = None if here.port == DEFAULT_PORTS[here.scheme] else here.port
+        given_names = {name.lower() for name, _ in headers}
+        port = None if url.port == DEFAULT_PORTS[url.scheme] else url.port
         return httpcore.Request(
             "GET",
-            httpcore.URL(scheme=here.scheme, host=here.host, port=port, target=here.path),
-            headers=[*(pair for pair in own if pair[0].lower() not in given), *headers],
+            httpcore.URL(scheme=url.scheme, host=url.host, port=port, target=url.path),
+            headers=[*(pair for pair in own if pair[0].lower() not in given_names), *headers],
             extensions={"timeout": moments, "trace": record_event},
         )
 
     def _read_response(
-        self, answer: httpcore.Response, here: NormalizedUrl, want: _FetchOptions
+        self, answer: httpcore.Response, url: NormalizedUrl, want: _FetchOptions
     ) -> FetchResponse:
         check_status(answer)
         kind = read_header(answer, b"content-type")
@@ -523,7 +525,7 @@ class Fetcher:
             raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
         data = self._read_body(answer, want.cut_after)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return FetchResponse(here.url, answer.status, kind, data, now)
+        return FetchResponse(url.url, answer.status, kind, data, now)
 
     def _read_body(self, answer: httpcore.Response, cut: int | None) -> bytes:
         limit, length = self._limits.bytes, read_header(answer, b"content-length")

@@ -61,7 +61,7 @@ def _has_peer_closed(error: Exception, answer: httpcore.Response | None) -> bool
     return bool(answer.extensions["network_stream"].get_extra_info("ended"))
 
 
-def read_redirect(answer: httpcore.Response, here: NormalizedUrl) -> str | None:
+def read_redirect(answer: httpcore.Response, url: NormalizedUrl) -> str | None:
     """Return the absolute address that a response redirects to; None if it does not redirect.
 
     Bytes beyond ASCII are percent-encoded. Raises FetchError (invalid_url) where it is no address.
@@ -70,7 +70,7 @@ def read_redirect(answer: httpcore.Response, here: NormalizedUrl) -> str | None:
     if answer.status not in REDIRECT_STATUSES or not locations:
         return None
     try:
-        return urljoin(here.url, quote(locations[0].strip(), safe=URL_SAFE_CHARACTERS + "#"))
+        return urljoin(url.url, quote(locations[0].strip(), safe=URL_SAFE_CHARACTERS + "#"))
     except ValueError as error:
         raise FetchError(Outcome.INVALID_URL, f"it redirects to no address: {error}") from None
 
@@ -90,13 +90,13 @@ def parse_retry_after(detail: str) -> float | None:
 
     `detail` is, or holds, a sentence of `check_status`; the header is a number or an HTTP date.
     """
-    found = re.search(r"\(after: ([^)]*)\)", detail)
-    if found is None:
+    match = re.search(r"\(after: ([^)]*)\)", detail)
+    if match is None:
         return None
-    if re.fullmatch(r"\d{1,9}", found[1].strip()):
-        return float(found[1])
+    if re.fullmatch(r"\d{1,9}", match[1].strip()):
+        return float(match[1])
     try:
-        moment = parsedate_to_datetime(found[1])
+        moment = parsedate_to_datetime(match[1])
     except ValueError:
         return None
     return max(0.0, moment.timestamp() - time.time())

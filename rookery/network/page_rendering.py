@@ -152,11 +152,11 @@ class _Rendering:
 
     def run(self, chromium: str, user_agent: str, place: Path) -> RenderResult:
         until = time.monotonic() + self._limits.seconds
-        ours, theirs = socketpair()
-        with theirs:
-            process = _start_worker(theirs.fileno(), place)
+        parent_socket, child_socket = socketpair()
+        with child_socket:
+            process = _start_worker(child_socket.fileno(), place)
         requests = ThreadPoolExecutor(self._limits.parallel)
-        with Connection(ours.detach()) as line:
+        with Connection(parent_socket.detach()) as line:
             try:
                 job = RenderJob(self._page.url, chromium, user_agent, self._limits)
                 line.send_bytes(msgspec.msgpack.encode(job))
@@ -204,13 +204,13 @@ class _Rendering:
             self._requests += 1
             if self._requests > self._limits.requests:
                 raise FetchError(Outcome.TOO_LARGE, "the page makes too many requests")
-        asked = (target.url, request.accept, request.document)
+        request_key = (target.url, request.accept, request.document)
         try:
-            return self._others.fetch_resource(*asked, within_origin=False)
+            return self._others.fetch_resource(*request_key, within_origin=False)
         except Failed as failed:
             if failed.failure.outcome != Outcome.BLOCKED_ADDRESS or target.origin != self._origin:
                 raise
-        return self._own.fetch_resource(*asked, within_origin=True)
+        return self._own.fetch_resource(*request_key, within_origin=True)
 
 
 _message_decoder = msgspec.msgpack.Decoder(prepare_type(RenderRequest | RenderResult))
@@ -256,9 +256,9 @@ def _list_descendants(pid: int) -> list[int]:
         with suppress(OSError):
             parent = int(status.read_text("utf-8", "replace").rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(status.parent.name))
-    found, waiting = [], [pid]
+    descendants, waiting = [], [pid]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants

@@ -59,7 +59,7 @@ def read_manual(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page
         ("mandoc", "-T", "html", "-O", "fragment"), data, url, _MANUAL_SECONDS
     ).decode("utf-8", "replace")
     title = _MANUAL_TITLE.search(html)
-    body = _FURNITURE.sub(lambda found: found[1] or "", html)
+    body = _FURNITURE.sub(lambda match: match[1] or "", html)
     name = " ".join(title[1].split()) if title else ""
     return join_parts([PagePart(read_part(body, url, limits))], url, fetched, name, limits)
 
@@ -83,7 +83,7 @@ def run_reader(command: Sequence[str], data: bytes, url: str, seconds: float) ->
     """
     with tempfile.TemporaryDirectory() as empty:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, input=data, capture_output=True, timeout=max(seconds, 0), cwd=empty
             )
         except subprocess.TimeoutExpired as error:
@@ -93,11 +93,13 @@ def run_reader(command: Sequence[str], data: bytes, url: str, seconds: float) ->
             raise build_read_error(
                 url, Outcome.MALFORMED, f"{command[0]}: {error.strerror}"
             ) from error
-    if done.returncode and not done.stdout.strip():
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        detail = f"{command[0]} cannot read it ({said[-1][:200] if said else done.returncode})"
+    if process.returncode and not process.stdout.strip():
+        errors = process.stderr.decode("utf-8", "replace").strip().splitlines()
+        detail = (
+            f"{command[0]} cannot read it ({errors[-1][:200] if errors else process.returncode})"
+        )
         raise build_read_error(url, Outcome.MALFORMED, detail)
-    return done.stdout
+    return process.stdout
 
 
 def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -149,12 +151,12 @@ def _draw_pages(data: bytes, numbers: Iterable[int]) -> Iterator[tuple[int, byte
                     if not FPDFPage_CountObjects(page):
                         continue
                     scale = min(_DOTS_PER_INCH / 72, _MOST_PIXELS / max(1.0, *page.get_size()))
-                    drawn: Any = page.render(scale=scale, grayscale=True).to_numpy().copy()
+                    pixels: Any = page.render(scale=scale, grayscale=True).to_numpy().copy()
                     page.close()
             except pypdfium2.PdfiumError:
                 continue
-            height, width = drawn.shape[:2]
-            yield number, b"P5 %d %d 255\n" % (width, height) + drawn.tobytes()
+            height, width = pixels.shape[:2]
+            yield number, b"P5 %d %d 255\n" % (width, height) + pixels.tobytes()
     finally:
         with PDFIUM_LOCK:
             document.close()

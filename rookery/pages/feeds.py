@@ -112,9 +112,9 @@ def _find_link(entry: Element) -> str:
     for link in entry.iterfind("atom.link"):
         if link.get("rel", "alternate") == "alternate":
             return link.get("href", "").strip()
-    found = _find(entry, "link")
-    if found is not None and (found.text or "").strip():
-        return (found.text or "").strip()
+    link_element = _find(entry, "link")
+    if link_element is not None and (link_element.text or "").strip():
+        return (link_element.text or "").strip()
     guid = entry.find("guid")
     is_link = guid is not None and guid.get("isPermaLink", "true") == "true"
     return (guid.text or "").strip() if guid is not None and is_link else ""

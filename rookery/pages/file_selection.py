@@ -166,13 +166,13 @@ def list_folders(
         if not os.path.isfile(root)
     )
     linked: deque[tuple[bytes, _FolderRules]] = deque()
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     while waiting or linked:
         folder, rules = (waiting or linked).popleft()
         try:
             about = os.stat(folder)
-            if (about.st_dev, about.st_ino) not in seen:
-                seen.add((about.st_dev, about.st_ino))
+            if (about.st_dev, about.st_ino) not in visited:
+                visited.add((about.st_dev, about.st_ino))
                 yield _list_folder(folder, rules, waiting, linked)
         except OSError as error:
             detail = f"this folder cannot be entered ({error.strerror})"
@@ -373,15 +373,15 @@ def _ignored_above(root: bytes) -> tuple[_IgnoreFile, ...]:
             return ()
         folder = above
         folders.append(folder)
-    found = tuple(
+    patterns = tuple(
         ignore_file
         for folder in reversed(folders)
         for ignore_file in _read_ignore_files(folder, IGNORE_FILES)
     )
     left_out = any(
-        _find_ignoring_file(found, path, True) for path in _folders_between(root, folder)
+        _find_ignoring_file(patterns, path, True) for path in _folders_between(root, folder)
     )
-    return () if left_out else found
+    return () if left_out else patterns
 
 
 def _folders_between(root: bytes, top: bytes) -> Iterator[bytes]:

@@ -47,7 +47,7 @@ def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     Its title is the file's name. Raises Failed as `read_mail` does.
     """
     title = unquote(url.rpartition("/")[2])
-    starts = [found.start() for found in _POSTMARK.finditer(data)]
+    starts = [match.start() for match in _POSTMARK.finditer(data)]
     if not starts:
         return read_mail(data, url, fetched, limits)
     if len(starts) > _MOST_MESSAGES:
@@ -100,10 +100,10 @@ def _read_message(message: Message, limits: ReadLimits) -> Iterator[PagePart]:
 def _split_message(message: Message) -> tuple[list[Message], list[str]]:
     """Return the parts to read, of alternatives the one with markup, and names of the others."""
     bodies, attachments = list[Message](), list[str]()
-    waiting, seen = [message], 0
-    while waiting and seen < _MOST_PARTS:
+    waiting, count = [message], 0
+    while waiting and count < _MOST_PARTS:
         part = waiting.pop(0)
-        seen += 1
+        count += 1
         kind = part.get_content_type()
         payload = part.get_payload()
         parts = (
@@ -177,11 +177,11 @@ def _write_body(part: Message) -> str:
     except (MessageError, ValueError, LookupError, TypeError, AttributeError):
         data = b""
     content = data if isinstance(data, bytes) else b""
-    told = str(part.get("Content-Type", ""))
+    content_type = str(part.get("Content-Type", ""))
     if part.get_content_type() == "text/html":
-        return decode_text(content, told)
+        return decode_text(content, content_type)
     flowed = part.get_param("format") == "flowed"
-    return write_plain_mail(decode_text(content, told, False), flowed)
+    return write_plain_mail(decode_text(content, content_type, False), flowed)
 
 
 def write_plain_mail(text: str, flowed: bool = False) -> str:
@@ -191,8 +191,8 @@ def write_plain_mail(text: str, flowed: bool = False) -> str:
     paragraph = list[str]()
     signed = False
     for line in (*text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), ""):
-        found = _QUOTED.match(line)
-        marks, body = (found[1], found[2]) if found else ("", line)
+        match = _QUOTED.match(line)
+        marks, body = (match[1], match[2]) if match else ("", line)
         quoting = min(marks.count(">"), _MOST_QUOTING)
         signed = signed or (not quoting and line == _SIGNATURE)
         if quoting != depth or not body.strip():

@@ -104,10 +104,10 @@ def join_parts(
         if anchor:
             marks.append(Mark(at, at, "anchor", anchor))
         texts.append(page.text)
-        for found, moved in ((page.blocks, blocks), (page.marks, marks), (page.links, links)):
+        for items, moved in ((page.blocks, blocks), (page.marks, marks), (page.links, links)):
             moved += (  # type: ignore[operator]
                 msgspec.structs.replace(one, start=one.start + at, end=one.end + at)
-                for one in found
+                for one in items
             )
         at += len(page.text)
         title = title or page.title

@@ -273,33 +273,33 @@ def detect_type(data: bytes, url: str, content_type: str = "") -> str:
     Kinds of text are text, rst, csv, json, log and code; "" is none of these. Bytes that say what
     they are come first, then the server's word, then the address's suffix.
     """
-    told = content_type.split(";")[0].strip().lower()
+    declared = content_type.split(";")[0].strip().lower()
     suffix = _get_suffix(url)
-    found = _detect_by_magic(data)
-    if found is not None:
-        return found
+    magic_type = _detect_by_magic(data)
+    if magic_type is not None:
+        return magic_type
     written = detect_text_document(data)
     # A patch begins as a mail does, and is read as what its name says; a feed is often named .xml.
     if written and (suffix in ("", written) or (written == "feed" and suffix == "code")):
         return written
     looks_html = _HTML_START.match(data[:8192].removeprefix(b"\xef\xbb\xbf")) is not None
-    if told in _TYPES:
+    if declared in _TYPES:
         # A server that names the encoding has looked at the text; one that does not may guess.
         believed = looks_html or "charset" in content_type or is_text(data)
-        return _TYPES[told] if believed or _TYPES[told] in DOCUMENT_READERS else ""
-    if told.startswith("text/plain") and suffix in _PLAIN | _WRITTEN and is_text(data):
+        return _TYPES[declared] if believed or _TYPES[declared] in DOCUMENT_READERS else ""
+    if declared.startswith("text/plain") and suffix in _PLAIN | _WRITTEN and is_text(data):
         return "text" if looks_html else suffix
     if looks_html and suffix not in _PLAIN:
         return "html"
-    return _detect_by_name(data, told, suffix)
+    return _detect_by_name(data, declared, suffix)
 
 
-def _detect_by_name(data: bytes, told: str, suffix: str) -> str:
+def _detect_by_name(data: bytes, declared: str, suffix: str) -> str:
     if suffix == "html" and _XML_START.match(data):
         return "html"
-    if told.endswith(("/xml", "+xml")):
+    if declared.endswith(("/xml", "+xml")):
         return "html" if suffix == "html" else ""
-    if told.startswith(("image/", "audio/", "video/", "font/")):
+    if declared.startswith(("image/", "audio/", "video/", "font/")):
         return ""
     if not is_text(data):
         return suffix if suffix in DOCUMENT_READERS else ""
@@ -359,7 +359,7 @@ def rewrite_xhtml(xhtml: str) -> str:
         named = {name: one or other for name, one, other in _ENTITY.findall(declared["subset"])}
         xhtml = xhtml[: declared.start()] + xhtml[declared.end() :]
         if named:
-            xhtml = _REFERENCE.sub(lambda found: named.get(found[1], found[0]), xhtml)
+            xhtml = _REFERENCE.sub(lambda match: named.get(match[1], match[0]), xhtml)
     xhtml = _SELF_CLOSED.sub(r"<\1\2></\1>", xhtml)
     return _CDATA.sub(lambda section: section[1].replace("&", "&amp;").replace("<", "&lt;"), xhtml)
 
@@ -370,22 +370,22 @@ def _find_article_body(html: str) -> str:
         return ""
     for script in _JSON_LD.findall(html):
         try:
-            told = msgspec.json.decode(script)
+            data = msgspec.json.decode(script)
         except (msgspec.DecodeError, RecursionError):
             continue
-        stack = [told]
+        stack = [data]
         while stack:
-            found = stack.pop()
-            if isinstance(found, list):
-                stack += found
-            elif isinstance(found, dict):
-                body, headline = found.get("articleBody"), found.get("headline")
+            node = stack.pop()
+            if isinstance(node, list):
+                stack += node
+            elif isinstance(node, dict):
+                body, headline = node.get("articleBody"), node.get("headline")
                 if isinstance(body, str) and len(body) > _SHELL:
                     title = _escape_markup(headline) if isinstance(headline, str) else ""
                     lines = filter(str.strip, body.splitlines())
                     paragraphs = "".join(f"<p>{_escape_markup(line)}</p>" for line in lines)
                     return f"<title>{title}</title><article><h1>{title}</h1>{paragraphs}</article>"
-                stack += [part for part in found.values() if isinstance(part, list | dict)]
+                stack += [part for part in node.values() if isinstance(part, list | dict)]
     return ""
 
 
@@ -395,15 +395,15 @@ def _escape_markup(text: str) -> str:
 
 def _refuse_shell(tree: HtmlTree, url: str) -> None:
     """Raise for a page without text, and for one whose text only scripts would bring."""
-    shown = tree.text.strip()
+    text = tree.text.strip()
     if tree.scripts and (
-        not shown
-        or (len(shown) < 60 and _WAITING.match(shown))
-        or (len(shown) < 400 and _WANTS_JAVASCRIPT.search(shown))
-        or (len(shown) < 60 and _WANTS_JAVASCRIPT.search(tree.hidden))
+        not text
+        or (len(text) < 60 and _WAITING.match(text))
+        or (len(text) < 400 and _WANTS_JAVASCRIPT.search(text))
+        or (len(text) < 60 and _WANTS_JAVASCRIPT.search(tree.hidden))
     ):
         raise build_read_error(url, Outcome.NEEDS_JAVASCRIPT, "scripts fill it: --render runs them")
-    if not shown:
+    if not text:
         raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the page shows no text")
 
 

@@ -42,14 +42,14 @@ def join_visible_text(page: Page, full: bool = False) -> str:
     Paragraphs stand apart by a blank line, items and lines of code by a line break, the cells of
     a row by " | ", of which there is one for each cell left empty.
     """
-    shown: list[str] = []
+    pieces: list[str] = []
     before: Block | None = None
     for block in page.iter_shown() if full else page.iter_article():
         if before is not None:
-            shown.append(join_separator(page.text[before.end : block.start], before, block))
-        shown.append(page.text[block.start : block.end])
+            pieces.append(join_separator(page.text[before.end : block.start], before, block))
+        pieces.append(page.text[block.start : block.end])
         before = block
-    return "".join(shown)
+    return "".join(pieces)
 
 
 def join_separator(gap: str, before: Block, block: Block) -> str:

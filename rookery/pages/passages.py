@@ -61,9 +61,11 @@ def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passa
     links and, outside the article, short blocks and what reads like a copyright line, a cookie
     banner or an advert.
     """
-    shown = [block for block in page.blocks if not (block.hidden or block.furniture)]
-    article = [block for block in shown if block.article]
-    rest = [block for block in shown if not block.article and _is_prose(page, block, sizes)]
+    visible_blocks = [block for block in page.blocks if not (block.hidden or block.furniture)]
+    article = [block for block in visible_blocks if block.article]
+    rest = [
+        block for block in visible_blocks if not block.article and _is_prose(page, block, sizes)
+    ]
     if not page.blocks and page.text.strip():
         article = [Block(0, len(page.text), "paragraph")]
     return [

@@ -262,12 +262,12 @@ def _turn_page(page: Any, turn: int) -> tuple[float, ...]:
     """
     import pypdfium2.raw
 
-    left, bottom, right, top = page.get_bbox()
-    width, height = right - left, top - bottom
+    x_min, bottom, right, top = page.get_bbox()
+    width, height = right - x_min, top - bottom
     matrix, sides = {
         90: ((0, -1, 1, 0, -bottom, right), (height, width)),
         180: ((-1, 0, 0, -1, right, top), (width, height)),
-        270: ((0, 1, -1, 0, top, -left), (height, width)),
+        270: ((0, 1, -1, 0, top, -x_min), (height, width)),
     }[turn]
     pypdfium2.raw.FPDFPage_TransFormWithClip(page, pypdfium2.raw.FS_MATRIX(*matrix), None)
     page.set_mediabox(0, 0, *sides)
@@ -294,8 +294,8 @@ class _LineReader:
         self.edges = upright.page.get_bbox()
         count = self.shown.count_chars()
         buffer = (ctypes.c_ushort * (count + 1))()
-        taken = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0
-        units = memoryview(buffer).cast("B")[: 2 * max(taken - 1, 0)]
+        units_read = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0
+        units = memoryview(buffer).cast("B")[: 2 * max(units_read - 1, 0)]
         self.units = str(units, "utf-16-le", "surrogatepass")
         if len(self.units) != len(units) // 2:
             # One character for each unit of UTF-16, so that places count as PDFium counts them.
@@ -310,14 +310,14 @@ class _LineReader:
 
     def iter_lines(self) -> Iterator[_Line]:
         widths: dict[tuple[float, bool], float] = {}
-        for found in _LINE.finditer(self.units):
-            start, end = found.span()
-            text = found[0].rstrip()
+        for match in _LINE.finditer(self.units):
+            start, end = match.span()
+            text = match[0].rstrip()
             end = start + len(text)
             start += len(text) - len(text.lstrip())
             if start >= end:
                 continue
-            left, y, _ = self.get_place(start)
+            x, y, _ = self.get_place(start)
             if not self.is_inside():
                 continue
             size, turn, bold, fixed = self.get_font(start)
@@ -330,18 +330,18 @@ class _LineReader:
             if bold or fixed:
                 _, _, last_bold, last_fixed = self.get_font(last)
                 bold, fixed = bold and last_bold, fixed and last_fixed
-            line = _Line(self.clean_text(start, end), left, right, y, size, bold, fixed)
+            line = _Line(self.clean_text(start, end), x, right, y, size, bold, fixed)
             if not upright:
-                line.left = line.right = left
+                line.left = line.right = x
                 yield line
                 continue
             if fixed:
                 yield line
                 continue
             typical = widths.setdefault((round(size, 1), bold), 0.0)
-            each = (right - left) / (end - start)
+            each = (right - x) / (end - start)
             wide = each > 1.05 * typical if typical else True
-            if (wide or end - start < 25) and " " in found[0]:
+            if (wide or end - start < 25) and " " in match[0]:
                 parts = list(self.split_line(start, end, line))
             else:
                 parts = [line]
@@ -361,16 +361,16 @@ class _LineReader:
         gaps = [b[0] - a[1] for a, b in itertools.pairwise(places)]
         # Where a line is stretched to fill its column, all its spaces are wide.
         wide = min(line.size, max(0.6 * line.size, 1.8 * min(gaps, default=0.0)))
-        begin, left = start, line.left
+        begin, x = start, line.left
         for gap, (first, _), before, place in zip(
             gaps, words[1:], places, places[1:], strict=False
         ):
             if gap > wide and not self.is_marker(begin, first):
                 text = self.clean_text(begin, first)
-                yield msgspec.structs.replace(line, text=text, left=left, right=before[1])
-                begin, left = first, place[0]
+                yield msgspec.structs.replace(line, text=text, left=x, right=before[1])
+                begin, x = first, place[0]
         text = self.clean_text(begin, end)
-        yield msgspec.structs.replace(line, text=text, left=left)
+        yield msgspec.structs.replace(line, text=text, left=x)
 
     def is_marker(self, start: int, end: int) -> bool:
         """Tell whether units[start:end] are only the mark of an item, or lead to a page number."""
@@ -441,9 +441,9 @@ def _find_furniture(pages: Sequence[list[_Line]], body: float) -> list[set[int]]
     """
     edges = [_list_edges(lines, body) for lines in pages]
     headings = {n.text.lower() for lines in pages for n in lines if n.size > 1.15 * body}
-    seen: Counter[tuple[int, str]] = Counter()
+    counts: Counter[tuple[int, str]] = Counter()
     for lines, each, number in zip(pages, edges, itertools.count()):
-        seen.update(
+        counts.update(
             {
                 (height, key)
                 for row in (row for side in each for row in side)
@@ -452,12 +452,12 @@ def _find_furniture(pages: Sequence[list[_Line]], body: float) -> list[set[int]]
                 for height in (place, place + 1)
             }
         )
-    found: list[set[int]] = [set() for _ in pages]
+    furniture: list[set[int]] = [set() for _ in pages]
     slots: Counter[tuple[int, float]] = Counter()
     # Two pages may differ in everything but one line; a longer document repeats it more often.
     least = 2 if len(pages) <= 6 else 3
     for again in range(2):
-        filled = sum(map(bool, found))
+        filled = sum(map(bool, furniture))
         for number, each in enumerate(edges):
             lines = pages[number]
             for side in each:
@@ -468,15 +468,15 @@ def _find_furniture(pages: Sequence[list[_Line]], body: float) -> list[set[int]]
                         len(lines[n].text) > 3 and lines[n].text.lower() in headings for n in row
                     )
                     repeated = (titled and len(pages) > 1) or any(
-                        max(seen[at[0], key], seen[at[0] + 1, key]) >= least
+                        max(counts[at[0], key], counts[at[0] + 1, key]) >= least
                         for key in _list_row_keys(lines, row, number)
                     )
                     if not (repeated or usual):
                         break
-                    found[number].update(row)
+                    furniture[number].update(row)
                     if not again:
                         slots[at] += 1
-    return found
+    return furniture
 
 
 def _list_edges(lines: list[_Line], body: float) -> list[list[list[int]]]:
@@ -488,15 +488,15 @@ def _list_edges(lines: list[_Line], body: float) -> list[list[list[int]]]:
         else:
             rows.append([number])
     sides = [rows[:_EDGE_LINES], rows[::-1][:_EDGE_LINES]]
-    kept = []
+    edges = []
     for side in sides:
         small = []
         for row in side:
             if max(lines[n].size for n in row) > 1.1 * body:
                 break  # as large as a heading
             small.append(sorted(row, key=lambda n: lines[n].left))
-        kept.append(small)
-    return kept
+        edges.append(small)
+    return edges
 
 
 def _get_place(lines: list[_Line], row: list[int]) -> tuple[int, float]:
@@ -543,7 +543,7 @@ def _parse_roman(text: str) -> int:
 
 def _split_rows(lines: list[_Line]) -> list[_Line | list[list[_Line]]]:
     """Return lines, and rows of tables as cells of lines, in the order of reading."""
-    found: list[_Line | list[list[_Line]]] = []
+    rows: list[_Line | list[list[_Line]]] = []
     row: list[list[_Line]] = []
     for line in lines:
         if row and len(row) > 1:
@@ -556,20 +556,20 @@ def _split_rows(lines: list[_Line]) -> list[_Line | list[list[_Line]]]:
             ):
                 last.append(line)
                 continue
-        beside = _find_beside(row[-1], line) if row else None
-        if beside is not None:
+        neighbour = _find_beside(row[-1], line) if row else None
+        if neighbour is not None:
             if len(row) == 1:
-                found += row[0][:beside]
-                row[0] = row[0][beside:]
+                rows += row[0][:neighbour]
+                row[0] = row[0][neighbour:]
             row.append([line])
             continue
         if len(row) == 1 and _is_below(row[0][-1], line):
             row[0].append(line)
             continue
-        _add_row(found, row)
+        _add_row(rows, row)
         row = [[line]]
-    _add_row(found, row)
-    return _choose_tables(found)
+    _add_row(rows, row)
+    return _choose_tables(rows)
 
 
 def _is_below(above: _Line, line: _Line) -> bool:
@@ -594,44 +594,44 @@ def _find_beside(cell: list[_Line], line: _Line) -> int | None:
     return at if line.left > wide + 0.3 * line.size else None
 
 
-def _add_row(found: list[_Line | list[list[_Line]]], row: list[list[_Line]]) -> None:
+def _add_row(rows: list[_Line | list[list[_Line]]], row: list[list[_Line]]) -> None:
     if len(row) == 1:
-        found += row[0]
+        rows += row[0]
     elif row:
-        found.append(row)
+        rows.append(row)
 
 
 def _choose_tables(
-    found: list[_Line | list[list[_Line]]],
+    rows: list[_Line | list[list[_Line]]],
 ) -> list[_Line | list[list[_Line]]]:
     """Keep rows that stand under rows with the same columns; give back others as lines.
 
     Rows of prose are two columns that a program wrote line by line.
     """
-    kept: list[_Line | list[list[_Line]]] = []
+    lines: list[_Line | list[list[_Line]]] = []
     at = 0
-    while at < len(found):
-        item = found[at]
+    while at < len(rows):
+        item = rows[at]
         if isinstance(item, _Line):
-            kept.append(item)
+            lines.append(item)
             at += 1
             continue
         run = [item]
-        while at + len(run) < len(found):
-            after = found[at + len(run)]
+        while at + len(run) < len(rows):
+            after = rows[at + len(run)]
             if isinstance(after, _Line) or not _are_aligned(run[-1], after):
                 break
             run.append(after)
         at += len(run)
         if _is_prose(run):
-            kept += [part for row in run for part in row[0]]
-            kept += [part for row in run for cell in row[1:] for part in cell]
+            lines += [part for row in run for part in row[0]]
+            lines += [part for row in run for cell in row[1:] for part in cell]
         elif len(run) > 1 and max(len(cell) for row in run for cell in row) <= _HIGHEST_CELL:
-            kept += run
+            lines += run
         else:
             for row in run:
-                kept += _join_row(row)
-    return kept
+                lines += _join_row(row)
+    return lines
 
 
 def _are_aligned(above: list[list[_Line]], below: list[list[_Line]]) -> bool:
@@ -843,10 +843,10 @@ def _find_parts(pages: list[list[_Line]], recognized: Mapping[int, list[str]]) -
     furniture = _find_furniture(pages, body)
     for number, lines in enumerate(pages):
         left_out = furniture[number]
-        shown = [line for n, line in enumerate(lines) if n not in left_out]
-        found = _PageParts(number, body, fixed * 2 > total).find_parts(shown)
+        visible_lines = [line for n, line in enumerate(lines) if n not in left_out]
+        page_parts = _PageParts(number, body, fixed * 2 > total).find_parts(visible_lines)
         heads, feet = _build_furniture(number, lines, left_out)
-        _join_pages(parts, [*heads, *found, *feet], number)
+        _join_pages(parts, [*heads, *page_parts, *feet], number)
         parts += [_Part("paragraph", [(number, [text])]) for text in recognized.get(number, ())]
     _set_levels(parts, body)
     return parts
@@ -866,13 +866,13 @@ def _build_furniture(
     return heads, feet
 
 
-def _join_pages(parts: list[_Part], found: list[_Part], number: int) -> None:
+def _join_pages(parts: list[_Part], page_parts: list[_Part], number: int) -> None:
     """Append the parts of one page, joined to paragraphs that go on from a column before.
 
     What stood between the halves (feet, notes, running heads, captions, tables) goes before the
     paragraph if it is of the page on which the paragraph begins, and behind it otherwise.
     """
-    for part in found:
+    for part in page_parts:
         at = _find_open(parts, part)
         if at is None:
             parts.append(part)
@@ -1028,10 +1028,10 @@ def _end_line(before: str, line: str, words: Counter[str]) -> tuple[str, str]:
         one, two = head[0].lower() if head else "", tail[0].lower() if tail else ""
         if two in _COORDINATED:
             return before[:-1] + "-", " "
-        kept, joined = words[f"{one}-{two}"], words[one + two]
-        known = not joined and len(one) > 2 and len(two) > 2 and words[one] and words[two] > 1
+        hyphenated, joined = words[f"{one}-{two}"], words[one + two]
+        both_known = not joined and len(one) > 2 and len(two) > 2 and words[one] and words[two] > 1
         named = line[:1].isupper() and not joined
-        compound = kept > joined or known or named or before[-2:-1].isdigit()
+        compound = hyphenated > joined or both_known or named or before[-2:-1].isdigit()
         return before[:-1] + ("-" if compound else ""), ""
     if before[-1] == "-" and before[-2:-1].isalnum() and line[:1].isalnum():
         return before, "" if line.partition(" ")[0] not in _COORDINATED else " "

@@ -117,19 +117,19 @@ class PdfRenderer:
         return self._run_job(make_box_job(pdf, page, sheet, span))
 
     def _run_job(self, job: DrawJob) -> DrawnPage:
-        said = msgspec.msgpack.encode(
+        order = msgspec.msgpack.encode(
             msgspec.structs.replace(job, text=_replace_surrogates(job.text))
         )
         try:
             with self._semaphore:
-                done = subprocess.run(
+                process = subprocess.run(
                     [sys.executable, "-c", _CHILD_CODE, repr(sys.path)],
-                    input=said,
+                    input=order,
                     capture_output=True,
                     timeout=3 * MAX_DRAW_SECONDS,
                     check=True,
                 )
-            return msgspec.msgpack.decode(done.stdout, type=prepare_type(DrawnPage))
+            return msgspec.msgpack.decode(process.stdout, type=prepare_type(DrawnPage))
         except (subprocess.SubprocessError, OSError, msgspec.MsgspecError) as error:
             detail = "this page of the PDF cannot be drawn: read its text instead"
             what = f"page {job.number}"
@@ -188,63 +188,63 @@ def _find_letter_boxes(upright: UprightPage, job: DrawJob) -> list[tuple[float, 
     page has other letters."""
     import pypdfium2.raw
 
-    shown = upright.text
-    codes = [pypdfium2.raw.FPDFText_GetUnicode(shown.raw, n) for n in range(shown.count_chars())]
-    there = list(enumerate(codes))
-    places = _align_letters(there, job.text)
+    text = upright.text
+    codes = [pypdfium2.raw.FPDFText_GetUnicode(text.raw, n) for n in range(text.count_chars())]
+    letters = list(enumerate(codes))
+    places = _align_letters(letters, job.text)
     if places is None:
         # What lies outside the visible part of the page is not read.
         edges = upright.page.get_bbox()
-        there = [
+        letters = [
             (n, code)
-            for n, code in there
-            if _is_gap(code) or _boxes_overlap(edges, shown.get_charbox(n))
+            for n, code in letters
+            if _is_gap(code) or _boxes_overlap(edges, text.get_charbox(n))
         ]
-        places = _align_letters(there, job.text)
+        places = _align_letters(letters, job.text)
         if places is None:
             return None
     low, high = job.span
-    return [_get_letter_box(shown, n) for at, n in places if low <= at < high]
+    return [_get_letter_box(text, n) for at, n in places if low <= at < high]
 
 
-def _align_letters(there: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]] | None:
+def _align_letters(letters: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]] | None:
     """Return which letter of the PDF each letter of the text is; None where they differ.
 
     The text has the words of the page in the order of reading: the file may have another. Hyphens
     are found last, since a word that a line's end divides may have lost its own.
     """
     words: list[list[tuple[int, int]]] = [[]]
-    for n, code in there:
+    for n, code in letters:
         if _is_gap(code):
             words.append([])
         words[-1] += [(n, unit) for n, unit in _split_utf16([(n, code)]) if not _is_left_out(unit)]
-    wanted = [(at, unit) for at, unit in _encode_utf16(text) if not _is_left_out(unit)]
-    said = "".join(chr(unit) for _, unit in wanted)
-    free = bytearray(b"\1") * len(said)
+    expected = [(at, unit) for at, unit in _encode_utf16(text) if not _is_left_out(unit)]
+    expected_text = "".join(chr(unit) for _, unit in expected)
+    free = bytearray(b"\1") * len(expected_text)
     words = [word for word in words if word]
     spoken = ["".join(chr(unit) for _, unit in word) for word in words]
-    if sum(map(len, spoken)) != len(said):
+    if sum(map(len, spoken)) != len(expected_text):
         return None
     pairs: list[tuple[int, int]] = []
     at = 0
     for number, word in enumerate(words):
         own = spoken[number]
-        if not (said.startswith(own, at) and all(free[at : at + len(own)])):
+        if not (expected_text.startswith(own, at) and all(free[at : at + len(own)])):
             # As many words as follow it there tell which of several places is meant.
             for more in (_FOLLOWING, 3, 1):
-                at = _find_free(said, "".join(spoken[number : number + more]), free)
+                at = _find_free(expected_text, "".join(spoken[number : number + more]), free)
                 if at >= 0:
                     break
             else:
                 return None
         for offset, (n, _) in enumerate(word):
-            pairs.append((wanted[at + offset][0], n))
+            pairs.append((expected[at + offset][0], n))
             free[at + offset] = 0
         at += len(own)
-    codes, found = dict(there), dict(pairs)
+    codes, codes_at = dict(letters), dict(pairs)
     for at, letter in enumerate(text):
         if letter == "-":
-            for n in (found.get(at - 1, -2) + 1, found.get(at + 1, 0) - 1):
+            for n in (codes_at.get(at - 1, -2) + 1, codes_at.get(at + 1, 0) - 1):
                 if chr(codes.get(n, 0)) in "-" + _HYPHEN_CODES:
                     pairs.append((at, n))
                     break
@@ -258,10 +258,10 @@ def _find_free(text: str, words: str, free: bytearray) -> int:
     return at
 
 
-def _get_letter_box(shown: Any, n: int) -> tuple[float, ...]:
+def _get_letter_box(text_page: Any, n: int) -> tuple[float, ...]:
     """Return a letter's box: as high as the line, and no wider than the letter, so that the next
     one is not marked."""
-    tight, loose = shown.get_charbox(n), shown.get_charbox(n, loose=True)
+    tight, loose = text_page.get_charbox(n), text_page.get_charbox(n, loose=True)
     return tight[0], min(tight[1], loose[1]), tight[2], max(tight[3], loose[3])
 
 
@@ -294,9 +294,9 @@ def _to_picture_box(page: Any, size: tuple[int, int], box: tuple[float, ...]) ->
     """Return a box in points as one in pixels, however the page is turned or cut."""
     import pypdfium2.raw
 
-    left, bottom, right, top = box
+    x0, bottom, right, top = box
     xs, ys = [], []
-    for corner in ((left, bottom), (right, top)):
+    for corner in ((x0, bottom), (right, top)):
         x, y = ctypes.c_int(), ctypes.c_int()
         fine = (side * _SUBPIXELS for side in size)
         pypdfium2.raw.FPDF_PageToDevice(page.raw, 0, 0, *fine, 0, *corner, x, y)

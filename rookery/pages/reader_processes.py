@@ -171,10 +171,10 @@ class ReaderPool:
     def _take_reader(self) -> "_ReaderProcess":
         with self._changed:
             while not self._closed and not self._idle and len(self._busy) >= self._processes:
-                left = self._taken + _PATIENCE - time.monotonic()
-                if left <= 0:
+                seconds_left = self._taken + _PATIENCE - time.monotonic()
+                if seconds_left <= 0:
                     break
-                self._changed.wait(left)
+                self._changed.wait(seconds_left)
             if self._closed:
                 raise RuntimeError("this ReaderPool is closed; make a new one")
             reader = self._idle.pop() if self._idle else _ReaderProcess(self._memory)
@@ -248,15 +248,15 @@ def _read_bytes(job: PageJob, limits: FileLimits) -> ReadResult:
     """Read one page in this process; what goes wrong is returned as the result's failure."""
     from rookery.pages.page_reader import decode_text, read_page
 
-    told = ReadJob(b"", job.url)
+    reported_job = ReadJob(b"", job.url)
     try:
         if job.extracted:
             text = decode_text(job.data, job.content_type, False)
-            return ReadResult(told, page=read_text(text, job.url, job.fetched))
+            return ReadResult(reported_job, page=read_text(text, job.url, job.fetched))
         page = read_page(job.data, job.url, job.content_type, job.fetched, job.limits)
-        return ReadResult(told, page=page)
+        return ReadResult(reported_job, page=page)
     except Exception as error:  # a parser may raise anything; it is recorded, not hidden
-        return ReadResult(told, failure=_describe_error(error, job, limits))
+        return ReadResult(reported_job, failure=_describe_error(error, job, limits))
 
 
 def _describe_error(error: Exception, job: ReadJob | PageJob, limits: FileLimits) -> Failure:
@@ -354,21 +354,21 @@ class _ReaderProcess:
 
     def start(self) -> None:
         """Start the process."""
-        ours, theirs = socketpair()
-        with theirs:
+        parent_socket, child_socket = socketpair()
+        with child_socket:
             # Not multiprocessing: it would run the user's main module again in the child.
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-c", _SERVE, repr(sys.path)),
-                    *(str(theirs.fileno()), str(self._memory)),
+                    *(str(child_socket.fileno()), str(self._memory)),
                 ],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
         self._begun = False
-        self._line = Connection(ours.detach())
+        self._line = Connection(parent_socket.detach())
 
     def kill_process(self) -> None:
         """End the process from another thread than the one that waits for its result."""
@@ -466,8 +466,10 @@ def _run_order(message: bytes) -> bytes:
             read_file(job, limits) if isinstance(job, ReadJob) else _read_bytes(job, limits)
         )
     except (MemoryError, UnicodeEncodeError) as error:  # of what was read, while it was encoded
-        told = job if isinstance(job, ReadJob) else ReadJob(b"", job.url)
-        return msgspec.msgpack.encode(ReadResult(told, failure=_describe_error(error, job, limits)))
+        reported_job = job if isinstance(job, ReadJob) else ReadJob(b"", job.url)
+        return msgspec.msgpack.encode(
+            ReadResult(reported_job, failure=_describe_error(error, job, limits))
+        )
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -137,9 +137,9 @@ def count_question_terms(text: str, language: str = ENGLISH) -> Counter[str]:
     """
     every = Counter(split_terms(text, language))
     asking, comparing = _get_question_stems(language), _get_comparing_stems(language)
-    kept = Counter({t: n for t, n in every.items() if t not in asking})
-    compared = Counter({t: n for t, n in kept.items() if t not in comparing})
-    return (compared if len(compared) > 1 else kept) or every
+    content_terms = Counter({t: n for t, n in every.items() if t not in asking})
+    compared = Counter({t: n for t, n in content_terms.items() if t not in comparing})
+    return (compared if len(compared) > 1 else content_terms) or every
 
 
 def get_keywords(question: str) -> list[str]:

@@ -207,15 +207,15 @@ def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
     )
     head = lines[:20]
     delimiter = max(",\t;|", key=lambda mark: min((line.count(mark) for line in head), default=0))
-    taken, spans, at = 0, [], 0
+    lines_read, spans, at = 0, [], 0
     reader = csv.reader(iter(lines), delimiter=delimiter)
     try:
         for cells in reader:
-            if reader.line_num - taken > _MOST_LINES:
+            if reader.line_num - lines_read > _MOST_LINES:
                 raise csv.Error("a quotation mark that is never closed")
-            size = sum(map(len, lines[taken : reader.line_num]))
+            size = sum(map(len, lines[lines_read : reader.line_num]))
             spans.append(((at, at + size), cells))
-            at, taken = at + size, reader.line_num
+            at, lines_read = at + size, reader.line_num
     except csv.Error:
         ends = list(itertools.accumulate(map(len, lines), initial=0))
         return [(span, []) for span in itertools.pairwise(ends)]
@@ -309,8 +309,8 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
     front = _FRONT.match(text)
     title = ""
     if front:
-        found = _FRONT_TITLE.search(front[1])
-        title = found[1] if found else ""
+        title_match = _FRONT_TITLE.search(front[1])
+        title = title_match[1] if title_match else ""
         text = text[front.end() :]
     html = MarkdownIt("commonmark").enable("table").render(text)
     hidden = f"<div hidden>{_escape_html(front[1])}</div>" if front else ""

@@ -107,21 +107,21 @@ def fold_text(text: str) -> FoldedText:
     translated = text.translate(letters.table)
     pieces: list[str] = []
     spelt: dict[str, str] = {}
-    done = length = 0
-    for found in letters.find_changing(text):
-        start, end = found.span()
-        stretch = found[0]
+    position = length = 0
+    for match in letters.find_changing(text):
+        start, end = match.span()
+        stretch = match[0]
         if (plain := spelt.get(stretch)) is None:
             plain = spelt[stretch] = _spell_stretch(stretch)
-        pieces += (translated[done:start], plain)
-        length += start - done
+        pieces += (translated[position:start], plain)
+        length += start - position
         starts.append(length)
         length += len(plain)
         ends.append(length)
         source_starts.append(start)
         source_ends.append(end)
-        done = end
-    pieces.append(translated[done:])
+        position = end
+    pieces.append(translated[position:])
     return FoldedText("".join(pieces), len(text), changes)
 
 
@@ -218,31 +218,31 @@ def _is_hangul_vowel_or_final(letter: str) -> bool:
 
 
 def locate_quote(
-    page: Page, wanted: str, after: int = 0, folded: FoldedText | None = None
+    page: Page, quote_text: str, after: int = 0, folded: FoldedText | None = None
 ) -> Quote | None:
-    """Return the quote of the page that `wanted` names, in the page's own characters, or None.
+    """Return the quote of the page that `quote_text` names, in the page's own characters, or None.
 
     An exact occurrence goes before one that is equal only once folded. Of several, the first that
     starts at `after` (an offset in the page's text) or later is taken, else the first. White space
-    round `wanted` does not count; what is white or invisible throughout names nothing. Pass
+    round `quote_text` does not count; what is white or invisible throughout names nothing. Pass
     `folded`, the fold of the page's text, to look for many strings on one page.
     """
-    plain = fold_text(wanted).text.strip()
-    span = _find_first(page.text, wanted.strip(), after) if plain else None
+    plain = fold_text(quote_text).text.strip()
+    span = _find_first(page.text, quote_text.strip(), after) if plain else None
     if span is None:
         span = _find_first_folded(folded or fold_text(page.text), plain, after)
     return page.quote(*span) if span else None
 
 
 def find_occurrences(
-    page: Page, wanted: str, folded: FoldedText | None = None
+    page: Page, quote_text: str, folded: FoldedText | None = None
 ) -> list[tuple[int, int]]:
-    """Return the spans of the page's text where `wanted` stands, in order, not overlapping.
+    """Return the spans of the page's text where `quote_text` stands, in order, not overlapping.
 
     Those that are exact where there is one, else those that are equal once folded.
     """
-    plain = fold_text(wanted).text.strip()
-    if exact := _find_spans(page.text, wanted.strip()) if plain else []:
+    plain = fold_text(quote_text).text.strip()
+    if exact := _find_spans(page.text, quote_text.strip()) if plain else []:
         return exact
     folded = folded or fold_text(page.text)
     spans: list[tuple[int, int]] = []
@@ -252,37 +252,37 @@ def find_occurrences(
     return [folded.to_source_span(*span) for span in spans]
 
 
-def _find_first(text: str, wanted: str, after: int) -> tuple[int, int] | None:
-    start = text.find(wanted, max(after, 0))
+def _find_first(text: str, quote_text: str, after: int) -> tuple[int, int] | None:
+    start = text.find(quote_text, max(after, 0))
     if start < 0:
-        start = text.find(wanted)
-    return (start, start + len(wanted)) if start >= 0 else None
+        start = text.find(quote_text)
+    return (start, start + len(quote_text)) if start >= 0 else None
 
 
-def _find_first_folded(folded: FoldedText, wanted: str, after: int) -> tuple[int, int] | None:
-    later = find_folded_spans(folded, wanted, folded.from_source_offset(max(after, 0)))
-    span = next(later, None) or next(find_folded_spans(folded, wanted, 0), None)
+def _find_first_folded(folded: FoldedText, quote_text: str, after: int) -> tuple[int, int] | None:
+    later = find_folded_spans(folded, quote_text, folded.from_source_offset(max(after, 0)))
+    span = next(later, None) or next(find_folded_spans(folded, quote_text, 0), None)
     return folded.to_source_span(*span) if span else None
 
 
-def _find_spans(text: str, wanted: str) -> list[tuple[int, int]]:
+def _find_spans(text: str, quote_text: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
-    start = text.find(wanted)
+    start = text.find(quote_text)
     while start >= 0:
-        spans.append((start, start + len(wanted)))
-        start = text.find(wanted, start + len(wanted))
+        spans.append((start, start + len(quote_text)))
+        start = text.find(quote_text, start + len(quote_text))
     return spans
 
 
-def find_folded_spans(folded: FoldedText, wanted: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the folded text that read `wanted`, itself folded, from `start` on.
+def find_folded_spans(folded: FoldedText, quote_text: str, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the folded text that read `quote_text`, itself folded, from `start` on.
 
     They may overlap, as "aa" does in "aaa". An occurrence that would cut a character is left out:
     "about 1" is not on a page that says "about ½", although ½ folds to 1⁄2.
     """
-    start = folded.text.find(wanted, start) if wanted else -1
+    start = folded.text.find(quote_text, start) if quote_text else -1
     while start >= 0:
-        end = start + len(wanted)
+        end = start + len(quote_text)
         if folded.is_whole(start, end):
             yield start, end
-        start = folded.text.find(wanted, start + 1)
+        start = folded.text.find(quote_text, start + 1)

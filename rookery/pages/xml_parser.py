@@ -49,16 +49,16 @@ def parse_xml(data: bytes, url: str, limits: ReadLimits) -> Element:
     parser = expat.ParserCreate(namespace_separator="\n")
     parser.buffer_text = True
     depth = elements = 0
-    known = dict[str, str]()
+    namespaces = dict[str, str]()
 
     def shorten_name(name: str) -> str:
         space, border, local = name.rpartition("\n")
         return f"{_PREFIXES.get(space, '?')}.{local}" if border else name
 
     def get_name(name: str) -> str:
-        short = known.get(name)
+        short = namespaces.get(name)
         if short is None:
-            short = known[name] = shorten_name(name)
+            short = namespaces[name] = shorten_name(name)
         return short
 
     def open_element(name: str, attributes: dict[str, str]) -> None:

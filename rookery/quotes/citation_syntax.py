@@ -51,20 +51,20 @@ def render_numbered(answer: Answer) -> str:
     """
     _require_claims_apart(answer)
     out: list[str] = []
-    done = 0
+    position = 0
     for claim in answer.claims:
-        if (claim.end == done and out) or claim.start != _find_claim_start(
-            answer.text, done, claim.end
+        if (claim.end == position and out) or claim.start != _find_claim_start(
+            answer.text, position, claim.end
         ):
             out += (
-                _escape_marks(answer.text[done : claim.start], NUMBERED_MARK_PATTERN, "%<"),
+                _escape_marks(answer.text[position : claim.start], NUMBERED_MARK_PATTERN, "%<"),
                 "%<",
             )
-            done = claim.start
-        out.append(_escape_marks(answer.text[done : claim.end], NUMBERED_MARK_PATTERN, " ["))
+            position = claim.start
+        out.append(_escape_marks(answer.text[position : claim.end], NUMBERED_MARK_PATTERN, " ["))
         out.append(" " + "".join(f"[{number + 1}]" for number in claim.quotes))
-        done = claim.end
-    return "".join([*out, _escape_marks(answer.text[done:], NUMBERED_MARK_PATTERN, "")])
+        position = claim.end
+    return "".join([*out, _escape_marks(answer.text[position:], NUMBERED_MARK_PATTERN, "")])
 
 
 def parse_numbered(text: str, quotes: Sequence[Quote]) -> Answer:
@@ -72,30 +72,30 @@ def parse_numbered(text: str, quotes: Sequence[Quote]) -> Answer:
 
     Raises CitationSyntaxError if a number has no quote, or if a claim opened by `%<` is not cited.
     """
-    plain, done, opened = "", 0, -1
+    plain, position, opened = "", 0, -1
     claims: list[Claim] = []
-    while found := NUMBERED.search(text, done):
-        plain += text[done : found.start()]
-        done = found.end()
-        if slashes := found["slashes"]:
+    while match := NUMBERED.search(text, position):
+        plain += text[position : match.start()]
+        position = match.end()
+        if slashes := match["slashes"]:
             plain += slashes[: len(slashes) // 2]
             if len(slashes) % 2:
-                plain += found["escaped"]
-                done += len(found["escaped"])
-        elif found[0] == "%<":
+                plain += match["escaped"]
+                position += len(match["escaped"])
+        elif match[0] == "%<":
             _require_syntax(
-                opened < 0, f"a claim opens inside another one: {_show_context(text, done)}"
+                opened < 0, f"a claim opens inside another one: {_show_context(text, position)}"
             )
             opened = len(plain)
         else:
             last = claims[-1].end if claims else 0
             start = opened if opened >= 0 else _find_claim_start(plain, last, len(plain))
-            claims.append(Claim(start, len(plain), _parse_numbers(found[0], len(quotes))))
+            claims.append(Claim(start, len(plain), _parse_numbers(match[0], len(quotes))))
             opened = -1
     _require_syntax(
         opened < 0, f"a claim is opened and not cited: {_show_context(text, len(text))}"
     )
-    return Answer(plain + text[done:], tuple(quotes), tuple(claims))
+    return Answer(plain + text[position:], tuple(quotes), tuple(claims))
 
 
 def insert_marks(answer: Answer, mark: Callable[[Claim], str]) -> str:
@@ -143,16 +143,16 @@ def render_inline(answer: Answer, pages: Sequence[Page]) -> str:
     )
     for quote in answer.quotes:
         _require_found_again(quote, pages)
-    out, done = "", 0
+    out, position = "", 0
     for claim in answer.claims:
         out += _escape_between(
-            answer.text[done : claim.start], CLAIM_ENDS, evidence_before=bool(out)
+            answer.text[position : claim.start], CLAIM_ENDS, evidence_before=bool(out)
         )
-        said = answer.text[claim.start : claim.end]
-        out += f"%<{_escape_marks(said, EVIDENCE_PATTERN, EVIDENCE_ENDS)}>"
+        claim_text = answer.text[claim.start : claim.end]
+        out += f"%<{_escape_marks(claim_text, EVIDENCE_PATTERN, EVIDENCE_ENDS)}>"
         out += "".join(_render_evidence(answer.quotes[number]) for number in claim.quotes)
-        done = claim.end
-    out += _escape_between(answer.text[done:], "", evidence_before=bool(out))
+        position = claim.end
+    out += _escape_between(answer.text[position:], "", evidence_before=bool(out))
     again = parse_inline(out, pages)
     same = msgspec.structs.replace(answer, declined=again.declined, score=again.score)
     _require_syntax(again == same, "the answer's quotes read as marks of the inline syntax")
@@ -168,19 +168,19 @@ def parse_inline(text: str, pages: Sequence[Page], find: QuoteFinder = locate_qu
     """
     claims: list[Claim] = []
     quotes: dict[Quote, int] = {}
-    plain, done, opened = _read_until(CLAIM_PATTERN, text, 0)
+    plain, position, opened = _read_until(CLAIM_PATTERN, text, 0)
     while opened:
-        claim, end, closed = _read_until(EVIDENCE_PATTERN, text, done)
+        claim, end, closed = _read_until(EVIDENCE_PATTERN, text, position)
         _require_syntax(
-            closed, f"a claim is opened and has no evidence: {_show_context(text, done)}"
+            closed, f"a claim is opened and has no evidence: {_show_context(text, position)}"
         )
-        done, cited = _read_evidence(text, end - 2, pages, find)
+        position, cited = _read_evidence(text, end - 2, pages, find)
         numbers = tuple(quotes.setdefault(quote, len(quotes)) for quote in cited)
         claims.append(Claim(len(plain), len(plain) + len(claim), numbers))
-        lead = re.compile(r"(\\*)\\(%\()").match(text, done)
+        lead = re.compile(r"(\\*)\\(%\()").match(text, position)
         if lead:
-            claim, done = claim + lead[1][: len(lead[1]) // 2] + lead[2], lead.end()
-        following, done, opened = _read_until(CLAIM_PATTERN, text, done)
+            claim, position = claim + lead[1][: len(lead[1]) // 2] + lead[2], lead.end()
+        following, position, opened = _read_until(CLAIM_PATTERN, text, position)
         plain += claim + following
     return Answer(plain, tuple(quotes), tuple(claims))
 
@@ -233,13 +233,13 @@ def _read_until(mark: str, text: str, start: int) -> tuple[str, int, bool]:
     """Return the text from `start` to the next mark, where the mark ends, and False if there is
     none."""
     plain = ""
-    for found in re.compile(rf"(?<!\\)(\\*)({mark})").finditer(text, start):
-        slashes = found[1]
-        plain += text[start : found.start()] + slashes[: len(slashes) // 2]
-        start = found.end()
+    for match in re.compile(rf"(?<!\\)(\\*)({mark})").finditer(text, start):
+        slashes = match[1]
+        plain += text[start : match.start()] + slashes[: len(slashes) // 2]
+        start = match.end()
         if len(slashes) % 2 == 0:
             return plain, start, True
-        plain += found[2]
+        plain += match[2]
     return plain + text[start:], len(text), False
 
 

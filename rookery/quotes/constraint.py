@@ -132,31 +132,31 @@ class FreeTextThread(NamedTuple):
         """Return a number of tokens that suffices from here to the end token, itself included."""
         return int(self.context.needs[self.at])
 
-    def find_allowed_ids(self, left: int, free: int) -> IntArray:
+    def find_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
         """Return the ids allowed next, ascending; cached while the end of the budget is far.
 
-        `left` is the number of tokens left, `free` how many of them may go into free text.
+        `tokens_left` is the number of tokens left, `free` how many of them may go into free text.
         """
-        if left > self.context.max_ending_tokens and free > self.context.max_exit_tokens:
+        if tokens_left > self.context.max_ending_tokens and free > self.context.max_exit_tokens:
             return self.context.remember_ids(
-                (-1, self.at), lambda: self.compute_allowed_ids(left, free)
+                (-1, self.at), lambda: self.compute_allowed_ids(tokens_left, free)
             )
-        return self.compute_allowed_ids(left, free)
+        return self.compute_allowed_ids(tokens_left, free)
 
-    def compute_allowed_ids(self, left: int, free: int) -> IntArray:
+    def compute_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
         """Compute the ids allowed next, ascending.
 
-        `left` is the number of tokens left, `free` how many of them may go into free text.
+        `tokens_left` is the number of tokens left, `free` how many of them may go into free text.
         """
         context = self.context
         ids, after, entering = context.grammar.find_free_text_ids(self.at)
-        ids = ids[((context.needs < left) & (context.exits < free))[after]]
-        return context.grammar.merge_ids(ids, self.filter_title_ids(entering, left))
+        ids = ids[((context.needs < tokens_left) & (context.exits < free))[after]]
+        return context.grammar.merge_ids(ids, self.filter_title_ids(entering, tokens_left))
 
-    def filter_title_ids(self, ids: IntArray, left: int) -> IntArray:
+    def filter_title_ids(self, ids: IntArray, tokens_left: int) -> IntArray:
         """Return those of the ids, each of which runs into a title, that some title allows."""
         tokens = self.context.grammar.vocabulary.tokens
-        found = [n for n in ids.tolist() if can_write_token(self, tokens[n] or b"", left)]
+        found = [n for n in ids.tolist() if can_write_token(self, tokens[n] or b"", tokens_left)]
         return np.array(found, np.int32)
 
     def list_quotes(self) -> QuoteFragmentSpans:
@@ -190,31 +190,32 @@ class LiteralThread(NamedTuple):
         """Return a number of tokens that suffices to end the answer from here or anywhere after."""
         return max(self.words.costs) + self.then.bound_tokens_needed()
 
-    def find_allowed_ids(self, left: int, free: int) -> IntArray:
+    def find_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
         """Return the ids allowed next, ascending; cached while the end of the budget is far.
 
-        `left` is the number of tokens left; `free` does not count here.
+        `tokens_left` is the number of tokens left; `free` does not count here.
         """
         context = self.then.context
-        if left > context.max_ending_tokens and not self.then.floor:
+        if tokens_left > context.max_ending_tokens and not self.then.floor:
             return context.remember_ids(
-                (self.then.number, self.at), lambda: self.compute_allowed_ids(left)
+                (self.then.number, self.at), lambda: self.compute_allowed_ids(tokens_left)
             )
-        return self.compute_allowed_ids(left)
+        return self.compute_allowed_ids(tokens_left)
 
-    def compute_allowed_ids(self, left: int) -> IntArray:
-        """Compute the ids allowed next, ascending, for `left` tokens."""
+    def compute_allowed_ids(self, tokens_left: int) -> IntArray:
+        """Compute the ids allowed next, ascending, for `tokens_left` tokens."""
         pieces, need = self.then.context.pieces, self.then.count_tokens_needed()
         rest = self.words.text[self.at : self.at + pieces.widest]
         costs = self.words.costs[self.at :]
-        found = [
+        allowed = [
             number
             for size in range(1, len(rest) + 1)
-            if (number := pieces.tokens.get(rest[:size])) is not None and costs[size] + need < left
+            if (number := pieces.tokens.get(rest[:size])) is not None
+            and costs[size] + need < tokens_left
         ]
         if len(rest) == len(costs) - 1:
-            found += self.then.find_pieces_after(rest, left)
-        return pieces.find_ids(found)
+            allowed += self.then.find_pieces_after(rest, tokens_left)
+        return pieces.find_ids(allowed)
 
     def list_quotes(self) -> QuoteFragmentSpans:
         """Return the spans of the quotes written so far."""
@@ -322,37 +323,39 @@ class QuoteThread(NamedTuple):
         """Return the positions at which this fragment may begin."""
         return self.document.starts[self.document.starts.searchsorted(self.floor) :]
 
-    def is_end_near(self, left: int) -> bool:
+    def is_end_near(self, tokens_left: int) -> bool:
         """Return True where the budget or the longest quote may forbid words that stand here."""
         chars = self.spent + self.chars + self.context.pieces.widest + self.document.far
-        return left <= self.bound_tokens_needed() or chars > self.context.shape.longest
+        return tokens_left <= self.bound_tokens_needed() or chars > self.context.shape.longest
 
-    def find_allowed_ids(self, left: int, free: int) -> IntArray:
+    def find_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
         """Return the ids allowed next, ascending; cached only before a quote, far from the end.
 
-        `left` is the number of tokens left, `free` how many of them may go into free text.
+        `tokens_left` is the number of tokens left, `free` how many of them may go into free text.
         """
-        if left > self.context.max_ending_tokens and not (self.size or self.floor):
+        if tokens_left > self.context.max_ending_tokens and not (self.size or self.floor):
             return self.context.remember_ids(
-                (self.number, -1), lambda: self.compute_allowed_ids(left, free)
+                (self.number, -1), lambda: self.compute_allowed_ids(tokens_left, free)
             )
-        return self.compute_allowed_ids(left, free)
+        return self.compute_allowed_ids(tokens_left, free)
 
-    def compute_allowed_ids(self, left: int, free: int) -> IntArray:
+    def compute_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
         """Compute the ids allowed next, ascending: words of the document or the mark after them.
 
-        `left` is the number of tokens left, `free` how many of them may go into free text.
+        `tokens_left` is the number of tokens left, `free` how many of them may go into free text.
         """
-        tight = self.is_end_near(left)
+        tight = self.is_end_near(tokens_left)
         which, places = self.find_candidate_pieces(tight)
-        found = [thread.find_allowed_ids(left, free) for thread in self.close_fragment()]
-        found.append(
-            self.find_word_ids_near_end(which, places, left) if tight else self.find_word_ids(which)
+        allowed = [thread.find_allowed_ids(tokens_left, free) for thread in self.close_fragment()]
+        allowed.append(
+            self.find_word_ids_near_end(which, places, tokens_left)
+            if tight
+            else self.find_word_ids(which)
         )
         marked = self.document.marked[which]
         if marked.any():
-            found.append(self.find_crossing_ids(which[marked], places[marked], left))
-        return self.context.grammar.merge_ids(*found)
+            allowed.append(self.find_crossing_ids(which[marked], places[marked], tokens_left))
+        return self.context.grammar.merge_ids(*allowed)
 
     def find_candidate_pieces(self, tight: bool) -> tuple[IntArray, IntArray]:
         """Return the numbers of the document's pieces that may come next, and a position of each.
@@ -377,14 +380,18 @@ class QuoteThread(NamedTuple):
         anywhere = not (self.size or self.floor)
         return self.document.opening if anywhere else self.document.find_ids(which)
 
-    def find_word_ids_near_end(self, which: IntArray, places: IntArray, left: int) -> IntArray:
-        """Return the ids of words after which the quote can still be ended with `left` tokens.
+    def find_word_ids_near_end(
+        self, which: IntArray, places: IntArray, tokens_left: int
+    ) -> IntArray:
+        """Return the ids of words after which `tokens_left` tokens can still end the quote.
 
         `which` are pieces of the document, `places` their positions.
         """
         pieces, ends, chars = self.expand_prefixes(self.context.pieces.prefixes, which, places)
         ways = self.count_bytes_to_end(ends, chars)
-        return self.context.pieces.find_ids(pieces[ways + self.context.closing_tokens < left])
+        return self.context.pieces.find_ids(
+            pieces[ways + self.context.closing_tokens < tokens_left]
+        )
 
     def expand_prefixes(
         self, prefixes: RaggedArray, which: IntArray, places: IntArray
@@ -402,29 +409,29 @@ class QuoteThread(NamedTuple):
         ends = places + self.context.pieces.sizes[pieces]
         return pieces, ends, self.chars + chars[ends] - chars[places]
 
-    def find_crossing_ids(self, which: IntArray, places: IntArray, left: int) -> IntArray:
+    def find_crossing_ids(self, which: IntArray, places: IntArray, tokens_left: int) -> IntArray:
         """Return the ids of tokens that begin as these pieces do and then run into a mark."""
-        known, end = self.context.pieces, self.context.grammar.end.text
-        pieces, ends, chars = self.expand_prefixes(known.prefixes_crossing, which, places)
-        sure, found = not self.is_end_near(left), []
+        token_pieces, end = self.context.pieces, self.context.grammar.end.text
+        pieces, ends, chars = self.expand_prefixes(token_pieces.prefixes_crossing, which, places)
+        sure, crossing = not self.is_end_near(tokens_left), []
         for piece in set(pieces[self.mask_valid_ends(ends, chars)].tolist()):
-            for number in known.crossing[piece]:
-                token = known.strings[number]
-                ending = sure and end.startswith(token[known.sizes[piece] :])
-                if ending or can_write_token(self, token, left):
-                    found.append(number)
-        return known.find_ids(found)
+            for number in token_pieces.crossing[piece]:
+                token = token_pieces.strings[number]
+                ending = sure and end.startswith(token[token_pieces.sizes[piece] :])
+                if ending or can_write_token(self, token, tokens_left):
+                    crossing.append(number)
+        return token_pieces.find_ids(crossing)
 
-    def find_pieces_after(self, start: bytes, left: int) -> list[int]:
+    def find_pieces_after(self, start: bytes, tokens_left: int) -> list[int]:
         """Return the pieces that begin with `start` and go on in words that may be written here."""
         longer, ids = (
             self.context.pieces.find_continuations(start),
             self.find_word_ids(self.find_candidate_pieces(False)[0]),
         )
         begins = ids.take(ids.searchsorted(longer.heads), mode="clip") == longer.heads
-        good = begins & longer.whole & (not self.is_end_near(left))
+        good = begins & longer.whole & (not self.is_end_near(tokens_left))
         for at in np.flatnonzero((begins | longer.marked) & ~good):
-            good[at] = can_write_token(self, longer.rests[at], left)
+            good[at] = can_write_token(self, longer.rests[at], tokens_left)
         return [longer.first + int(at) for at in np.flatnonzero(good)]
 
 
@@ -442,9 +449,11 @@ def advance_threads(threads: Iterable[ParserThread], data: bytes) -> list[Parser
     return threads
 
 
-def can_write_token(thread: ParserThread, token: bytes, left: int) -> bool:
-    """Return True if the token may be written and the answer still be ended; `left` counts both."""
-    return any(thread.count_tokens_needed() < left for thread in advance_threads([thread], token))
+def can_write_token(thread: ParserThread, token: bytes, tokens_left: int) -> bool:
+    """Return True if `tokens_left` tokens suffice for this one and the end of the answer."""
+    return any(
+        thread.count_tokens_needed() < tokens_left for thread in advance_threads([thread], token)
+    )
 
 
 def _drop_equivalent_threads(threads: Iterable[ParserThread]) -> Iterator[ParserThread]:
@@ -502,9 +511,9 @@ class VerbatimConstraint:
             raise ValueError(f"{written!r} is not the beginning of what may be written here")
         if budget is not None and budget < need:
             raise ValueError(f"{budget} tokens are too few: from here an answer may take {need}")
-        left = NEVER if budget is None else budget
+        tokens_left = NEVER if budget is None else budget
         return DecodingState(
-            self._context, [DecodingMoment(threads, left, self._context.shape.free)]
+            self._context, [DecodingMoment(threads, tokens_left, self._context.shape.free)]
         )
 
     def make_token_filter(
@@ -596,20 +605,23 @@ class DecodingState:
         vocabulary, ids = self._context.grammar.vocabulary, self.find_allowed_ids()
         at = ids.searchsorted(token)
         if at == len(ids) or ids[at] != token:
-            known = 0 <= token < len(vocabulary.tokens)
-            name = repr(vocabulary.tokens[token]) if known else "no token"
+            is_known = 0 <= token < len(vocabulary.tokens)
+            name = repr(vocabulary.tokens[token]) if is_known else "no token"
             raise ValueError(
                 f"token {token} ({name}) may not come next: choose one of find_allowed_ids()"
             )
-        threads, left, free = self._moments[-1]
+        threads, tokens_left, free = self._moments[-1]
         if token == vocabulary.end:
             threads = [ended for thread in threads for ended in thread.end_answer()][:1]
         else:
             threads = advance_threads(threads, vocabulary.tokens[token] or b"")
             in_free_text = all(isinstance(thread, FreeTextThread) for thread in threads)
-            left, free = left - 1, free - 1 if in_free_text else self._context.shape.free
+            tokens_left, free = (
+                tokens_left - 1,
+                free - 1 if in_free_text else self._context.shape.free,
+            )
         self._allowed = None  # long, and seldom needed again
-        return DecodingState(self._context, [DecodingMoment(threads, left, free)])
+        return DecodingState(self._context, [DecodingMoment(threads, tokens_left, free)])
 
     def rollback_tokens(self, tokens: int) -> None:
         """Remove the last `tokens` tokens. Raises ValueError if there are fewer."""

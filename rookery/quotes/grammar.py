@@ -219,9 +219,9 @@ class VerbatimGrammar:
             self._free[state] = ids, after[ids], np.flatnonzero(inside).astype(np.int32)
         return self._free[state]
 
-    def merge_ids(self, *found: IntArray) -> IntArray:
+    def merge_ids(self, *id_sets: IntArray) -> IntArray:
         """Return the union of these arrays of ids, ascending, each id once."""
-        some = [ids for ids in found if len(ids)] or found[:1]
+        some = [ids for ids in id_sets if len(ids)] or id_sets[:1]
         return sort_distinct(np.concatenate(some), self.vocabulary.width) if some[1:] else some[0]
 
 
@@ -254,10 +254,12 @@ class TextTape(NamedTuple):
 
         NEVER where it cannot be ended with `shortest` to `longest` characters before a separator.
         """
-        wanted = self.chars[positions] + np.maximum(shortest - chars, 0)
-        ends = self.ends[np.maximum(positions, self.after.take(wanted, mode="clip"))]
+        chars_at_end = self.chars[positions] + np.maximum(shortest - chars, 0)
+        ends = self.ends[np.maximum(positions, self.after.take(chars_at_end, mode="clip"))]
         length = chars + self.chars[ends] - self.chars[positions]
-        good = (wanted < len(self.after)) & (ends <= self.stop[positions]) & (length <= longest)
+        good = (
+            (chars_at_end < len(self.after)) & (ends <= self.stop[positions]) & (length <= longest)
+        )
         return np.where(good, ends - positions, np.int32(NEVER))
 
 
@@ -315,25 +317,25 @@ def index_document(grammar: VerbatimGrammar, title: str, text: str) -> IndexedDo
     tape = _encode_tape(
         _insert_separators(text, shape.reserved, pieces.single_bytes), escapes=shape.form != "quote"
     )
-    known, longest = number_distinct(
+    texts, longest = number_distinct(
         pieces.trie.find_longest_matches(tape.data), len(pieces.strings) + 1
     )
-    bounds, found = pieces.prefix_ids.select_rows(known)
-    ids, places = number_distinct(found, len(pieces.piece_by_id))
+    bounds, prefix_ids = pieces.prefix_ids.select_rows(texts)
+    ids, places = number_distinct(prefix_ids, len(pieces.piece_by_id))
     rows = RaggedArray(bounds, places)
     starts = np.flatnonzero(tape.data & 0xC0 != 0x80).astype(np.int32)
     if shape.fragments > 1 and shape.form != "quote":
         starts = starts[tape.data[starts] != ord("%")]  # `[...]%` would end the quote
     ways = tape.count_bytes_to_end(starts, 0, shape.shortest, shape.longest)
     starts, ways = starts[ways < NEVER], ways[ways < NEVER]
-    last = np.full(len(known), -1, np.int32)
+    last = np.full(len(texts), -1, np.int32)
     last[longest[starts]] = starts  # numpy keeps the last of several
     rests = tape.ends - np.arange(len(tape.ends))
     return IndexedDocument(
         title=_spell_title(grammar, title),
         tape=tape,
-        pieces=known,
-        marked=pieces.prefixes_crossing.count_values(known) > 0,
+        pieces=texts,
+        marked=pieces.prefixes_crossing.count_values(texts) > 0,
         longest=longest,
         ids=ids,
         rows=rows,
@@ -392,10 +394,10 @@ def _encode_tape(text: str, escapes: bool) -> TextTape:
     )
 
 
-def _find_next(there: npt.NDArray[np.bool_]) -> IntArray:
+def _find_next(present: npt.NDArray[np.bool_]) -> IntArray:
     """Return for each position the first True from there on, or the size where there is none."""
-    size = len(there)
-    places = np.where(there, np.arange(size, dtype=np.int32), np.int32(size))
+    size = len(present)
+    places = np.where(present, np.arange(size, dtype=np.int32), np.int32(size))
     return np.minimum.accumulate(places[::-1])[::-1]
 
 

@@ -83,8 +83,8 @@ def make_deep_link(quote: Quote, page: Page | None = None) -> str:
         return quote.url
     directive = _make_directive(quote, page)
     url, mark, fragment = quote.url.partition("#")
-    kept = fragment.partition(":~:")[0] if mark else ""
-    return f"{url}#{kept}:~:text={directive}" if directive else quote.url
+    fragment_before = fragment.partition(":~:")[0] if mark else ""
+    return f"{url}#{fragment_before}:~:text={directive}" if directive else quote.url
 
 
 def _find_page_number(page: Page, start: int) -> str:
@@ -161,8 +161,8 @@ def _make_directive(quote: Quote, page: Page | None) -> str:
         return ""
     ends = _choose_ends(text, spans)
     before = _find_prefix(page, ends[0]) if page and text is page.text else ""
-    wanted = ",".join(_encode_directive(text[start:end]) for start, end in ends)
-    return f"{_encode_directive(before)}-,{wanted}" if before else wanted
+    directive = ",".join(_encode_directive(text[start:end]) for start, end in ends)
+    return f"{_encode_directive(before)}-,{directive}" if before else directive
 
 
 def _split_by_block(quote: Quote, page: Page | None) -> tuple[str, list[Span]]:
@@ -251,10 +251,10 @@ def _find_prefix(page: Page, span: Span) -> str:
     nothing."""
     start, end = span
     earlier = fold_text(page.text[:start]).text
-    wanted = page.text[start:end]
+    quoted = page.text[start:end]
     words: list[str] = []
     for count in PREFIX_WORDS:
-        if fold_text(" ".join([*words, wanted])).text not in earlier:
+        if fold_text(" ".join([*words, quoted])).text not in earlier:
             break
         words = _find_text_before(page, start).split()[-count:]
     return " ".join(words)

@@ -72,7 +72,7 @@ def parse_and_correct(
     """
     # Only the places of the numbers count, so every number is read as [1].
     marked = NUMBER_OR_ESCAPED_MARK.sub(
-        lambda found: found[0] if found[0][0] == "\\" else "[1]", text
+        lambda match: match[0] if match[0][0] == "\\" else "[1]", text
     )
     read = parse_numbered(marked, [Page("", "", "anything").quote(0, 8)])
     claims = tuple(Claim(claim.start, claim.end, ()) for claim in read.claims)
@@ -182,8 +182,8 @@ def repair_quote(
     one page. Repaired quotes are not fit to train on.
     """
     folded = folded or fold_text(page.text)
-    if found := locate_quote(page, typed, folded=folded):
-        return QuoteRepair(found, "exact" if found.text == typed.strip() else "folded")
+    if exact_span := locate_quote(page, typed, folded=folded):
+        return QuoteRepair(exact_span, "exact" if exact_span.text == typed.strip() else "folded")
     plain = fold_text(typed).text.strip()
     if not settings.shortest <= len(plain) <= settings.longest:
         bounds = f"{settings.shortest} to {settings.longest:,} characters"
@@ -207,18 +207,18 @@ def _reject_quote(detail: str, score: float = 0.0) -> QuoteRepair:
     return QuoteRepair(None, "rejected", score, detail)
 
 
-def _find_nearest_span(text: str, wanted: str, cutoff: float) -> tuple[Span, float]:
-    """Return the span of whole words most similar to `wanted`, and its similarity in percent."""
+def _find_nearest_span(text: str, typed: str, cutoff: float) -> tuple[Span, float]:
+    """Return the span of whole words most similar to `typed`, and its similarity in percent."""
     # The window is as long as the typed text, so too short if that dropped words of the page.
-    window = fuzz.partial_ratio_alignment(wanted, text, score_cutoff=cutoff - WINDOW_SLACK)
+    window = fuzz.partial_ratio_alignment(typed, text, score_cutoff=cutoff - WINDOW_SLACK)
     if window is None:
         return (0, 0), 0.0
     start, end = window.dest_start, window.dest_end
-    starts, ends = _list_word_edges(text, start, end, margin=len(wanted) // 4)
-    start = max(starts, key=lambda at: fuzz.ratio(wanted, text[at:end]))
-    end = max(ends, key=lambda at: fuzz.ratio(wanted, text[start:at]))
-    start = max(starts, key=lambda at: fuzz.ratio(wanted, text[at:end]))
-    return (start, end), fuzz.ratio(wanted, text[start:end])
+    starts, ends = _list_word_edges(text, start, end, margin=len(typed) // 4)
+    start = max(starts, key=lambda at: fuzz.ratio(typed, text[at:end]))
+    end = max(ends, key=lambda at: fuzz.ratio(typed, text[start:at]))
+    start = max(starts, key=lambda at: fuzz.ratio(typed, text[at:end]))
+    return (start, end), fuzz.ratio(typed, text[start:end])
 
 
 def _list_word_edges(text: str, start: int, end: int, margin: int) -> tuple[list[int], list[int]]:
@@ -226,13 +226,13 @@ def _list_word_edges(text: str, start: int, end: int, margin: int) -> tuple[list
     end, each with and without the punctuation that touches them."""
     low = text.rfind(" ", 0, max(0, start - margin)) + 1
     high = end + margin + len(text[end + margin :].partition(" ")[0])
-    found = [
+    edges = [
         span
         for pattern in (WORD, re.compile(r"\S+"))
         for span in (word.span() for word in pattern.finditer(text, low, high))
     ]
-    starts = sorted({at for at, _ in found if at <= start + margin})
-    return starts, sorted({at for _, at in found if at >= end - margin})
+    starts = sorted({at for at, _ in edges if at <= start + margin})
+    return starts, sorted({at for _, at in edges if at >= end - margin})
 
 
 class _SplitWords(NamedTuple):
@@ -246,23 +246,26 @@ class _SplitWords(NamedTuple):
 def _find_objection(typed: str, proposed: str) -> str:
     """Return the reason why the page's text cannot stand for the typed one; empty if it can."""
     page, quote = _split_words(proposed), _split_words(typed)
-    for there, here in ((page[:1], quote[:1]), (page[-1:], quote[-1:])):
-        if fuzz.ratio("".join(there).casefold(), "".join(here).casefold()) < MISSPELLING_RATIO:
+    for in_page, in_quote in ((page[:1], quote[:1]), (page[-1:], quote[-1:])):
+        if (
+            fuzz.ratio("".join(in_page).casefold(), "".join(in_quote).casefold())
+            < MISSPELLING_RATIO
+        ):
             return (
-                f"the page has {_format_words(there)} at an edge, the quote has "
-                f"{_format_words(here)}"
+                f"the page has {_format_words(in_page)} at an edge, the quote has "
+                f"{_format_words(in_quote)}"
             )
     capitals, others = _count_names(page), _count_names(quote)
     names = set((capitals - others) | (others - capitals))
-    ours, theirs = _split_at_marks(page, names), _split_at_marks(quote, names)
-    difference = next(_diff_words(ours.marks, theirs.marks), None)
+    page_parts, quote_parts = _split_at_marks(page, names), _split_at_marks(quote, names)
+    difference = next(_diff_words(page_parts.marks, quote_parts.marks), None)
     if difference is None:
-        return _find_turned_or_moved(ours.between, theirs.between)
-    there, here = difference
-    kind = next(filter(None, map(_classify_word, (*there, *here))), "a name")
+        return _find_turned_or_moved(page_parts.between, quote_parts.between)
+    in_page, in_quote = difference
+    kind = next(filter(None, map(_classify_word, (*in_page, *in_quote))), "a name")
     return (
-        f"the page has {_format_words(there)} where the quote has "
-        f"{_format_words(here)}: {kind} may differ"
+        f"the page has {_format_words(in_page)} where the quote has "
+        f"{_format_words(in_quote)}: {kind} may differ"
     )
 
 
@@ -277,12 +280,11 @@ def _check_neighbours(text: str, quote: Quote) -> str:
     )
     if after and quote.text[-1].isalnum():
         sides.append((_split_words(after[0])[:1], inside[-1:]))
-    for beside, edge in sides:
-        kinds = [_classify_word(word) for word in (*beside, *edge)]
+    for neighbour, edge in sides:
+        kinds = [_classify_word(word) for word in (*neighbour, *edge)]
         if kinds[:1] == ["a negation"] or kinds == ["a number", "a number"]:
-            return (
-                f"the quote leaves out {_format_words(beside)}, which stands beside it: {kinds[0]}"
-            )
+            words = _format_words(neighbour)
+            return f"the quote leaves out {words}, which stands beside it: {kinds[0]}"
     return ""
 
 
@@ -321,10 +323,12 @@ def _diff_words(one: list[str], other: list[str]) -> Iterator[tuple[list[str], l
             yield one[left:right], other[above:below]
 
 
-def _find_turned_or_moved(ours: list[list[str]], theirs: list[list[str]]) -> str:
+def _find_turned_or_moved(page_parts: list[list[str]], quote_parts: list[list[str]]) -> str:
     """Return an objection if a word is reversed in its place, or stands beyond a word that must not
     differ: there, "are not known to" and "are known not to" have the same words."""
-    pairs = [(_count_folded(a), _count_folded(b)) for a, b in zip(ours, theirs, strict=True)]
+    pairs = [
+        (_count_folded(a), _count_folded(b)) for a, b in zip(page_parts, quote_parts, strict=True)
+    ]
     missing = [(at, word) for at, (a, b) in enumerate(pairs) for word in a - b]
     added = [(at, word) for at, (a, b) in enumerate(pairs) for word in b - a]
     for (at, word), (place, other) in product(missing, added):

@@ -103,17 +103,20 @@ class _ParsedText(msgspec.Struct, frozen=True):
 
 
 def extract_claims(
-    text: str, given: Iterable[CitationSpan], sources: SourcesByName, where: Callable[[int], str]
+    text: str,
+    citations: Iterable[CitationSpan],
+    sources: SourcesByName,
+    where: Callable[[int], str],
 ) -> Iterator[ClaimedQuote]:
     """Yield the quotations of a Markdown text, then its sentences that cite without quoting.
 
-    `given` are citations and `sources` numbered sources known from elsewhere than the text; `where`
-    words an offset as a place in the file.
+    `citations` are citations and `sources` numbered sources known from elsewhere than the text;
+    `where` words an offset as a place in the file.
     """
     visible = _mask_code(text)
-    given = list(given)
-    rest = _blank_spans(visible, [(each.start, each.end) for each in given])
-    cited = sorted([*given, *_find_citations(rest, text, sources)], key=lambda each: each.start)
+    citations = list(citations)
+    rest = _blank_spans(visible, [(each.start, each.end) for each in citations])
+    cited = sorted([*citations, *_find_citations(rest, text, sources)], key=lambda each: each.start)
     reading = _parse_text(visible, cited)
     used: set[CitationSpan] = set()
     for start, end, quoted in _find_quotations(visible, reading.prose):
@@ -164,22 +167,22 @@ def _find_definitions(text: str) -> Iterator[tuple[tuple[int, int], tuple[str, s
     Such lines are `[1]: https://…`, `[^1]: Title, https://…`, `[1] Title — docs/report.pdf`, and
     entries of numbered lists of sources.
     """
-    lines = [(found, found[3], found[2]) for found in DEFINITION.finditer(text)]
-    done = 0
-    while heading := SOURCES.search(text, done):
+    lines = [(match, match[3], match[2]) for match in DEFINITION.finditer(text)]
+    position = 0
+    while heading := SOURCES.search(text, position):
         after = HEADING.search(text, heading.end())
-        done = after.start() if after else len(text)
-        lines += [(found, found[2], "") for found in LISTED.finditer(text, heading.end(), done)]
-    for found, rest, colon in lines:
+        position = after.start() if after else len(text)
+        lines += [(match, match[2], "") for match in LISTED.finditer(text, heading.end(), position)]
+    for match, rest, colon in lines:
         link, bare = LINK.search(rest), URL.search(rest)
         if link or bare:
             url = link[3] if link else bare[0] if bare else ""
             title = link[1] if link else rest.replace(url, "").strip(' \t-–—:,.<>()"“”')
-            yield found.span(), (found[1] or "", url, title)
+            yield match.span(), (match[1] or "", url, title)
         elif colon and len(rest.split()) == 1:
-            yield found.span(), (found[1], rest.strip("<>"), "")
+            yield match.span(), (match[1], rest.strip("<>"), "")
         elif named := _parse_file_entry(rest):
-            yield found.span(), (found[1] or "", *named)
+            yield match.span(), (match[1] or "", *named)
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str] | None:
@@ -202,21 +205,19 @@ def _find_citations(visible: str, text: str, sources: SourcesByName) -> Iterator
         **sources,
         **{name: (url, title) for _, (name, url, title) in _find_definitions(text)},
     }
-    links = [found for found in LINK.finditer(visible) if not found[3].startswith(("#", "mailto:"))]
-    for found in links:
-        yield CitationSpan(
-            found.start(), found.end(), found[3], found[4] or _strip_markdown(found[1])
-        )
-    rest = _blank_spans(visible, [found.span() for found in links])
-    for found in sorted([*REFERENCE.finditer(rest), *CURSOR.finditer(rest)], key=re.Match.start):
-        for name in re.findall(r"\w+", found[2] or found[1]):
+    links = [link for link in LINK.finditer(visible) if not link[3].startswith(("#", "mailto:"))]
+    for link in links:
+        yield CitationSpan(link.start(), link.end(), link[3], link[4] or _strip_markdown(link[1]))
+    rest = _blank_spans(visible, [link.span() for link in links])
+    for link in sorted([*REFERENCE.finditer(rest), *CURSOR.finditer(rest)], key=re.Match.start):
+        for name in re.findall(r"\w+", link[2] or link[1]):
             if name in sources:
-                yield CitationSpan(*found.span(), *sources[name])
+                yield CitationSpan(*link.span(), *sources[name])
             elif name.isdecimal() and len(name) < 4:
                 problem = f"cites [{name}], for which the file names no source"
-                yield CitationSpan(*found.span(), problem=problem)
-    for found in URL.finditer(rest):
-        yield CitationSpan(*found.span(), found[0])
+                yield CitationSpan(*link.span(), problem=problem)
+    for link in URL.finditer(rest):
+        yield CitationSpan(*link.span(), link[0])
 
 
 def _is_mark(text: str, cited: CitationSpan) -> bool:
@@ -289,8 +290,8 @@ def _find_sources(reading: _ParsedText, start: int, end: int, block: bool) -> li
         tries = [(before, reading.paragraphs, 2), (after, reading.paragraphs, 1)]
         tries = tries if announced else tries[::-1]
     else:
-        both = (reading.sentences, reading.paragraphs)
-        tries = [(side, breaks, 0) for breaks in both for side in (after, before)]
+        readings = (reading.sentences, reading.paragraphs)
+        tries = [(side, breaks, 0) for breaks in readings for side in (after, before)]
     for side, breaks, reach in tries:
         if side and _count_breaks(breaks, (start, end), side[0]) <= reach:
             return _group_adjacent(side)
@@ -319,12 +320,12 @@ def _extract_sentence(reading: _ParsedText, cited: CitationSpan) -> str:
     """Return the sentence that a mark stands in or follows; for a citation on words, those
     words."""
     prose, sentences = reading.prose, reading.sentences
-    held = prose[cited.start : cited.end].strip()
-    if held and not LINK.fullmatch(held):
-        return held
+    sentence = prose[cited.start : cited.end].strip()
+    if sentence and not LINK.fullmatch(sentence):
+        return sentence
     before = bisect_right(reading.paragraphs, cited.start)
     low = max(reading.paragraphs[before - 1] if before else 0, cited.start - MAX_SENTENCE_REACH)
-    inside = cited.start if held else low + max(len(prose[low : cited.start].rstrip()) - 1, 0)
+    inside = cited.start if sentence else low + max(len(prose[low : cited.start].rstrip()) - 1, 0)
     at = bisect_right(sentences, inside)
     start = max(sentences[at - 1] if at else 0, inside - MAX_SENTENCE_REACH)
     end = min(sentences[at] if at < len(sentences) else len(prose), inside + MAX_SENTENCE_REACH)
@@ -356,15 +357,15 @@ def extract_claimed_quotes(data: bytes, name: str) -> list[ClaimedQuote]:
     """
     text = _decode_text(data, name)
     if not _is_json(text, name):
-        ends = [found.start() for found in re.finditer("\n", text)]
+        ends = [quotes.start() for quotes in re.finditer("\n", text)]
         return list(extract_claims(text, [], {}, lambda at: f"line {bisect_left(ends, at) + 1}"))
-    found: list[ClaimedQuote] = []
+    quotes: list[ClaimedQuote] = []
     for where, value in _parse_values(text, name):
         claimed = _read_message(value, where)
         if claimed is None:
             raise ValueError(f"{name}, {where}: {UNKNOWN_FORM}")
-        found += claimed
-    return found
+        quotes += claimed
+    return quotes
 
 
 def parse_saved_answers(data: bytes, name: str = "the file") -> list[SavedAnswer] | None:
@@ -376,7 +377,7 @@ def parse_saved_answers(data: bytes, name: str = "the file") -> list[SavedAnswer
     text = _decode_text(data, name)
     if not _is_json(text, name):
         return None
-    found: list[SavedAnswer] = []
+    answers: list[SavedAnswer] = []
     for number, (where, value) in enumerate(_parse_values(text, name)):
         if not _is_own_answer(value):
             _require_value(
@@ -385,8 +386,8 @@ def parse_saved_answers(data: bytes, name: str = "the file") -> list[SavedAnswer
             return None
         answer = value.get("answer", value)
         whole = None if answer is None else _convert_answer(answer, f"{name}, {where}")
-        found.append(SavedAnswer(whole, _get_string(value, "method") or _get_string(value, "by")))
-    return found or None
+        answers.append(SavedAnswer(whole, _get_string(value, "method") or _get_string(value, "by")))
+    return answers or None
 
 
 def _decode_text(data: bytes, name: str) -> str:
@@ -519,8 +520,8 @@ def _read_anthropic(blocks: list[Json], where: str) -> Iterator[ClaimedQuote]:
     """Yield the `cited_text` of every citation, and the quotation marks in the cited blocks."""
     text, cited = "", []
     for number, block in enumerate(blocks):
-        said = _get_string(block, "text")
-        citations = block.get("citations") if said else None
+        block_text = _get_string(block, "text")
+        citations = block.get("citations") if block_text else None
         for index, citation in enumerate(citations if isinstance(citations, list) else []):
             url = _get_string(citation, "url") or _get_string(citation, "source")
             title = _get_string(citation, "title") or _get_string(citation, "document_title")
@@ -528,8 +529,8 @@ def _read_anthropic(blocks: list[Json], where: str) -> Iterator[ClaimedQuote]:
             problem = "" if quoted else "the citation has no cited_text"
             at = f"{where}.content[{number}].citations[{index}]"
             yield ClaimedQuote(quoted, url, title, at, problem=problem)
-            cited.append(CitationSpan(len(text), len(text) + len(said), url, title))
-        text += said
+            cited.append(CitationSpan(len(text), len(text) + len(block_text), url, title))
+        text += block_text
     typed = extract_claims(text, cited, {}, lambda at: f"{where}.content")
     yield from (claimed for claimed in typed if claimed.quoted or claimed.problem)
 
@@ -588,17 +589,17 @@ def _find_segment_span(segment: Json, texts: list[str]) -> tuple[int, int] | Non
     part = _get_field(segment, "partIndex", "part_index") or 0
     start = _get_field(segment, "startIndex", "start_index") or 0
     end = _get_field(segment, "endIndex", "end_index")
-    said = _get_string(segment, "text")
+    segment_text = _get_string(segment, "text")
     if all(isinstance(each, int) for each in (part, start, end)) and 0 <= part < len(texts):
         data = texts[part].encode("utf-8", "surrogatepass")
         before, inside = (
             data[slice(*each)].decode("utf-8", "replace") for each in ((0, start), (start, end))
         )
-        if 0 <= start < end <= len(data) and inside == (said or inside):
+        if 0 <= start < end <= len(data) and inside == (segment_text or inside):
             low = len("".join(texts[:part])) + len(before)
             return low, low + len(inside)
-    at = "".join(texts).find(said) if said else -1
-    return (at, at + len(said)) if at >= 0 else None
+    at = "".join(texts).find(segment_text) if segment_text else -1
+    return (at, at + len(segment_text)) if at >= 0 else None
 
 
 def _read_chunk_source(chunk: Json) -> tuple[str, str]:

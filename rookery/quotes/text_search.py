@@ -37,22 +37,22 @@ class TextFinder:
         self._chunks = _index_chunks(self._spaceless)
         self._out = out
 
-    def find(self, wanted: str, after: int, spaced: bool = True) -> Span | None:
-        """Return the first span that reads `wanted`, from `after` on, else from the start.
+    def find(self, needle: str, after: int, spaced: bool = True) -> Span | None:
+        """Return the first span that reads `needle`, from `after` on, else from the start.
 
-        With `spaced`, white space must stand where it does in `wanted`; otherwise it is ignored.
+        With `spaced`, white space must stand where it does in `needle`; otherwise it is ignored.
         None if there is no such span.
         """
-        plain = fold_text(wanted).text.strip()
+        plain = fold_text(needle).text.strip()
         later = self._find_spans(plain, after, spaced)
         return next(later, None) or next(self._find_spans(plain, 0, spaced), None)
 
-    def find_all(self, wanted: str, after: int, spaced: bool) -> Iterator[Span]:
-        """Yield the spans that read `wanted`, from the offset `after` on; they may overlap.
+    def find_all(self, needle: str, after: int, spaced: bool) -> Iterator[Span]:
+        """Yield the spans that read `needle`, from the offset `after` on; they may overlap.
 
-        With `spaced`, white space must stand where it does in `wanted`; otherwise it is ignored.
+        With `spaced`, white space must stand where it does in `needle`; otherwise it is ignored.
         """
-        return self._find_spans(fold_text(wanted).text.strip(), after, spaced)
+        return self._find_spans(fold_text(needle).text.strip(), after, spaced)
 
     def _find_spans(self, plain: str, after: int, spaced: bool) -> Iterator[Span]:
         tight = plain.replace(" ", "")

@@ -97,10 +97,13 @@ def find_quote_pieces(page: Page, text: str) -> tuple[Quote, ...]:
         return ()
     pieces = _split_at_ellipses(folded, text)
     places = {piece: list(find_folded_spans(folded, piece, 0)) for piece in set(pieces)}
-    found = [places[piece] for piece in pieces]
-    if not found or not all(found):
+    piece_places = [places[piece] for piece in pieces]
+    if not piece_places or not all(piece_places):
         return ()
-    chains = filter(None, (_chain_spans(start, found[1:]) for start in found[0][:MAX_FIRST_PLACES]))
+    chains = filter(
+        None,
+        (_chain_spans(start, piece_places[1:]) for start in piece_places[0][:MAX_FIRST_PLACES]),
+    )
     best = min(chains, key=lambda chain: chain[-1][1] - chain[0][0], default=[])
     return tuple(page.quote(*folded.to_source_span(*span)) for span in best)
 
@@ -201,16 +204,16 @@ def _object_to_gap(page: Page, start: int, end: int) -> str:
     left_out = _normalize_spelling(page.text[start:end])
     if not _PLAIN.fullmatch(left_out):
         return _describe_sign(left_out)
-    for found in _WORD.finditer(left_out):
-        word = found[0].casefold()
+    for match in _WORD.finditer(left_out):
+        word = match[0].casefold()
         for part in {word, *re.split(r"[-'.,]", word)}:
             if part in NUMBER_WORDS:
-                return f"what is left out holds the number “{found[0]}”"
+                return f"what is left out holds the number “{match[0]}”"
             if part in LIMITING_WORDS or LIMITING_STEMS.match(part):
-                return f"“{found[0]}”, which is left out, may change the meaning"
-        capital = any(map(str.isupper, found[0]))
-        if capital and not _opens_a_sentence(page.text, start + found.start(), found[0]):
-            return f"“{found[0]}”, which is left out, may be a name"
+                return f"“{match[0]}”, which is left out, may change the meaning"
+        capital = any(map(str.isupper, match[0]))
+        if capital and not _opens_a_sentence(page.text, start + match.start(), match[0]):
+            return f"“{match[0]}”, which is left out, may be a name"
     return ""
 
 
@@ -402,17 +405,21 @@ def find_unjudged_sentences(answer: Answer) -> list[TextVerdict]:
     Only quotes are checked, so it stays open whether they support these sentences. A claim that
     repeats one of its own quotes, white space evened out, needs no judgement.
     """
-    rest, done = "", 0
+    rest, position = "", 0
     for claim in answer.claims:
         copied = {" ".join(answer.quotes[number].text.split()) for number in claim.quotes}
         if " ".join(answer.text[claim.start : claim.end].split()) in copied:
-            rest += answer.text[done : max(done, claim.start)] + "\n"
-            done = max(done, claim.end)
-    page = Page("", "", rest + answer.text[done:])
+            rest += answer.text[position : max(position, claim.start)] + "\n"
+            position = max(position, claim.end)
+    page = Page("", "", rest + answer.text[position:])
     spans = find_sentences(page, 0, len(page.text)) if page.text.strip() else []
-    said = [page.text[start:end] for start, end in spans]
+    quoted_texts = [page.text[start:end] for start, end in spans]
     detail = "only the quotes of what a model may have written are checked"
-    return [TextVerdict(each, "not_judged", detail) for each in said if any(map(str.isalnum, each))]
+    return [
+        TextVerdict(each, "not_judged", detail)
+        for each in quoted_texts
+        if any(map(str.isalnum, each))
+    ]
 
 
 def check_claimed_quote(

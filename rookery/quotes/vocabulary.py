@@ -54,12 +54,12 @@ def read_vocabulary(tokenizer: Path | str, end: str | int, width: int | None = N
     file = _read_tokenizer(tokenizer)
     numbers = _number_tokens(file.model.vocab)
     added = {token.content: token.id for token in file.added_tokens}
-    known = numbers | added
-    last = known.get(end) if isinstance(end, str) else end
+    all_tokens = numbers | added
+    last = all_tokens.get(end) if isinstance(end, str) else end
     if last is None:
         raise ValueError(f"the tokenizer has no token {end!r}: name the one that ends an answer")
     spell = _choose_decoder(file)
-    tokens: list[bytes | None] = [None] * (max(known.values(), default=-1) + 1)
+    tokens: list[bytes | None] = [None] * (max(all_tokens.values(), default=-1) + 1)
     for token, number in numbers.items():
         tokens[number] = spell(token)
     for number in (*added.values(), *_find_unknown_ids(file.model, numbers)):
@@ -139,8 +139,8 @@ def _choose_decoder(file: _TokenizerFile) -> _ByteLevelDecoder | _SentencePieceD
     """
     for step in _flatten_decoders(file.decoder):
         if step["type"] == "ByteLevel":
-            seen = {*range(33, 127), *range(161, 173), *range(174, 256)}
-            unseen = [byte for byte in range(256) if byte not in seen]
+            printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+            unseen = [byte for byte in range(256) if byte not in printable]
             return _ByteLevelDecoder({256 + n: byte for n, byte in enumerate(unseen)})
         if step["type"] == "Metaspace":
             return _SentencePieceDecoder(step.get("replacement", "▁"), file.model.byte_fallback)

@@ -50,21 +50,23 @@ def split_words(text: str, stem: bool = False) -> list[str]:
     return [next(long) if len(word) > UNSTEMMED_LETTERS else word for word in found]
 
 
-def compute_rouge_n(said: Sequence[str], reference: Sequence[str], n: int = 1) -> WordOverlap:
+def compute_rouge_n(candidate: Sequence[str], reference: Sequence[str], n: int = 1) -> WordOverlap:
     """Return the ROUGE-n overlap of two sequences of words.
 
     Runs of n words are matched, each as often as it is in both. Raises ValueError for n below 1.
     """
     if n < 1:
         raise ValueError(f"ROUGE-{n} counts runs of {n} words; a run has at least one")
-    ours, theirs = (Counter(_list_ngrams(each, n)) for each in (said, reference))
+    ours, theirs = (Counter(_list_ngrams(each, n)) for each in (candidate, reference))
     shared = sum(min(count, theirs[run]) for run, count in ours.items() if run in theirs)
     return _make_overlap(shared, ours.total(), theirs.total())
 
 
-def compute_rouge_l(said: Sequence[str], reference: Sequence[str]) -> WordOverlap:
+def compute_rouge_l(candidate: Sequence[str], reference: Sequence[str]) -> WordOverlap:
     """Return the ROUGE-L overlap: words shared in the same order, with any others between them."""
-    return _make_overlap(count_common_subsequence(said, reference), len(said), len(reference))
+    return _make_overlap(
+        count_common_subsequence(candidate, reference), len(candidate), len(reference)
+    )
 
 
 def count_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
@@ -76,8 +78,8 @@ def _list_ngrams(sequence: Sequence[str], n: int) -> Sequence[object]:
     return sequence if n == 1 else list(zip(*(sequence[at:] for at in range(n)), strict=False))
 
 
-def _make_overlap(shared: int, said: int, reference: int) -> WordOverlap:
-    return WordOverlap(shared / max(said, 1), shared / max(reference, 1))
+def _make_overlap(shared: int, candidate: int, reference: int) -> WordOverlap:
+    return WordOverlap(shared / max(candidate, 1), shared / max(reference, 1))
 
 
 def _split_any_script(folded: str) -> list[str]:

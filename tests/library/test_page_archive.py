@@ -98,7 +98,7 @@ def test_one_text_at_two_urls_is_stored_once_and_found_at_each(tmp_path: Path) -
 
 def test_a_redirect_leads_to_the_page(place: Place) -> None:
     with PageArchive(place) as archive:
-        archive.store_page(page("text", "https://e.org/new"), asked="http://e.org/old")
+        archive.store_page(page("text", "https://e.org/new"), requested_url="http://e.org/old")
         found = archive.find_latest("http://e.org/old")
         assert found is not None
         assert found.url == "https://e.org/new"
@@ -127,7 +127,7 @@ def test_strings_that_are_no_unicode_come_back_wherever_they_stand(place: Place,
     kept = Page(url, odd, f"a {odd}", (), (Link(0, 1, url),), marks, fetched=odd)
     hits = [Hit(url, odd, odd, score=0.5), Hit("https://e.org/a", "A")]
     with PageArchive(place) as archive:
-        archive.store_page(kept, asked=f"{url}?")
+        archive.store_page(kept, requested_url=f"{url}?")
         archive.store_search(odd, odd, hits)
         assert archive.find_latest(url) == archive.find_latest(f"{url}?") == kept
         assert archive.find_page(kept.digest, url) == archive.find_page(kept.digest) == kept
@@ -393,7 +393,7 @@ def test_a_quote_is_looked_up_at_the_address_and_under_the_title_that_it_names(
     with PageArchive(place) as archive:
         for kept in (old, mirror, titled, new):
             archive.store_page(kept)
-        archive.store_page(old, asked="https://short.example/1")
+        archive.store_page(old, requested_url="https://short.example/1")
         found = archive.find_quoted
         assert found(quote) == old
         assert found(named(url=b)) == mirror
@@ -426,7 +426,7 @@ def test_writers_of_two_machines_store_a_text_once(postgres: Server) -> None:
 def test_addresses_and_questions_of_any_length_are_found_in_postgresql(postgres: Server) -> None:
     long = page("text", "https://e.org/" + "".join(str(number) for number in range(5000)))
     with PageArchive(postgres.archive()) as archive:
-        archive.store_page(long, asked=long.url + "?")
+        archive.store_page(long, requested_url=long.url + "?")
         archive.store_search("auto", long.url, [Hit(long.url, "A")])
         assert archive.find_latest(long.url + "?") == long
         assert archive.find_search("auto", long.url) == [Hit(long.url, "A")]
@@ -451,7 +451,7 @@ def test_an_archive_is_copied_into_postgresql_with_its_order(
         PageArchive(postgres.archive()) as archive,
     ):
         theirs.store_pages([first, second, first])
-        theirs.store_page(page("moved", "https://e.org/new"), asked="https://e.org/old")
+        theirs.store_page(page("moved", "https://e.org/new"), requested_url="https://e.org/old")
         theirs.store_search("auto", "crows", [Hit("https://e.org/a", "A")])
         for _ in range(2):  # again, as where it was interrupted
             assert archive.copy_archive(theirs) == 3

@@ -131,7 +131,7 @@ def test_a_figure_has_a_line_a_score_and_what_attempts_everything_beside() -> No
     figure = make_coverage_figure(
         {"reward": ScoredAnswers(scores, good), "flat": ScoredAnswers([0.0] * 1000, good)},
         "says",
-        beside={"people": 0.8},
+        references={"people": 0.8},
     )
     reward, flat, people = figure.picture.lines
     assert len(reward.points) <= MAX_LINE_POINTS + 1

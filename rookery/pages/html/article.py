@@ -104,11 +104,11 @@ def choose_article(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> byte
     rules = rules.fit_script(tree.text)
     blocks = measure_blocks(tree, rules)
     for article in _iter_articles(tree, rules, blocks):
-        kept = article.copy()
-        drop_trailers(blocks, kept)
-        for found in (kept, article):
-            if _holds_enough(tree, rules, blocks, found):
-                return found
+        in_article = article.copy()
+        drop_trailers(blocks, in_article)
+        for candidate in (in_article, article):
+            if _holds_enough(tree, rules, blocks, candidate):
+                return candidate
     return bytearray(b"\1") * len(tree.pieces)
 
 
@@ -118,14 +118,16 @@ def _iter_articles(
     """Yield the article, then wider choices for where it turns out to hold next to nothing."""
     comments, trimmings = find_comments(tree), name_trimmings(tree)
 
-    def clean_choice(kept: bytearray) -> bytearray:
-        return trim_article(tree, drop_comments(tree, rules, blocks, comments, kept), trimmings)
+    def clean_choice(in_article: bytearray) -> bytearray:
+        return trim_article(
+            tree, drop_comments(tree, rules, blocks, comments, in_article), trimmings
+        )
 
     chosen = choose_by_readability(tree, rules)
     article = clean_choice(chosen)
-    wanted = rules.enough_prose * sum(block.size for block in blocks if block.prose)
+    enough = rules.enough_prose * sum(block.size for block in blocks if block.prose)
     long = count_kept_characters(tree, article) >= rules.least
-    if long and count_prose(blocks, article) >= wanted > 0:
+    if long and count_prose(blocks, article) >= enough > 0:
         yield article  # no wider choice can have so much more prose that it would be taken
     whole = _choose_without_furniture(tree, blocks)
     if not count_prose(blocks, chosen) and not count_prose(blocks, whole):
@@ -137,13 +139,13 @@ def _iter_articles(
 
 
 def _holds_enough(
-    tree: HtmlTree, rules: ArticleRules, blocks: list[TextBlock], kept: bytearray
+    tree: HtmlTree, rules: ArticleRules, blocks: list[TextBlock], in_article: bytearray
 ) -> bool:
     """Tell whether an article is more than what is left where all prose was taken for furniture."""
-    if count_prose(blocks, kept):
+    if count_prose(blocks, in_article):
         return True
     prose = sum(block.size for block in blocks if block.prose)
-    size = count_kept_characters(tree, kept)
+    size = count_kept_characters(tree, in_article)
     return size > 0 and (prose < rules.enough or size >= rules.enough_text * len(tree.text))
 
 
@@ -154,18 +156,18 @@ def _choose_narrowest(
     chosen: bytearray,
     whole: bytearray,
 ) -> bytearray:
-    wanted = rules.enough_prose * count_prose(blocks, whole)
-    if wanted == 0:
+    enough = rules.enough_prose * count_prose(blocks, whole)
+    if enough == 0:
         size = count_kept_characters(tree, chosen)
         share = 0.0 if count_prose(blocks, chosen) else rules.enough_text
         least = max(rules.least, share * count_kept_characters(tree, whole))
         return chosen if size >= least else whole
-    if count_prose(blocks, chosen) >= wanted:
+    if count_prose(blocks, chosen) >= enough:
         return chosen
     for is_container in (_is_article_element, _is_main_element):
-        kept = _restrict_to_longest(tree, whole, is_container)
-        if count_prose(blocks, kept) >= wanted:
-            return kept
+        in_article = _restrict_to_longest(tree, whole, is_container)
+        if count_prose(blocks, in_article) >= enough:
+            return in_article
     return whole
 
 
@@ -185,13 +187,13 @@ def find_comments(tree: HtmlTree) -> bytearray:
 def _find_elements(tree: HtmlTree, named: Container[str], tags: frozenset[str]) -> Iterator[int]:
     """Yield the elements of these classes or tags, in order, but none inside a `pre` or `code`."""
     # Most elements are neither, and this passes over them ten times as fast as a loop would.
-    found = [
+    elements = [
         number
         for number, (classes, tag) in enumerate(zip(tree.classes, tree.tags, strict=True))
         if classes in named or tag in tags
     ]
     end = 0
-    for number in found:
+    for number in elements:
         if number >= end:
             yield number
             end = tree.ends[number] if tree.tags[number] in _CODE else end
@@ -202,7 +204,7 @@ def drop_comments(
     rules: ArticleRules,
     blocks: list[TextBlock],
     comments: bytearray,
-    kept: bytearray,
+    in_article: bytearray,
 ) -> bytearray:
     """Take out of an article the comments of its readers, unless they are what the page is for.
 
@@ -210,11 +212,11 @@ def drop_comments(
     the classes of comments.
     """
     if not any(comments):
-        return kept
-    rest = bytearray(map(gt, kept, comments))
-    prose, all_prose = count_prose(blocks, rest), count_prose(blocks, kept)
+        return in_article
+    rest = bytearray(map(gt, in_article, comments))
+    prose, all_prose = count_prose(blocks, rest), count_prose(blocks, in_article)
     enough = prose >= rules.enough or (prose >= rules.least and prose > 0.3 * all_prose)
-    return rest if enough else kept
+    return rest if enough else in_article
 
 
 def name_trimmings(tree: HtmlTree) -> list[tuple[int, int]]:
@@ -231,7 +233,9 @@ def name_trimmings(tree: HtmlTree) -> list[tuple[int, int]]:
     ]
 
 
-def trim_article(tree: HtmlTree, kept: bytearray, trimmings: list[tuple[int, int]]) -> bytearray:
+def trim_article(
+    tree: HtmlTree, in_article: bytearray, trimmings: list[tuple[int, int]]
+) -> bytearray:
     """Take out of an article what its markup names as no part of it, such as captions and bios.
 
     An element that holds a fifth of the article's characters stays, and a cookie banner or advert
@@ -239,13 +243,13 @@ def trim_article(tree: HtmlTree, kept: bytearray, trimmings: list[tuple[int, int
     means something else by these names, and all but notices stays.
     """
     if not trimmings:
-        return kept
+        return in_article
     stops = [*tree.pieces[1:], len(tree.text)]
-    sums = [0, *accumulate(map(mul, kept, map(sub, stops, tree.pieces)))]
+    sums = [0, *accumulate(map(mul, in_article, map(sub, stops, tree.pieces)))]
     dropped = bytearray(len(tree.tags))
-    done = 0
+    position = 0
     for number, named in trimmings:
-        if number < done:
+        if number < position:
             continue
         start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
         first, last = bisect_left(tree.pieces, start), bisect_left(tree.pieces, stop)
@@ -255,10 +259,12 @@ def trim_article(tree: HtmlTree, kept: bytearray, trimmings: list[tuple[int, int
             else 5 * (sums[last] - sums[first]) < sums[-1]
         ):
             dropped[number:end] = bytes((named,)) * (end - number)
-            done = end
+            position = end
     outside = bytes(map(dropped.__getitem__, tree.owners))
-    trimmed = bytearray(map(gt, kept, outside))
-    rest = bytearray(is_kept and named != 2 for is_kept, named in zip(kept, outside, strict=True))
+    trimmed = bytearray(map(gt, in_article, outside))
+    rest = bytearray(
+        is_kept and named != 2 for is_kept, named in zip(in_article, outside, strict=True)
+    )
     enough = 2 * count_kept_characters(tree, trimmed) >= count_kept_characters(tree, rest)
     return trimmed if enough else rest
 
@@ -273,7 +279,7 @@ def _is_named_trimming(classes: str) -> int:
 def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list[TextBlock]:
     """Return the blocks of the page's text."""
     blocks: list[TextBlock] = []
-    seen: set[str] = set()
+    texts_before: set[str] = set()
     text, owners, own, linked = tree.text, tree.owners, tree.own, tree.linked
     bounds = [(run.first, run.start) for run in tree.runs] + [(len(tree.pieces), len(text))]
     for run, ((first, start), (stop, end)) in zip(tree.runs, pairwise(bounds), strict=True):
@@ -291,32 +297,34 @@ def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list
             size < 80 and _LABEL.match(text, start, end) is not None
         )
         if prose:
-            if body in seen:
+            if body in texts_before:
                 prose = False
-            seen.add(body)
+            texts_before.add(body)
         blocks.append(
             TextBlock(first, stop, size, prose, links > 0.9 * chars, tree.tags[run.box], trailer)
         )
     return blocks
 
 
-def drop_trailers(blocks: list[TextBlock], kept: bytearray) -> None:
+def drop_trailers(blocks: list[TextBlock], in_article: bytearray) -> None:
     """Drop from an article with prose the blocks that point elsewhere.
 
     Those are trailers, link-only blocks that are no paragraph, item or heading, and all link-only
     blocks behind its last prose.
     """
-    last = max((block.first for block in blocks if block.prose and kept[block.first]), default=-1)
+    last = max(
+        (block.first for block in blocks if block.prose and in_article[block.first]), default=-1
+    )
     if last < 0:
         return
     for block in blocks:
         if block.trailer or (block.links_only and (block.first > last or block.box in _BOXES)):
-            kept[block.first : block.stop] = bytes(block.stop - block.first)
+            in_article[block.first : block.stop] = bytes(block.stop - block.first)
 
 
-def count_prose(blocks: list[TextBlock], kept: bytearray) -> int:
+def count_prose(blocks: list[TextBlock], in_article: bytearray) -> int:
     """Return the characters of the blocks of prose that are kept."""
-    return sum(block.size for block in blocks if block.prose and kept[block.first])
+    return sum(block.size for block in blocks if block.prose and in_article[block.first])
 
 
 def _is_article_element(tag: str, written: str) -> bool:
@@ -328,7 +336,7 @@ def _is_main_element(tag: str, written: str) -> bool:
 
 
 def _restrict_to_longest(
-    tree: HtmlTree, kept: bytearray, is_container: Callable[[str, str], bool]
+    tree: HtmlTree, in_article: bytearray, is_container: Callable[[str, str], bool]
 ) -> bytearray:
     """Return the flags that lie in the longest element of a kind, none if there is none."""
     numbers = [
@@ -339,25 +347,25 @@ def _restrict_to_longest(
     longest = max(numbers, key=lambda number: tree.stops[number] - tree.starts[number], default=0)
     first = bisect_left(tree.pieces, tree.starts[longest])
     stop = bisect_left(tree.pieces, tree.stops[longest]) if longest else first
-    return bytearray(first) + kept[first:stop] + bytearray(len(kept) - stop)
+    return bytearray(first) + in_article[first:stop] + bytearray(len(in_article) - stop)
 
 
-def find_furniture(tree: HtmlTree, kept: bytearray) -> bytearray:
+def find_furniture(tree: HtmlTree, in_article: bytearray) -> bytearray:
     """Return a flag for each element: 1 where its tag, role or class says that it is furniture.
 
-    Furniture is navigation, adverts, cookie banners and the like, with all inside. `kept` is what
-    `choose_article` gave. An element that holds any of the article is none, except an advert or
-    cookie banner that holds less than half of it.
+    Furniture is navigation, adverts, cookie banners and the like, with all inside. `in_article` is
+    what `choose_article` gave. An element that holds any of the article is none, except an advert
+    or cookie banner that holds less than half of it.
     """
     furniture = bytearray(len(tree.tags))
-    article = [start for start, is_kept in zip(tree.pieces, kept, strict=True) if is_kept]
-    done = 0
+    article = [start for start, is_kept in zip(tree.pieces, in_article, strict=True) if is_kept]
+    position = 0
     for number, likely in _name_furniture(tree, _NEVER_PROSE):
         start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
         within = bisect_left(article, stop) - bisect_left(article, start)
-        if number >= done and (not within or (likely == 2 and 2 * within < len(article))):
+        if number >= position and (not within or (likely == 2 and 2 * within < len(article))):
             furniture[number:end] = b"\1" * (end - number)
-            done = end
+            position = end
     return furniture
 
 

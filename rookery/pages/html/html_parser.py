@@ -116,7 +116,7 @@ def _flatten_tags(html: str) -> str:
     open_tags: dict[str, int] = {}
     dropped: dict[str, int] = {}
     depth = 0
-    kept: list[str] = []
+    pieces: list[str] = []
     position = 0
     for tag in _COMMENT_RAW_OR_TAG.finditer(html):
         name = (tag["name"] or "").lower()
@@ -139,10 +139,10 @@ def _flatten_tags(html: str) -> str:
             elif name not in _UNNESTED_TAGS:
                 dropped[name] = dropped.get(name, 0) + 1
         if drop:
-            kept += (html[position : tag.start()], "" if name in formatting else "<br>")
+            pieces += (html[position : tag.start()], "" if name in formatting else "<br>")
             position = tag.end()
-    kept.append(html[position:])
-    return "".join(kept)
+    pieces.append(html[position:])
+    return "".join(pieces)
 
 
 VOID_TAGS = frozenset(
@@ -395,11 +395,11 @@ class HtmlWalk:
         """Return the tree of a page, given as tags without their `<`, each with the text behind."""
         # Half of all time goes by here: what a tag means is found once for each different tag,
         # and the white space between them is nearly always the same.
-        known, learn, say = self.known, self.get_tag, self.add_text
+        known_tags, learn, say = self.known, self.get_tag, self.add_text
         blanks = set[str]()
         for piece in pieces:
             written, _, text = piece.partition(">")
-            tag = known.get(written) or learn(written)
+            tag = known_tags.get(written) or learn(written)
             if self.silence:
                 self.skip_hidden_tag(tag)
             else:
@@ -842,17 +842,21 @@ class HtmlWalk:
 
     def read_head_tag(self, tag: HtmlTag) -> None:
         """Read a tag of the head: base address, og:title or author; others are skipped."""
-        tree, told = self.tree, tag.attributes
+        tree, attributes = self.tree, tag.attributes
         if tag.name == "base":
-            tree.base = tree.base or get_attribute(told, ' href="')
+            tree.base = tree.base or get_attribute(attributes, ' href="')
         elif tag.name == "meta":
-            about = (get_attribute(told, ' property="') or get_attribute(told, ' name="')).lower()
+            about = (
+                get_attribute(attributes, ' property="') or get_attribute(attributes, ' name="')
+            ).lower()
             if about == "og:title":
-                tree.og_title = tree.og_title or collapse_spaces(get_attribute(told, ' content="'))
+                tree.og_title = tree.og_title or collapse_spaces(
+                    get_attribute(attributes, ' content="')
+                )
             elif about in _AUTHOR:
                 tree.author = True
-            elif get_attribute(told, ' http-equiv="').lower() == "refresh":
-                sent = _REFRESH.match(get_attribute(told, ' content="'))
+            elif get_attribute(attributes, ' http-equiv="').lower() == "refresh":
+                sent = _REFRESH.match(get_attribute(attributes, ' content="'))
                 self.refresh = self.refresh or (sent[1] if sent else "")
 
     def add_frame_link(self, tag: HtmlTag) -> None:
@@ -1052,8 +1056,8 @@ def _split_tags(markup: str) -> list[str]:
     return pieces[1:]
 
 
-def _escape_tag(found: re.Match[str]) -> str:
-    written = found[0]
+def _escape_tag(match: re.Match[str]) -> str:
+    written = match[0]
     return "" if written.startswith("<!--") else f"<{_escape_text(written[1:-1])}>"
 
 

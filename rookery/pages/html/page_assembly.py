@@ -87,8 +87,8 @@ def build_page(tree: HtmlTree, url: str, fetched: str = "", whole: bool = False)
 
     Otherwise `choose_article` says which blocks are.
     """
-    kept = bytearray(b"\1") * len(tree.pieces) if whole else choose_article(tree)
-    blocks = _build_blocks(tree, kept)
+    in_article = bytearray(b"\1") * len(tree.pieces) if whole else choose_article(tree)
+    blocks = _build_blocks(tree, in_article)
     text, hidden = _append_hidden(tree)
     places = _TextPositions(tree)
     links, marks = _build_links_and_marks(tree, places, url)
@@ -113,14 +113,14 @@ def _get_span_text(tree: HtmlTree, block: Block) -> str:
     return collapse_spaces(tree.text[block.start : block.end])
 
 
-def _build_blocks(tree: HtmlTree, kept: bytearray) -> list[Block]:
+def _build_blocks(tree: HtmlTree, in_article: bytearray) -> list[Block]:
     kinds, text, starts, sizes = _BlockKinds(tree), tree.text, tree.pieces, tree.sizes
-    furniture = find_furniture(tree, kept)
+    furniture = find_furniture(tree, in_article)
     blocks: list[Block] = []
     bounds = [*(run.first for run in tree.runs), len(starts)]
     for run, bound in zip(tree.runs, bounds[1:], strict=True):
         kind, level = kinds.known.get(run.box) or kinds.get_kind(run.box)
-        for first, stop, article in _split_by_article(kept, run.first, bound):
+        for first, stop, article in _split_by_article(in_article, run.first, bound):
             start, end = starts[first], starts[stop - 1] + sizes[stop - 1]
             furnished = bool(furniture[run.box])
             if kind == "code":
@@ -135,13 +135,15 @@ def _build_blocks(tree: HtmlTree, kept: bytearray) -> list[Block]:
     return blocks
 
 
-def _split_by_article(kept: bytearray, first: int, stop: int) -> list[tuple[int, int, bool]]:
+def _split_by_article(in_article: bytearray, first: int, stop: int) -> list[tuple[int, int, bool]]:
     """Return the stretches of pieces that are all, or none of them, article."""
-    if stop - first == 1 or kept.count(kept[first], first, stop) == stop - first:
-        return [(first, stop, bool(kept[first]))]
-    changes = [number for number in range(first + 1, stop) if kept[number] != kept[number - 1]]
+    if stop - first == 1 or in_article.count(in_article[first], first, stop) == stop - first:
+        return [(first, stop, bool(in_article[first]))]
+    changes = [
+        number for number in range(first + 1, stop) if in_article[number] != in_article[number - 1]
+    ]
     cuts = [first, *changes, stop]
-    return [(begin, end, bool(kept[begin])) for begin, end in pairwise(cuts)]
+    return [(begin, end, bool(in_article[begin])) for begin, end in pairwise(cuts)]
 
 
 def _split_code_lines(
@@ -165,32 +167,32 @@ class _BlockKinds:
         self.known: dict[int, tuple[str, int]] = {0: ("paragraph", 0)}
 
     def get_kind(self, box: int) -> tuple[str, int]:
-        tags, parents, known = self.tree.tags, self.tree.parents, self.known
+        tags, parents, known_kinds = self.tree.tags, self.tree.parents, self.known
         path: list[int] = []
-        while box not in known:
+        while box not in known_kinds:
             path.append(box)
             box = parents[box]
-        kind = known[box]
+        kind = known_kinds[box]
         for number in reversed(path):
             if tags[number] in _SHAPING:
                 kind = self.inherit_kind(number, *kind)
-            known[number] = kind
+            known_kinds[number] = kind
         return kind
 
     def inherit_kind(self, number: int, kind: str, level: int) -> tuple[str, int]:
         """Return the kind and level of blocks in an element, given those around it; a level is also
         a list's depth."""
         tag = self.tree.tags[number]
-        found = _KINDS.get(tag)
+        tag_kind = _KINDS.get(tag)
         if tag in _LISTS:
             return kind, (level if kind in ("item", "paragraph") else 0) + 1
-        if found == "item":
+        if tag_kind == "item":
             return "item", max(level, 1) if kind in ("item", "paragraph") else 1
-        if found == "heading":
+        if tag_kind == "heading":
             return "heading", int(tag[1])
-        if found == "cell" and number in self.tree.layout:
+        if tag_kind == "cell" and number in self.tree.layout:
             return "paragraph", 0
-        return (found, 0) if found else (kind, level)
+        return (tag_kind, 0) if tag_kind else (kind, level)
 
 
 def _append_hidden(tree: HtmlTree) -> tuple[str, list[Block]]:

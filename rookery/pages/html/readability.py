@@ -327,18 +327,22 @@ def choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
     best: tuple[int, bytearray] = (0, bytearray(len(tree.pieces)))
     choice = ArticleChoice(tree, rules)
     for strip, weigh, clean in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
-        kept = choice.choose_once(bool(strip), bool(weigh), bool(clean))
-        best = max(best, (count_kept_characters(tree, kept), kept), key=lambda found: found[0])
+        chosen = choice.choose_once(bool(strip), bool(weigh), bool(clean))
+        best = max(
+            best,
+            (count_kept_characters(tree, chosen), chosen),
+            key=lambda choice_score: choice_score[0],
+        )
         if best[0] >= rules.enough:
             break
     return best[1]
 
 
-def count_kept_characters(tree: HtmlTree, kept: bytearray) -> int:
+def count_kept_characters(tree: HtmlTree, chosen: bytearray) -> int:
     """Return the characters of the pieces that are flagged."""
     stops = tree.pieces[1:]
     stops.append(len(tree.text))
-    return sum(compress(map(sub, stops, tree.pieces), kept))
+    return sum(compress(map(sub, stops, tree.pieces), chosen))
 
 
 def _find_commas(text: str) -> list[int]:
@@ -398,11 +402,11 @@ class ArticleChoice:
             keep[root : self.tree.ends[root]] = self.alive[root : self.tree.ends[root]]
         if sum(keep) <= self.rules.cleaned:
             ArticleCleaning(self, keep, roots).clean_article(clean)
-        kept = bytearray(map(keep.__getitem__, self.tree.owners))
+        chosen = bytearray(map(keep.__getitem__, self.tree.owners))
         for number in runs:
             first, stop = self.pieces_of(number)
-            kept[first:stop] = b"\1" * (stop - first)
-        return kept
+            chosen[first:stop] = b"\1" * (stop - first)
+        return chosen
 
     def pieces_of(self, run: int) -> TextSpan:
         """Return the number of a run's first piece, and of the piece behind its last."""
@@ -428,12 +432,12 @@ class ArticleChoice:
         if not self.weigh:
             return 0
         classes = self.tree.classes[number]
-        known = self.weights.get(classes)
-        if known is None:
+        weight = self.weights.get(classes)
+        if weight is None:
             bad = _contains_any(_NEGATIVE, classes) or _HID.search(classes) is not None
             bad = bad and not EMBEDDED_CLASS.search(classes)
-            known = self.weights[classes] = 25 * _contains_any(_POSITIVE, classes) - 25 * bad
-        return known
+            weight = self.weights[classes] = 25 * _contains_any(_POSITIVE, classes) - 25 * bad
+        return weight
 
     def remove_unlikely(self, strip: bool) -> None:
         """Leave out bylines, the repeated title and, with `strip`, unlikely elements.
@@ -469,15 +473,15 @@ class ArticleChoice:
         a heading, a term or its definition: they stand or fall with what is around them.
         """
         classes = self.tree.classes[number]
-        known = self.unlikely.get(classes)
-        if known is None:
-            known = (
+        unlikely = self.unlikely.get(classes)
+        if unlikely is None:
+            unlikely = (
                 _contains_any(_UNLIKELY, classes)
                 and not _contains_any(_LIKELY, classes)
                 and not EMBEDDED_CLASS.search(classes)
             )
-            self.unlikely[classes] = known
-        if known and tag not in _NEVER_UNLIKELY and not self.protected[number]:
+            self.unlikely[classes] = unlikely
+        if unlikely and tag not in _NEVER_UNLIKELY and not self.protected[number]:
             return True
         return ' role="' in written and _ROLE.search(written) is not None
 

@@ -144,33 +144,33 @@ def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
     """Return the ways in which declarations hide an element: display, visibility, opacity,
     font-size, place, box and color; `inline` ones are not lifted by a transition of visibility."""
     get = {name: _drop_importance(value) for name, value in styles.items()}.get
-    found = set[str]()
+    hiding = set[str]()
     moving = any(name.startswith(_MOVING) and value != "none" for name, value in styles.items())
     if get("display") == "none":
-        found.add("display")
+        hiding.add("display")
     if get("visibility") in ("hidden", "collapse") and (inline or not moving):
-        found.add("visibility")
+        hiding.add("visibility")
     if "opacity" in styles and not moving and "transform" not in styles:
         opacity = _LENGTH.fullmatch(get("opacity") or "")
         if opacity and float(opacity[1]) <= 0.01:
-            found.add("opacity")
+            hiding.add("opacity")
     if "font" in styles or "font-size" in styles:
         size = _measure_length(
             get("font-size") or (get("font") or "").split("/")[0].rpartition(" ")[2]
         )
         if size is not None and 0 <= size <= 1:
-            found.add("font-size")
+            hiding.add("font-size")
     # Few rules place, clip or move anything, and the three questions take most of the time.
     placed = not _PROPERTIES["place"].isdisjoint(styles) or "-webkit-clip-path" in styles
     if placed and (
         _is_far(get) or _is_clipped(get) or (_is_shrunk(get("transform") or "") and not moving)
     ):
-        found.add("place")
+        hiding.add("place")
     if not moving and _is_empty_box(get):
-        found.add("box")
+        hiding.add("box")
     if "color" in styles and _is_colourless(get) and not moving:
-        found.add("color")
-    return frozenset(found)
+        hiding.add("color")
+    return frozenset(hiding)
 
 
 def _drop_importance(value: str) -> str:
@@ -264,7 +264,7 @@ class _StyleCascade:
 
     def hide_elements(self) -> None:
         """Find the hidden elements and mark them."""
-        found: dict[int, tuple[Any, dict[str, Strength]]] = {}
+        strengths_by_node: dict[int, tuple[Any, dict[str, Strength]]] = {}
         for order, (selectors, body) in enumerate(self.rules):
             styles, ways = self.judge_rule(body)
             if not ways:
@@ -272,13 +272,13 @@ class _StyleCascade:
             for selector in map(str.strip, selectors.split(",")):
                 fading = _TO_BE_SHOWN.search(selector) is not None
                 for node in self.select_elements(selector):
-                    _, known = found.setdefault(node.mem_id, (node, {}))
+                    _, strengths = strengths_by_node.setdefault(node.mem_id, (node, {}))
                     for way in ways - _LATER if fading else ways:
                         strength = _get_strength(selector, styles, way, order)
-                        known[way] = max(known.get(way, strength), strength)
-        if found:
-            self.keep_shown(found)
-        for node, ways_known in list(found.values()):
+                        strengths[way] = max(strengths.get(way, strength), strength)
+        if strengths_by_node:
+            self.keep_shown(strengths_by_node)
+        for node, ways_known in list(strengths_by_node.values()):
             self.hide_element(node, frozenset(ways_known))
         self.hide_by_inline_styles()
         if self.linked:
@@ -327,9 +327,9 @@ class _StyleCascade:
             return simple[1] in self.get_names()
         if not selector or _DYNAMIC.search(selector):
             return False
-        wanted = map(_unescape_name, _NAME.findall(_NEGATION.sub("", selector)))
+        names = map(_unescape_name, _NAME.findall(_NEGATION.sub("", selector)))
         return (
-            self.get_names().issuperset(wanted)
+            self.get_names().issuperset(names)
             and len(_COMBINATOR.findall(selector)) <= _MAX_COMBINATORS
         )
 
@@ -342,11 +342,11 @@ class _StyleCascade:
             self.names = frozenset(names)
         return self.names
 
-    def keep_shown(self, found: dict[int, tuple[Any, dict[str, Strength]]]) -> None:
+    def keep_shown(self, strengths_by_node: dict[int, tuple[Any, dict[str, Strength]]]) -> None:
         """Take back what stronger rules or inline styles show."""
-        ways = {way for _, known in found.values() for way in known}
+        ways = {way for _, strengths in strengths_by_node.values() for way in strengths}
         deciding = frozenset[str]().union(*(_PROPERTIES[way] for way in ways))
-        names = {name for node, _ in found.values() for name in _list_names(node)}
+        names = {name for node, _ in strengths_by_node.values() for name in _list_names(node)}
         for order, (selectors, body) in enumerate(self.rules):
             if not any(map(body.__contains__, deciding)):
                 continue
@@ -359,17 +359,17 @@ class _StyleCascade:
                 showing = list(frozenset(showing) - self.judge_rule(body)[1])
             for selector in aimed if showing else ():
                 for node in self.select_elements(selector):
-                    known = found.get(node.mem_id, (None, {}))[1]
+                    strengths = strengths_by_node.get(node.mem_id, (None, {}))[1]
                     for way in showing:
-                        if way in known and known[way] < _get_strength(
+                        if way in strengths and strengths[way] < _get_strength(
                             selector, styles, way, order
                         ):
-                            del known[way]
-        for node, known in found.values():
+                            del strengths[way]
+        for node, strengths in strengths_by_node.values():
             styles = _parse_styles(node.attributes.get("style") or "")
-            for way in [way for way in known if not _PROPERTIES[way].isdisjoint(styles)]:
-                if way not in find_hiding(styles, inline=True) and not known[way][0]:
-                    del known[way]
+            for way in [way for way in strengths if not _PROPERTIES[way].isdisjoint(styles)]:
+                if way not in find_hiding(styles, inline=True) and not strengths[way][0]:
+                    del strengths[way]
 
     def hide_element(self, node: Any, ways: frozenset[str]) -> None:
         """Mark an element as hidden, unless its children lift what hides it."""
@@ -415,8 +415,8 @@ class _StyleCascade:
                 if ways:
                     hiding[style] = ways
         for node in self.parser.css("[style]") if hiding else ():
-            if found := hiding.get(node.attributes.get("style") or ""):
-                self.hide_element(node, found)
+            if inline_hiding := hiding.get(node.attributes.get("style") or ""):
+                self.hide_element(node, inline_hiding)
 
 
 def _stands_for_layout(node: Any) -> bool:
