@@ -88,10 +88,10 @@ def sum_logprob(*completions: Completion) -> float:
 
     NaN where a completion has none, so that a missing probability is not taken for certainty.
     """
-    given = all(completion.logprobs for completion in completions)
+    complete = all(completion.logprobs for completion in completions)
     return (
         math.fsum(p for completion in completions for p in completion.logprobs)
-        if given
+        if complete
         else math.nan
     )
 

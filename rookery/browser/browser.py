@@ -102,8 +102,8 @@ def _find_shown(
 def _find_abbreviated(
     finder: TextFinder, first: str, last: str, after: int, window: WindowText | None
 ) -> Span | None:
-    for place, shown in ((after, window), (0, None)):
-        start = _find_shown(finder, first, place, shown)
+    for place, window_or_none in ((after, window), (0, None)):
+        start = _find_shown(finder, first, place, window_or_none)
         if start is None:
             return None
         copied = (span for span in window.find_all(last) if span[0] >= start[1]) if window else ()

@@ -147,13 +147,13 @@ def make_evidence_reward(judge: EvidenceJudge) -> Reward:
     touches, so that an answer without citations has the reward 0. What was judged before is not
     judged again: samples often cite the same passages.
     """
-    known: dict[tuple[str, EvidencePassage], EvidenceJudgement] = {}
+    judgements: dict[tuple[str, EvidencePassage], EvidenceJudgement] = {}
 
     def judge_once(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
-        fresh = [passage for passage in passages if (query, passage) not in known]
+        fresh = [passage for passage in passages if (query, passage) not in judgements]
         for passage, judgement in zip(fresh, judge(query, fresh) if fresh else (), strict=True):
-            known[query, passage] = judgement
-        return [known[query, passage] for passage in passages]
+            judgements[query, passage] = judgement
+        return [judgements[query, passage] for passage in passages]
 
     def compute_reward(question: Question, answer: Answer) -> float:
         cited = sorted({number for claim in answer.claims for number in claim.quotes})
@@ -164,8 +164,8 @@ def make_evidence_reward(judge: EvidenceJudge) -> Reward:
         supported = [0.0 for _ in _list_uncited_sentences(answer)]
         for claim in answer.claims:
             passages = [_make_evidence_passage(answer.quotes[number]) for number in claim.quotes]
-            said = answer.text[claim.start : claim.end].strip()
-            supported.append(judge_claim_support(said, passages, judge_once).supports)
+            claim_text = answer.text[claim.start : claim.end].strip()
+            supported.append(judge_claim_support(claim_text, passages, judge_once).supports)
         return fmean(supported) * convert_to_probability(answers)
 
     return compute_reward

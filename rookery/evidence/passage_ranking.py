@@ -308,7 +308,7 @@ FUSION_OFFSET = 60
 
 
 def rank_by_evidence(
-    question: str, found: Sequence[tuple[Page, Hit]], judge: EvidenceJudge
+    question: str, hits: Sequence[tuple[Page, Hit]], judge: EvidenceJudge
 ) -> list[RankedPassage]:
     """Rank the passages found, best first, by how well the judge says that they answer.
 
@@ -317,7 +317,7 @@ def rank_by_evidence(
     the search and of the judge are fused (reciprocal rank fusion). A passage's score is the
     probability that it answers. Sentences are not scored.
     """
-    pool = nlargest(MAX_JUDGED_PASSAGES, found, key=lambda each: each[1].score)
+    pool = nlargest(MAX_JUDGED_PASSAGES, hits, key=lambda each: each[1].score)
     judged = judge(question, [_make_evidence_passage(page, hit) for page, hit in pool])
     by_judge = sorted(range(len(pool)), key=lambda number: -judged[number].answers)
     order = by_judge

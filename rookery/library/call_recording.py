@@ -497,8 +497,8 @@ def _require_recording(path: Path) -> None:
         raise Failed(Failure(what, Outcome.NOT_A_RECORDING, detail))
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            found = file.execute("select name from sqlite_master where type = 'table'").fetchall()
+            tables = file.execute("select name from sqlite_master where type = 'table'").fetchall()
     except sqlite3.Error:
-        found = []
-    if not {("sessions",), ("calls",), ("versions",)} <= set(found):
+        tables = []
+    if not {("sessions",), ("calls",), ("versions",)} <= set(tables):
         raise Failed(Failure(what, Outcome.NOT_A_RECORDING, f"it is no recording: {advice}"))

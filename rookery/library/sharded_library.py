@@ -104,7 +104,7 @@ def build_shard(task: ShardTask, progress: ShardProgress = lambda *_: None) -> S
             [Path(place) for place in note.places],
             archive,
             folder,
-            lambda done, files, _: progress(task.number, done, files),
+            lambda count, files, _: progress(task.number, count, files),
             FolderLimits(processes=1),
             FileSelection(note.glob, note.exclude),
             DocumentShard(task.number, note.count, folder),

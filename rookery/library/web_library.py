@@ -479,11 +479,13 @@ class MergedSearch:
         for tier in self.tiers:
             rankings = []
             with ThreadPoolExecutor(len(tier)) as threads:
-                for found in threads.map(lambda one: self._ask(one, fetcher, query, k), tier):
-                    if isinstance(found, Failure):
-                        failures.append(found)
+                for engine_result in threads.map(
+                    lambda one: self._ask(one, fetcher, query, k), tier
+                ):
+                    if isinstance(engine_result, Failure):
+                        failures.append(engine_result)
                     else:
-                        rankings.append(found)
+                        rankings.append(engine_result)
             answered = answered or bool(rankings)
             if hits := merge_hits(rankings):
                 return SearchResults(hits[:k], tuple(failures))
@@ -546,12 +548,12 @@ def merge_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     scores: dict[str, float] = {}
     best: dict[str, tuple[int, Hit]] = {}
     for ranking in rankings:
-        found: set[str] = set()
+        urls: set[str] = set()
         for rank, hit in enumerate(ranking, 1):
             address = canonicalize_address(hit.url)
-            if address in found:
+            if address in urls:
                 continue
-            found.add(address)
+            urls.add(address)
             scores[address] = scores.get(address, 0.0) + 1 / (FUSION_CONSTANT + rank)
             if address not in best or rank < best[address][0]:
                 best[address] = rank, hit

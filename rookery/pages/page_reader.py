@@ -75,8 +75,8 @@ def detect_archive(data: bytes) -> str:
     for start, kind in _OFFICE.items():
         if any(name.startswith(start) for name in names):
             return kind
-    told = re.match(rb"mimetype([\w./+-]+?)(?:PK|\s|$)", data[30:200])
-    return _MIMETYPES.get(told[1].decode(), "") if told else ""
+    declared = re.match(rb"mimetype([\w./+-]+?)(?:PK|\s|$)", data[30:200])
+    return _MIMETYPES.get(declared[1].decode(), "") if declared else ""
 
 
 def is_picture(data: bytes) -> bool:

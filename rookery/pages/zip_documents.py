@@ -102,13 +102,13 @@ class DocumentArchive:
         the name of the other part, or an address."""
         folder, _, file = name.rpartition("/")
         root = self.parse_part(f"{folder}/_rels/{file}.rels" if folder else f"_rels/{file}.rels")
-        found = dict[str, tuple[str, str]]()
+        relations = dict[str, tuple[str, str]]()
         for one in () if root is None else root:
             target = one.get("Target", "")
             if one.get("TargetMode") != "External":
                 target = join_part_name(folder, target)
-            found[one.get("Id", "")] = (one.get("Type", "").rpartition("/")[2], target)
-        return found
+            relations[one.get("Id", "")] = (one.get("Type", "").rpartition("/")[2], target)
+        return relations
 
 
 def join_part_name(folder: str, target: str) -> str:
@@ -186,12 +186,12 @@ def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
     slides = () if root is None else root.iterfind("p.sldIdLst/p.sldId")
     for number, slide in enumerate(slides, 1):
         _, name = relations.get(slide.get("r.id", ""), ("", ""))
-        shown = archive.parse_part(name)
-        if shown is None:
+        slide_tree = archive.parse_part(name)
+        if slide_tree is None:
             continue
         parts = archive.read_relations(name)
         links = {key: target for key, (kind, target) in parts.items() if kind == "hyperlink"}
-        html = "".join(_read_shapes(shown.find("p.cSld/p.spTree"), links))
+        html = "".join(_read_shapes(slide_tree.find("p.cSld/p.spTree"), links))
         for kind, target in parts.values():
             notes = archive.parse_part(target) if kind == "notesSlide" else None
             if notes is not None:
@@ -596,14 +596,14 @@ def _refuse_encrypted(archive: DocumentArchive, chapters: list[str]) -> None:
 
 
 def _read_chapters(archive: DocumentArchive, chapters: list[str]) -> Iterator[PagePart]:
-    known = frozenset(chapters)
+    chapter_names = frozenset(chapters)
     for name in dict.fromkeys(chapters):
         content = archive.read_part(name)
         if not content:
             continue
         html = rewrite_xhtml(decode_text(content))
         page = read_part(html, NOWHERE + quote(name), archive.limits)
-        links = (_lead_to_chapter(link, archive.url, known) for link in page.links)
+        links = (_lead_to_chapter(link, archive.url, chapter_names) for link in page.links)
         page = msgspec.structs.replace(page, links=tuple(links))
         heading = next((one for one in page.iter_shown() if one.kind == "heading"), None)
         label = "" if heading is None else page.text[heading.start : heading.end]

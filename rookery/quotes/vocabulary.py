@@ -220,18 +220,18 @@ class ByteTrie(NamedTuple):
         The text must end with a byte that is in no string. All positions go down the trie together,
         one binary search a depth; positions that fall out are dropped.
         """
-        found = np.full(len(text), self.size, np.int32)
+        matches = np.full(len(text), self.size, np.int32)
         places, nodes = _sort_positions(text), np.zeros(len(text), np.int32)
         for depth, (low, high) in enumerate(pairwise(self.levels)):
             if not len(places):
                 break
-            keys, known = nodes << 8 | text[places + depth], self.keys[low - 1 : high - 1]
-            at = known.searchsorted(keys)
-            there = known.take(at, mode="clip") == keys
-            places, nodes = places[there], at[there].astype(np.int32) + np.int32(low)
+            keys, trie_keys = nodes << 8 | text[places + depth], self.keys[low - 1 : high - 1]
+            at = trie_keys.searchsorted(keys)
+            present = trie_keys.take(at, mode="clip") == keys
+            places, nodes = places[present], at[present].astype(np.int32) + np.int32(low)
             ends = self.ends[nodes]
-            found[places[ends >= 0]] = ends[ends >= 0]
-        return found
+            matches[places[ends >= 0]] = ends[ends >= 0]
+        return matches
 
     def list_prefixes(self) -> RaggedArray:
         """Return, for each string, the numbers of the strings that it begins with, itself first.
@@ -244,12 +244,12 @@ class ByteTrie(NamedTuple):
             above[ends[ends >= 0]] = before[ends >= 0]
             on_the_way[low:high] = np.where(ends >= 0, ends, before)
         strings = prefixes = np.arange(self.size, dtype=np.int32)
-        found = []
+        all_prefixes = []
         while len(strings):
-            found.append((strings, prefixes))
+            all_prefixes.append((strings, prefixes))
             prefixes = above[prefixes]
             strings, prefixes = strings[prefixes >= 0], prefixes[prefixes >= 0]
-        return _group_by_position(found, self.size + 1)
+        return _group_by_position(all_prefixes, self.size + 1)
 
     def run_automaton(self, step: ByteArray) -> ByteArray:
         """Return the state after each string from each starting state, states × strings.
@@ -281,10 +281,10 @@ def build_trie(strings: Sequence[bytes]) -> ByteTrie:
         nodes = levels[-1] - 1 + new.cumsum(dtype=np.int32)
         keys.append(key[new])
         ends.append(np.full(len(keys[-1]), -1, np.int32))
-        done = sizes[numbers] == depth
-        ends[-1][nodes[done] - levels[-1]] = numbers[done]
+        complete = sizes[numbers] == depth
+        ends[-1][nodes[complete] - levels[-1]] = numbers[complete]
         levels.append(levels[-1] + len(keys[-1]))
-        numbers, nodes = numbers[~done], nodes[~done]
+        numbers, nodes = numbers[~complete], nodes[~complete]
     return ByteTrie(np.concatenate(keys), np.concatenate(ends), tuple(levels), len(strings))
 
 
@@ -296,18 +296,18 @@ def _sort_positions(text: ByteArray) -> IntArray:
     return four.argsort().astype(np.int32)
 
 
-def _group_by_position(found: Sequence[tuple[IntArray, IntArray]], size: int) -> RaggedArray:
+def _group_by_position(matches: Sequence[tuple[IntArray, IntArray]], size: int) -> RaggedArray:
     """Group what was found at each depth by position; a position occurs at most once in each depth.
 
     Sizes are counted first, so that values are written into one array without sorting.
     """
     bounds = np.zeros(size + 1, np.int32)
-    for places, _ in found:
+    for places, _ in matches:
         bounds[places + 1] += 1
     bounds.cumsum(out=bounds)
     values = np.empty(bounds[-1], np.int32)
     free = bounds[:-1].copy()
-    for places, strings in found:
+    for places, strings in matches:
         values[free[places]] = strings
         free[places] += 1
     return RaggedArray(bounds, values)
@@ -370,7 +370,8 @@ class TokenPieces:
         """piece of each id, or -1"""
         self._ids = _group_ids(self.piece_by_id, len(self.strings))
         self.crossing = {
-            places[piece]: [places[t] for t in found] for piece, found in before.items()
+            places[piece]: [places[t] for t in piece_tokens]
+            for piece, piece_tokens in before.items()
         }
         """for a piece, the tokens that begin with it and run into a mark"""
         crosses = np.zeros(len(self.strings), bool)
@@ -413,12 +414,12 @@ class TokenPieces:
         heads = [self._find_head_id(rest) for rest in rests]
         marked = [any(mark in rest[self._shortest :] for mark in self._marks) for rest in rests]
         whole = [rest in self.tokens for rest in rests]
-        found = PieceContinuations(
+        continuations = PieceContinuations(
             low, rests, np.array(heads, np.int32), np.array(whole, bool), np.array(marked, bool)
         )
         if rests:  # few beginnings have any, so the others are not worth caching
-            self._continuations[start] = found
-        return found
+            self._continuations[start] = continuations
+        return continuations
 
     def _find_head_id(self, text: bytes) -> int:
         sizes = range(len(text), 0, -1)
@@ -448,15 +449,15 @@ def number_distinct(numbers: IntArray, size: int) -> tuple[IntArray, IntArray]:
 def _find_mark_prefixes(marks: Sequence[bytes], tokens: set[bytes]) -> dict[bytes, list[bytes]]:
     """Map each string that stands in tokens before a mark, or before its beginning, to those
     tokens."""
-    found: dict[bytes, list[bytes]] = {}
+    prefixes: dict[bytes, list[bytes]] = {}
     for token in tokens:
         for mark in marks:
             at = token.find(mark[0], 1)
             while at > 0:
                 if token.startswith(mark, at) or mark.startswith(token[at:]):
-                    found.setdefault(token[:at], []).append(token)
+                    prefixes.setdefault(token[:at], []).append(token)
                 at = token.find(mark[0], at + 1)
-    return found
+    return prefixes
 
 
 def _select_themselves(chosen: npt.NDArray[np.bool_]) -> RaggedArray:
