@@ -87,20 +87,22 @@ def make_coverage_figure(
     says: str,
     name: str = "coverage",
     title: str = "Quality of what is answered, by how much is answered",
-    beside: Mapping[str, float] | None = None,
+    references: Mapping[str, float] | None = None,
 ) -> Figure:
     """Make the figure of the curves of named scores, with their areas and a few points as a table.
 
-    `says` begins the caption. `beside` are qualities of systems that attempt all questions, such as
-    people; drawn dashed, as in GopherCite's figure 4.
+    `says` begins the caption. `references` are qualities of systems that attempt all questions,
+    such as people; drawn dashed, as in GopherCite's figure 4.
     """
-    beside = beside or {}
+    references = references or {}
     lines = [_make_line(each, compute_coverage_curve(answers)) for each, answers in scored.items()]
-    flat = [FigureLine(each, ((0.0, y), (1.0, y)), style="dashed") for each, y in beside.items()]
+    flat = [
+        FigureLine(each, ((0.0, y), (1.0, y)), style="dashed") for each, y in references.items()
+    ]
     rows: list[tuple[TableCell, ...]] = [
         _make_row(each, answers) for each, answers in scored.items()
     ]
-    rows += [(each, None, None, None, None, y, *[None] * 4) for each, y in beside.items()]
+    rows += [(each, None, None, None, None, y, *[None] * 4) for each, y in references.items()]
     return Figure(
         name,
         title,

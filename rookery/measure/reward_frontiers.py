@@ -106,12 +106,12 @@ def find_compute_frontier(
 ) -> list[BudgetPoint]:
     """Return the choices of model and n that no cheaper choice equals in reward, cheapest first;
     costs are those of `find_compute_optimal`."""
-    found: list[BudgetPoint] = []
+    points: list[BudgetPoint] = []
     offers = _list_offers(curves, costs, judging)
     for each in sorted(offers, key=lambda one: (one.cost, -one.worth.value)):
-        if not found or each.worth.value > found[-1].worth.value:
-            found.append(each)
-    return found
+        if not points or each.worth.value > points[-1].worth.value:
+            points.append(each)
+    return points
 
 
 def make_best_of_n_figure(
@@ -199,13 +199,15 @@ def make_compute_figure(
 
 
 def average_over_questions(
-    found: Sequence[Array], at: Sequence[int], seed: int
+    question_rewards: Sequence[Array], at: Sequence[int], seed: int
 ) -> dict[int, Estimate]:
-    most = min(map(len, found), default=0)
+    most = min(map(len, question_rewards), default=0)
     ns = at or sorted({*(2**power for power in range(most.bit_length())), most})
     if not 1 <= min(ns) <= max(ns) <= most:
         raise ValueError(f"n is from 1 to {most}, the fewest answers that a question has")
-    return {n: estimate_mean([float(each[n - 1]) for each in found], seed=seed) for n in ns}
+    return {
+        n: estimate_mean([float(each[n - 1]) for each in question_rewards], seed=seed) for n in ns
+    }
 
 
 def _compute_order_weights(N: int) -> Array:
@@ -312,13 +314,15 @@ def find_optimal_policies(
     odds: Sequence[Sequence[float] | None] = (
         chances if chances is not None else [None] * len(rewards)
     )
-    found = []
+    policies = []
     for beta in sorted(betas, reverse=True):
-        each = [tilt_policy(row, beta, its) for row, its in zip(rewards, odds, strict=True)]
+        each = [
+            tilt_policy(row, beta, row_odds) for row, row_odds in zip(rewards, odds, strict=True)
+        ]
         kl, reward = (estimate_mean([one[at] for one in each], seed=seed) for at in (0, 1))
         effective = float(np.quantile([one.effective for one in each], 0.25, method="lower"))
-        found.append(OptimalPolicy(beta, kl, reward, effective))
-    return tuple(found)
+        policies.append(OptimalPolicy(beta, kl, reward, effective))
+    return tuple(policies)
 
 
 def make_frontier_figure(
@@ -334,11 +338,11 @@ def make_frontier_figure(
     `says` begins the caption.
     """
     best_found = [ReachedPoint(compute_best_of_n_kl(n), of) for n, of in (best_of or {}).items()]
-    known = [ReachedPoint(each.kl.value, each.reward) for each in best if each.known]
+    known_points = [ReachedPoint(each.kl.value, each.reward) for each in best if each.known]
     series: list[tuple[str, LineStyle, Sequence[ReachedPoint]]] = [
         *((run, "points", points) for run, points in runs.items()),
         ("best of n", "line", best_found),
-        ("optimum", "dashed", known),
+        ("optimum", "dashed", known_points),
     ]
     lines = [make_line(label, points, style) for label, style, points in series if points]
     rows = [
@@ -358,10 +362,10 @@ def make_frontier_figure(
     )
 
 
-def _check_chances(count: int, given: Sequence[float] | None) -> np.ndarray:
+def _check_chances(count: int, chances: Sequence[float] | None) -> np.ndarray:
     """Return the chances as an array, equal ones if none are given; raise ValueError if they are
     invalid."""
-    chances_N = np.asarray([1 / count] * count if given is None else given, dtype=float)
+    chances_N = np.asarray([1 / count] * count if chances is None else chances, dtype=float)
     if len(chances_N) != count or (chances_N <= 0).any() or abs(chances_N.sum() - 1) > 1e-9:
         raise ValueError("chances are positive, one a reward, and sum to 1")
     return chances_N

@@ -69,23 +69,25 @@ def make_text_figure(name: str, systems: Mapping[str, MeasuredEstimates], says: 
     return make_bars_figure(name, title, says, systems, y, source)
 
 
-def compute_rouge(said: str, reference: str, stem: bool = False) -> dict[str, WordOverlap]:
+def compute_rouge(candidate: str, reference: str, stem: bool = False) -> dict[str, WordOverlap]:
     """Return R-1, R-2, R-L and R-Lsum of one pair of texts. For R-Lsum each line is a sentence."""
     from rouge_score.rouge_scorer import RougeScorer
 
-    ours, theirs = split_words(said, stem), split_words(reference, stem)
+    candidate_words, reference_words = split_words(candidate, stem), split_words(reference, stem)
     tokenizer = SimpleNamespace(tokenize=partial(split_words, stem=stem))
-    by_lines = RougeScorer(["rougeLsum"], tokenizer=tokenizer).score(reference, said)["rougeLsum"]
+    by_lines = RougeScorer(["rougeLsum"], tokenizer=tokenizer).score(reference, candidate)[
+        "rougeLsum"
+    ]
     return {
-        "R-1": compute_rouge_n(ours, theirs),
-        "R-2": compute_rouge_n(ours, theirs, 2),
-        "R-L": compute_rouge_l(ours, theirs),
+        "R-1": compute_rouge_n(candidate_words, reference_words),
+        "R-2": compute_rouge_n(candidate_words, reference_words, 2),
+        "R-L": compute_rouge_l(candidate_words, reference_words),
         "R-Lsum": WordOverlap(by_lines.precision, by_lines.recall),
     }
 
 
 def compute_best_rouge(
-    said: str, references: Sequence[str], stem: bool = False
+    candidate: str, references: Sequence[str], stem: bool = False
 ) -> dict[str, WordOverlap]:
     """Return each kind of ROUGE against the reference for which its F1 is greatest.
 
@@ -93,12 +95,12 @@ def compute_best_rouge(
     """
     if not references:
         raise ValueError("there is no reference to compare with")
-    each = [compute_rouge(said, reference, stem) for reference in references]
+    each = [compute_rouge(candidate, reference, stem) for reference in references]
     return {kind: max((one[kind] for one in each), key=lambda one: one.f1) for kind in each[0]}
 
 
 def estimate_corpus_rouge(
-    said: Sequence[str],
+    candidates: Sequence[str],
     references: Sequence[str | Sequence[str]],
     stem: bool = False,
     seed: int = 0,
@@ -109,7 +111,9 @@ def estimate_corpus_rouge(
     references, each kind takes the best one. Raises ValueError without a text, and if a text has no
     reference.
     """
-    pairs = zip(said, ([one] if isinstance(one, str) else one for one in references), strict=True)
+    pairs = zip(
+        candidates, ([one] if isinstance(one, str) else one for one in references), strict=True
+    )
     each = [
         {kind: overlap.f1 for kind, overlap in compute_best_rouge(text, golds, stem).items()}
         for text, golds in pairs
@@ -132,27 +136,27 @@ def normalize_squad(answer: str) -> str:
     return _drop_articles(answer.lower().translate(_REMOVED))
 
 
-def is_exact_match(said: str, golds: Sequence[str]) -> bool:
+def is_exact_match(answer: str, golds: Sequence[str]) -> bool:
     """Return True if an answer equals one of the accepted ones once normalised.
 
     Raises ValueError if there are none.
     """
-    return normalize_squad(said) in [normalize_squad(gold) for gold in _require_golds(golds)]
+    return normalize_squad(answer) in [normalize_squad(gold) for gold in _require_golds(golds)]
 
 
-def compute_token_f1(said: str, golds: Sequence[str]) -> float:
+def compute_token_f1(answer: str, golds: Sequence[str]) -> float:
     """Return the greatest F1 of words against any accepted answer; 0 if nothing is shared.
 
     Words count as often as they are in both; empty answers have 0. Raises ValueError if none is
     accepted.
     """
-    ours = normalize_squad(said).split()
+    ours = normalize_squad(answer).split()
     accepted = map(normalize_squad, _require_golds(golds))
     return max(compute_rouge_n(ours, gold.split()).f1 for gold in accepted)
 
 
 def measure_exactness(
-    said: Sequence[str],
+    answers: Sequence[str],
     golds: Sequence[Sequence[str]],
     seed: int = 0,
 ) -> dict[str, Estimate]:
@@ -162,12 +166,14 @@ def measure_exactness(
     it suits answers of more than a few words. Raises ValueError without an answer, or if one has no
     accepted answer.
     """
-    pairs = list(zip(said, golds, strict=True))
-    found = [any(contains_gold_answer(text, gold) for gold in accepted) for text, accepted in pairs]
+    pairs = list(zip(answers, golds, strict=True))
+    contained = [
+        any(contains_gold_answer(text, gold) for gold in accepted) for text, accepted in pairs
+    ]
     return {
         "exact match": estimate_share(sum(is_exact_match(*pair) for pair in pairs), len(pairs)),
         "F1": estimate_mean([compute_token_f1(*pair) for pair in pairs], seed=seed),
-        "held": estimate_share(sum(found), len(found)),
+        "held": estimate_share(sum(contained), len(contained)),
     }
 
 
@@ -195,7 +201,10 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 
 
 def measure_novelty(
-    said: Sequence[str], sources: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES, seed: int = 0
+    candidates: Sequence[str],
+    sources: Sequence[str],
+    sizes: Sequence[int] = NGRAM_SIZES,
+    seed: int = 0,
 ) -> dict[str, Estimate]:
     """Return the share of each size of word runs, and of sentences, that are not in the source.
 
@@ -204,7 +213,7 @@ def measure_novelty(
     that no text reaches is left out (Ziegler, figure 5). Raises ValueError for a run of no words.
     """
     new: list[dict[str, list[bool]]] = []
-    for text, source in zip(said, sources, strict=True):
+    for text, source in zip(candidates, sources, strict=True):
         whole = _join_words(split_words(source))
         each = _list_runs(text, sizes)
         new.append({name: [run not in whole for run in runs] for name, runs in each.items()})
@@ -212,14 +221,14 @@ def measure_novelty(
 
 
 def measure_repetition(
-    said: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES, seed: int = 0
+    candidates: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES, seed: int = 0
 ) -> dict[str, Estimate]:
     """Return the share of each size of word runs, and of sentences, that occur in the text again.
 
     Counted as in `measure_novelty`: a run that occurs twice counts twice (Ziegler, figure 6).
     """
     twice: list[dict[str, list[bool]]] = []
-    for text in said:
+    for text in candidates:
         times = {name: (Counter(runs), runs) for name, runs in _list_runs(text, sizes).items()}
         twice.append(
             {name: [count[run] > 1 for run in runs] for name, (count, runs) in times.items()}
@@ -227,14 +236,16 @@ def measure_repetition(
     return _estimate_shares(twice, seed)
 
 
-def align_copied_pairs(said: str, source: str) -> list[tuple[int, int]]:
+def align_copied_pairs(candidate: str, source: str) -> list[tuple[int, int]]:
     """Align the pairs of neighbouring words of text and source by longest common subsequence.
 
     Returns for each aligned pair its word index in the text and in the source (Ziegler, figure 7).
     Of several such subsequences, one.
     """
-    ours, theirs = (list(pairwise(split_words(text))) for text in (said, source))
-    same = [step for step in LCSseq.opcodes(ours, theirs) if step.tag == "equal"]
+    candidate_pairs, source_pairs = (
+        list(pairwise(split_words(text))) for text in (candidate, source)
+    )
+    same = [step for step in LCSseq.opcodes(candidate_pairs, source_pairs) if step.tag == "equal"]
     return [
         (step.src_start + at, step.dest_start + at)
         for step in same
@@ -243,7 +254,7 @@ def align_copied_pairs(said: str, source: str) -> list[tuple[int, int]]:
 
 
 def measure_copied_positions(
-    said: Sequence[str], sources: Sequence[str], parts: int = 10, seed: int = 0
+    candidates: Sequence[str], sources: Sequence[str], parts: int = 10, seed: int = 0
 ) -> dict[str, Estimate]:
     """Return the share of copied word pairs that begin in each of `parts` parts of the source.
 
@@ -251,21 +262,23 @@ def measure_copied_positions(
     Intervals are by the bootstrap over texts. Empty if nothing is copied.
     """
     names = [f"{100 * at // parts}–{100 * (at + 1) // parts}%" for at in range(parts)]
-    found: list[dict[str, list[bool]]] = []
-    for text, source in zip(said, sources, strict=True):
+    copied_parts: list[dict[str, list[bool]]] = []
+    for text, source in zip(candidates, sources, strict=True):
         pairs = max(1, len(split_words(source)) - 1)
         places = [parts * place // pairs for _, place in align_copied_pairs(text, source)]
-        found.append({name: [place == at for place in places] for at, name in enumerate(names)})
-    return _estimate_shares(found, seed)
+        copied_parts.append(
+            {name: [place == at for place in places] for at, name in enumerate(names)}
+        )
+    return _estimate_shares(copied_parts, seed)
 
 
-def shares_opening(said: str, source: str, k: int = 3) -> bool:
+def shares_opening(candidate: str, source: str, k: int = 3) -> bool:
     """Return True if the first k words of text and source are the same (Ziegler, table 7).
 
     False if either has fewer words.
     """
     first = split_words(source)[:k]
-    return len(first) == k and split_words(said)[:k] == first
+    return len(first) == k and split_words(candidate)[:k] == first
 
 
 def starts_with_greeting(source: str) -> bool:
@@ -274,7 +287,7 @@ def starts_with_greeting(source: str) -> bool:
 
 
 def measure_copied_openings(
-    said: Sequence[str],
+    candidates: Sequence[str],
     sources: Sequence[str],
     is_preamble: Callable[[str], bool] = starts_with_greeting,
     k: int = 3,
@@ -284,7 +297,7 @@ def measure_copied_openings(
     `is_preamble` judges the source; the second is left out if no source has one (Ziegler, table 7).
     Raises ValueError without a text.
     """
-    pairs = list(zip(said, sources, strict=True))
+    pairs = list(zip(candidates, sources, strict=True))
     subsets = {"all": pairs, "preamble": [pair for pair in pairs if is_preamble(pair[1])]}
     return {
         name: estimate_share(sum(shares_opening(*pair, k) for pair in subset), len(subset))
@@ -297,22 +310,22 @@ def _list_runs(text: str, sizes: Sequence[int]) -> dict[str, list[str]]:
     """Return the runs of words within the sentences of a text by their size, and the sentences."""
     if min(sizes, default=1) < 1:
         raise ValueError("a run has one word at least")
-    each = [found for span in split_sentences(text) if (found := split_words(text[slice(*span)]))]
+    each = [words for span in split_sentences(text) if (words := split_words(text[slice(*span)]))]
     runs = {
         f"{size} word{'s' * (size > 1)}": [
-            _join_words(found[at : at + size])
-            for found in each
-            for at in range(len(found) - size + 1)
+            _join_words(words[at : at + size])
+            for words in each
+            for at in range(len(words) - size + 1)
         ]
         for size in sizes
     }
-    return {**runs, "sentence": [_join_words(found) for found in each]}
+    return {**runs, "sentence": [_join_words(words) for words in each]}
 
 
-def _join_words(found: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     """Join words with blanks at both ends, so that a match of two such strings never cuts a
     word."""
-    return f" {' '.join(found)} "
+    return f" {' '.join(words)} "
 
 
 def _estimate_shares(
@@ -320,12 +333,12 @@ def _estimate_shares(
 ) -> dict[str, Estimate]:
     """Return for each measure the share that is true among the values of all texts together."""
     names = dict.fromkeys(name for each in texts for name in each)
-    told = {
+    shares = {
         name: [(number, value) for number, each in enumerate(texts) for value in each[name]]
         for name in names
     }
     return {
         name: estimate_mean([value for _, value in pairs], [number for number, _ in pairs], seed)
-        for name, pairs in told.items()
+        for name, pairs in shares.items()
         if pairs
     }
