@@ -19,9 +19,10 @@ from pathlib import Path
 
 from bench.report import choose_size, print_table, require_data, write_results
 from bench.squad import DATA
+from recipes.squad_site import write_site
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
-from rookery.library.question_files import SquadArticle, read_squad, write_site
+from rookery.library.question_files import SquadArticle, read_squad
 
 PASSAGES = choose_size([20_000, 200_000], [200])
 

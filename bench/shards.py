@@ -34,11 +34,12 @@ from bench.report import (
     write_results,
 )
 from bench.squad import DATA
+from recipes.squad_site import write_site
 from rookery.answers.evidence_answers import answer_by_evidence
 from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
-from rookery.library.question_files import SquadArticle, read_squad, write_site
+from rookery.library.question_files import SquadArticle, read_squad
 from rookery.library.ray_cluster import connect_to_ray
 from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.library.stored_indexes import measure_disk_size

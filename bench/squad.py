@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import report
+from recipes.squad_site import write_site
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
-from rookery.library.question_files import read_squad, write_site
+from rookery.library.question_files import read_squad
 from rookery.records import Page
 
 DATA = report.DATA / "squad" / "train.json.xz"

@@ -19,6 +19,7 @@ from recipes.oracle_policies import (
     is_correct_demonstration,
     list_candidate_actions,
 )
+from recipes.squad_site import write_site
 from rookery.browser.browser_commands import BrowserTask
 from rookery.learn.action_constraints import (
     KEPT_PROMPTS,
@@ -32,7 +33,7 @@ from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_data import PromptConstraint
-from rookery.library.question_files import read_squad, write_site
+from rookery.library.question_files import read_squad
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Episode, Library, Question
 

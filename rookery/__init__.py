@@ -143,9 +143,9 @@ def open_library(
     it in a `with` statement through `contextlib.closing`. Raises Failed where a place cannot be
     opened.
     """
-    from rookery.answers.answer_session import OpenedLibrary
+    from rookery.answers.answer_session import open_library_alone
 
-    return OpenedLibrary(_combine_settings(places, "", settings), progress)
+    return open_library_alone(_combine_settings(places, "", settings), progress)
 
 
 def browse(

@@ -18,6 +18,7 @@ import msgspec
 from rookery.answers.follow_up_questions import join_questions, rewrite_by_model
 from rookery.answers.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.library.call_recording import WrappedLibrary
 from rookery.library.folder_library import FolderLibrary, ProgressCallback
 from rookery.library.libraries import (
     get_bundled_folder,
@@ -490,33 +491,14 @@ class AnswerSession:
             return self._models
 
 
-class OpenedLibrary(Library):
-    """A library together with the archive and the network that it needs; closing it closes them."""
-
-    def __init__(self, settings: Settings, progress: ProgressCallback | None = None) -> None:
-        self._sources = EvidenceSources(settings, progress)
-        try:
-            self._library = self._sources.open_library()
-        except BaseException:
-            self._sources.close()
-            raise
-
-    @property
-    def failures(self) -> Sequence[Failure]:
-        """Documents, pages and searches that could not be read so far, with the reasons."""
-        return self._library.failures
-
-    def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the k best results, best first. Raises Failed if the search cannot be made."""
-        return self._library.search(query, k)
-
-    def fetch(self, url: str) -> Page:
-        """Return the page at this address. Raises Failed if it cannot be read."""
-        return self._library.fetch(url)
-
-    def close(self) -> None:
-        """Close the library, the archive and the network client."""
-        self._sources.close()
+def open_library_alone(settings: Settings, progress: ProgressCallback | None = None) -> Library:
+    """Return the library of the settings; closing it closes its archive and network client."""
+    sources = EvidenceSources(settings, progress)
+    try:
+        return WrappedLibrary(sources.open_library(), close=sources.close)
+    except BaseException:
+        sources.close()
+        raise
 
 
 class FallbackLibrary(Library):

@@ -5,7 +5,7 @@ same task shows the same prompts and earns the same reward through each of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 from uuid import uuid4
 
@@ -16,11 +16,13 @@ from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.browser_episode import BrowserEpisode, replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Outcome
-from rookery.library.caching_library import CachingLibrary
-from rookery.library.call_recording import CallRecording, RecordingLibrary
+from rookery.library.call_recording import CallRecording, RecordingLibrary, WrappedLibrary
 from rookery.library.libraries import get_contents_digest
 from rookery.library.question_files import is_correct_answer
 from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
+
+REMEMBERED_SEARCHES = 4096
+REMEMBERED_PAGES = 512
 
 
 class SelectedTask(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class EpisodeSource:
         self.slow_reward = slow_reward
         self.splits = {name: tuple(questions) for name, questions in splits.items()}
         self.rules = rules
-        self._library = library if fixed is None else CachingLibrary(fixed)
+        self._library = library if fixed is None else remember_replies(fixed)
         self._reward = reward
         self._by = by
         self._recording = recording
@@ -183,6 +185,15 @@ class EpisodeSource:
         if episode.answer is None:
             return 0.0
         return float(self._reward(episode.question, episode.answer))
+
+
+def remember_replies(library: Library) -> Library:
+    """Return the library, whose contents must not change, with what it answered remembered.
+
+    Failures are not remembered. Threads may share it.
+    """
+    search = lru_cache(REMEMBERED_SEARCHES)(library.search)
+    return WrappedLibrary(library, search, lru_cache(REMEMBERED_PAGES)(library.fetch))
 
 
 def reward_accepted_answer(question: Question, answer: Answer) -> float:

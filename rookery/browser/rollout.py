@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -31,9 +31,14 @@ from rookery.browser.browser_episode import (
 )
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
-from rookery.library.call_recording import CallRecording, RecordingLibrary, ReplayLibrary
+from rookery.library.call_recording import (
+    CallRecording,
+    RecordingLibrary,
+    ReplayLibrary,
+    WrappedLibrary,
+)
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
-from rookery.records import Completion, Episode, Failure, Hit, Library, Page, Policy, Step
+from rookery.records import Completion, Episode, Failure, Library, Policy, Step
 
 T = TypeVar("T")
 MAX_ABANDONED_THREADS = 256
@@ -120,7 +125,7 @@ class LibraryRequests:
     def _serve_requests(self) -> None:
         while (asked := self._waiting.get()) is not None:
             try:
-                reply = answer_request(asked.recorder(_TimedLibrary(asked)), asked.request)
+                reply = answer_request(asked.wrap_library(), asked.request)
                 self._events.put(partial(self._deliver_reply, asked.session, reply))
             except _ReplyTooLate:
                 self._events.put(self._count_late_reply)
@@ -139,7 +144,8 @@ class LibraryRequests:
     def _answer_timed_out(self, pending: "_PendingRequest", why: str) -> None:
         request = pending.request
         what = request.query if isinstance(request, BrowserSearch) else request.url
-        late = _TimedOutLibrary(Failure(what, Outcome.TIMED_OUT, why))
+        fail = partial(raise_error, Failed(Failure(what, Outcome.TIMED_OUT, why)))
+        late = WrappedLibrary(pending.library, fail, fail)
         self._answer(pending.session, answer_request(pending.recorder(late), request))
 
 
@@ -157,46 +163,26 @@ class _PendingRequest(NamedTuple):
         """Return True for the first caller only, who is the one to answer the request."""
         return self.unanswered.acquire(blocking=False)
 
+    def wrap_library(self) -> Library:
+        """Return the library, recorded; its reply counts only if the request has not timed out."""
+        search = partial(self._claim_first, self.library.search)
+        fetch = partial(self._claim_first, self.library.fetch)
+        return self.recorder(WrappedLibrary(self.library, search, fetch))
+
+    def _claim_first(self, ask: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return ask(*arguments)
+        finally:  # for results and errors alike
+            if not self.claim_reply():
+                raise _ReplyTooLate
+
 
 class _ReplyTooLate(BaseException):
     """The request has timed out. A BaseException, so that no recording stores it as an answer."""
 
 
-class _TimedLibrary(Library):
-    """The library of one request; its answer counts only if the request has not timed out."""
-
-    def __init__(self, pending: _PendingRequest) -> None:
-        self._asked = pending
-
-    def search(self, query: str, k: int) -> Sequence[Hit]:
-        return self._claim_first(partial(self._asked.library.search, query, k))
-
-    def fetch(self, url: str) -> Page:
-        return self._claim_first(partial(self._asked.library.fetch, url))
-
-    def _claim_first(self, ask: Callable[[], T]) -> T:
-        try:
-            return ask()
-        finally:  # for results and errors alike
-            if not self._asked.claim_reply():
-                raise _ReplyTooLate
-
-
-class _TimedOutLibrary(Library):
-    """A library whose searches and fetches fail with a given failure."""
-
-    def __init__(self, failure: Failure) -> None:
-        self._failure = failure
-
-    def search(self, query: str, k: int) -> NoReturn:
-        raise Failed(self._failure)
-
-    def fetch(self, url: str) -> NoReturn:
-        raise Failed(self._failure)
-
-
-def raise_error(error: BaseException) -> None:
-    """Raise an error of another thread, as an event in the sessions' thread."""
+def raise_error(error: BaseException, *_: object) -> NoReturn:
+    """Raise an error: of another thread as an event in the sessions' thread, or as a library."""
     raise error
 
 

@@ -32,6 +32,7 @@ from rookery.answers.methods import AnswerCallbacks
 from rookery.errors import Failed, Outcome
 from rookery.evidence.calibration import explain_score, get_minimum_score
 from rookery.evidence.passage_ranking import RankedPassage
+from rookery.library.call_recording import WrappedLibrary
 from rookery.library.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
 from rookery.library.question_files import parse_question, read_questions
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
@@ -42,10 +43,8 @@ from rookery.quotes.verification import Verdict, verify_quotes
 from rookery.records import (
     Answer,
     Episode,
-    Failure,
     Hit,
     Library,
-    Page,
     Question,
     digest_of,
     prepare_type,
@@ -92,7 +91,17 @@ class SearchLog:
 
     def wrap_library(self, library: Library) -> Library:
         """Return the library with its searches noted here."""
-        return _LoggedLibrary(library, self._searches)
+        return WrappedLibrary(library, partial(self._log_search, library))
+
+    def _log_search(self, library: Library, query: str, k: int) -> Sequence[Hit]:
+        try:
+            hits = library.search(query, k)
+        except Failed as failed:
+            why = f"{failed.failure.outcome}: {failed.failure.detail}"
+            self._searches.append(_Search(SearchMade(query, 0, why), ()))
+            raise
+        self._searches.append(_Search(SearchMade(query, len(hits)), hits))
+        return hits
 
     def observe_ranking(self, ranked: Sequence[RankedPassage]) -> None:
         """Add ranked passages to those of the report."""
@@ -161,32 +170,6 @@ class SearchLog:
             return (EvidenceSettings() if by_evidence else ExtractSettings()).decline
         calibration = self._session.read_calibration()
         return None if calibration is None else get_minimum_score(calibration)
-
-
-class _LoggedLibrary(Library):
-    """A library whose searches are noted."""
-
-    def __init__(self, library: Library, searches: list[_Search]) -> None:
-        self._library = library
-        self._searches = searches
-
-    @property
-    def failures(self) -> Sequence[Failure]:
-        """The failures of the library beneath."""
-        return self._library.failures
-
-    def search(self, query: str, k: int) -> Sequence[Hit]:
-        try:
-            hits = self._library.search(query, k)
-        except Failed as failed:
-            why = f"{failed.failure.outcome}: {failed.failure.detail}"
-            self._searches.append(_Search(SearchMade(query, 0, why), ()))
-            raise
-        self._searches.append(_Search(SearchMade(query, len(hits)), hits))
-        return hits
-
-    def fetch(self, url: str) -> Page:
-        return self._library.fetch(url)
 
 
 def _find_quotes_in(answer: Answer | None, digest: str, start: int, end: int) -> tuple[int, ...]:

@@ -96,20 +96,7 @@ class RecordedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
 
 
-class RecordedCall(NamedTuple):
-    """One stored call of a session."""
-
-    arguments: tuple[Argument, ...]
-    """see LIBRARY_CALLS and POLICY_CALLS"""
-    started: str
-    """start of the call: UTC, ISO 8601, to the millisecond"""
-    seconds: float
-    """duration of the call"""
-    answer: RecordedAnswer
-
-
 _answer_decoder = msgspec.msgpack.Decoder(prepare_type(RecordedAnswer))
-_text_decoder = msgspec.msgpack.Decoder(str)
 
 
 class CallRecording:
@@ -176,34 +163,6 @@ class CallRecording:
         """Return the metadata of a library's session. Raises Failed (not_recorded)."""
         self.require_session(session)
         return bytes(self.select_rows("about from sessions where name = ?", session)[0][0])
-
-    def list_calls(self, session: str) -> list[RecordedCall]:
-        """Return the calls of a session, in the order of their answers.
-
-        Raises Failed (not_recorded) where there is no such session.
-        """
-        self.require_session(session)
-        text = "(select body from asked where digest = {})"
-        arguments = [
-            text.format(name) if name in self.tables.texts else name
-            for name in self.tables.arguments
-        ]
-        rows = self.select_calls(session, *arguments, "started", "seconds", "answer")
-        with self.archive.translate_decode_errors():
-            return [
-                RecordedCall(
-                    tuple(map(self._decode_argument, self.tables.arguments, values)),
-                    decode_column(started),
-                    seconds,
-                    unpack_records(answer, _answer_decoder),
-                )
-                for *values, started, seconds, answer in rows
-            ]
-
-    def _decode_argument(self, name: str, value: Any) -> Argument:
-        if name in self.tables.texts:
-            return unpack_records(value, _text_decoder)
-        return decode_column(value) if isinstance(value, bytes) else value
 
     def make_key(self, arguments: Sequence[Argument]) -> tuple[Any, ...]:
         """Return the arguments of a call as their columns hold them: long texts as digests."""
@@ -340,6 +299,39 @@ def find_first_answer(
 def _select_first_answer(recording: CallRecording, kind: str, what: str, k: int) -> list[bytes]:
     asked = "answer from calls where kind = ? and what = ? and k = ? order by number limit 1"
     return [body for (body,) in recording.select_rows(asked, kind, what, k)]
+
+
+class WrappedLibrary(Library):
+    """The library `library`, with these functions in the place of its methods of the same name."""
+
+    def __init__(
+        self,
+        library: Library,
+        search: Callable[[str, int], Sequence[Hit]] | None = None,
+        fetch: Callable[[str], Page] | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self._library = library
+        self._search = search or library.search
+        self._fetch = fetch or library.fetch
+        self._close = close or library.close
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """The failures of the wrapped library."""
+        return self._library.failures
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return what the function for searches returns."""
+        return self._search(query, k)
+
+    def fetch(self, url: str) -> Page:
+        """Return what the function for pages returns."""
+        return self._fetch(url)
+
+    def close(self) -> None:
+        """Close what is to be closed with it."""
+        self._close()
 
 
 class RecordingLibrary(Library):

@@ -107,7 +107,9 @@ class _SquadAnswer(msgspec.Struct):
     text: str
 
 
-class _SquadQuestion(msgspec.Struct):
+class SquadQuestion(msgspec.Struct):
+    """A question of a SQuAD file, with its accepted answers."""
+
     id: str | int
     question: str
     answers: list[_SquadAnswer] = []
@@ -208,7 +210,7 @@ def _convert_trivia(data: bytes, _: int) -> Question:
 
 
 def _convert_squad(data: bytes, _: int) -> Question:
-    read = msgspec.json.decode(data, type=prepare_type(_SquadQuestion))
+    read = msgspec.json.decode(data, type=prepare_type(SquadQuestion))
     gold = [] if read.is_impossible else [each.text for each in read.answers]
     return _make_question(str(read.id), read.question, gold)
 

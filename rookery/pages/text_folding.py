@@ -234,24 +234,6 @@ def locate_quote(
     return page.quote(*span) if span else None
 
 
-def find_occurrences(
-    page: Page, quote_text: str, folded: FoldedText | None = None
-) -> list[tuple[int, int]]:
-    """Return the spans of the page's text where `quote_text` stands, in order, not overlapping.
-
-    Those that are exact where there is one, else those that are equal once folded.
-    """
-    plain = fold_text(quote_text).text.strip()
-    if exact := _find_spans(page.text, quote_text.strip()) if plain else []:
-        return exact
-    folded = folded or fold_text(page.text)
-    spans: list[tuple[int, int]] = []
-    for start, end in find_folded_spans(folded, plain, 0):
-        if not spans or start >= spans[-1][1]:
-            spans.append((start, end))
-    return [folded.to_source_span(*span) for span in spans]
-
-
 def _find_first(text: str, quote_text: str, after: int) -> tuple[int, int] | None:
     start = text.find(quote_text, max(after, 0))
     if start < 0:
@@ -263,15 +245,6 @@ def _find_first_folded(folded: FoldedText, quote_text: str, after: int) -> tuple
     later = find_folded_spans(folded, quote_text, folded.from_source_offset(max(after, 0)))
     span = next(later, None) or next(find_folded_spans(folded, quote_text, 0), None)
     return folded.to_source_span(*span) if span else None
-
-
-def _find_spans(text: str, quote_text: str) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
-    start = text.find(quote_text)
-    while start >= 0:
-        spans.append((start, start + len(quote_text)))
-        start = text.find(quote_text, start + len(quote_text))
-    return spans
 
 
 def find_folded_spans(folded: FoldedText, quote_text: str, start: int) -> Iterator[tuple[int, int]]:

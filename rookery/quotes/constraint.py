@@ -632,10 +632,6 @@ class DecodingState:
         del self._moments[len(self._moments) - tokens :]
         self._allowed = None
 
-    def fork_state(self) -> DecodingState:
-        """Return an independent copy that continues from here."""
-        return DecodingState(self._context, self._moments.copy())
-
     def locate_quotes(self) -> QuoteFragmentSpans:
         """Return for each quote written so far the spans of its fragments.
 

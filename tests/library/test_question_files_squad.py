@@ -14,10 +14,11 @@ from growth import AT_MOST, growth_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recipes.squad_site import render_pages, write_site
 from rookery.errors import Failed
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
-from rookery.library.question_files import SquadArticle, read_squad, render_pages, write_site
+from rookery.library.question_files import SquadArticle, read_squad
 
 ROOKS = "Rooks nest in spring. They like Tall Trees."
 TREES = "Tall Trees are <b>old</b> & high; Rooks live there, not Rooksville."
@@ -279,7 +280,8 @@ def test_pages_that_are_there_already_are_not_touched(tmp_path: Path) -> None:
 FILLING = """
 import resource, sys
 from pathlib import Path
-from rookery.library.question_files import SquadArticle, write_site
+from recipes.squad_site import write_site
+from rookery.library.question_files import SquadArticle
 from rookery.errors import Failed
 site = Path(sys.argv[1])
 write_site([SquadArticle("a.html", "A", ("old",)), SquadArticle("b.html", "B", ("old",))], site)

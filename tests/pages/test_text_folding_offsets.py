@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.pages.text_folding import find_occurrences, fold_text, locate_quote
+from rookery.pages.text_folding import fold_text, locate_quote
 from rookery.records import Page
 
 TYPESET = "The crow – “clever”, they say – doesn’t forget.\n\nIt re\u00admembers eﬃcient faces."
@@ -36,7 +36,6 @@ def test_a_quote_is_in_the_characters_of_the_page(wanted: str, found: str) -> No
 )
 def test_what_is_not_there_word_for_word_is_not_found(wanted: str) -> None:
     assert locate_quote(page(TYPESET), wanted) is None
-    assert find_occurrences(page(TYPESET), wanted) == []
 
 
 def test_a_negation_is_not_its_sentence() -> None:
@@ -66,16 +65,10 @@ def test_of_several_the_first_at_or_after_is_taken_else_the_first() -> None:
     assert [quote and quote.start for quote in folded] == [0, 4, 4, 12, 16, 0]
 
 
-def test_occurrences_do_not_overlap() -> None:
-    assert find_occurrences(page("aaaa a"), "aa") == [(0, 2), (2, 4)]
-    assert find_occurrences(page("aaaa a"), "AA") == [(0, 2), (2, 4)]
-
-
 def test_the_fold_of_a_page_can_be_given() -> None:
     said = page(TYPESET)
     folded = fold_text(TYPESET)
     assert locate_quote(said, "remembers", folded=folded) == locate_quote(said, "remembers")
-    assert find_occurrences(said, "remembers", folded) == find_occurrences(said, "remembers")
 
 
 letters = st.text(st.sampled_from("aAb ﬁßé\u0301\u00ad\n½1’'"), max_size=30)
@@ -86,10 +79,6 @@ def test_what_is_found_folds_to_what_was_wanted(text: str, wanted: str, after: i
     quote = locate_quote(page(text), wanted, after)
     if quote is not None:
         assert fold_text(quote.text).text.strip() == fold_text(wanted).text.strip()
-        spans = find_occurrences(page(text), wanted)
-        assert spans
-        starts = [start for start, _ in spans if start >= after]
-        assert quote.start <= starts[0] if starts else quote.start >= spans[0][0]
 
 
 @given(st.text(max_size=30), st.data())

@@ -26,6 +26,7 @@ from recipes.oracle_policies import (
     strip_site_name,
     vary_quote,
 )
+from recipes.squad_site import render_pages
 from rookery.browser.browser import browse_library, find_quote
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, parse_command
 from rookery.browser.page_view import OpenedPage
@@ -39,7 +40,6 @@ from rookery.library.question_files import (
     SquadArticle,
     bundled_questions,
     contains_gold_answer,
-    render_pages,
 )
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page

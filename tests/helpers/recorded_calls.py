@@ -1,0 +1,48 @@
+"""The calls of a recorded session, read back from the file with their times."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rookery.library.call_recording import Argument, CallRecording, RecordedAnswer
+from rookery.library.page_archive import decode_column, unpack_records
+from rookery.records import prepare_type
+
+_ANSWERS = msgspec.msgpack.Decoder(prepare_type(RecordedAnswer))
+_TEXTS = msgspec.msgpack.Decoder(str)
+
+
+class RecordedCall(NamedTuple):
+    """One stored call of a session."""
+
+    arguments: tuple[Argument, ...]
+    """see LIBRARY_CALLS and POLICY_CALLS"""
+    started: str
+    """start of the call: UTC, ISO 8601, to the millisecond"""
+    seconds: float
+    answer: RecordedAnswer
+
+
+def list_calls(recording: CallRecording, session: str) -> list[RecordedCall]:
+    """Return the calls of a session, in the order of their answers."""
+    recording.require_session(session)
+    tables = recording.tables
+    text = "(select body from asked where digest = {})"
+    columns = [text.format(name) if name in tables.texts else name for name in tables.arguments]
+    rows = recording.select_calls(session, *columns, "started", "seconds", "answer")
+
+    def decode_argument(name: str, value: Any) -> Argument:
+        if name in tables.texts:
+            return unpack_records(value, _TEXTS)
+        return decode_column(value) if isinstance(value, bytes) else value
+
+    with recording.archive.translate_decode_errors():
+        return [
+            RecordedCall(
+                tuple(map(decode_argument, tables.arguments, values)),
+                decode_column(started),
+                seconds,
+                unpack_records(answer, _ANSWERS),
+            )
+            for *values, started, seconds, answer in rows
+        ]
