@@ -110,8 +110,10 @@ def collate_rows(
         places.append(number * size + np.arange(action - 1, size - 1))
     actions = np.concatenate([np.asarray(row.action) for row in rows])
     arrays = tokens_BT, positions_BT, seen_BT, np.concatenate(places), actions
-    made = [torch.from_numpy(each).to(device) for each in arrays]
-    return ActionBatch(made[0], made[1], made[2], made[3], made[4], collate_allowed(rows, device))
+    tensors = [torch.from_numpy(each).to(device) for each in arrays]
+    return ActionBatch(
+        tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], collate_allowed(rows, device)
+    )
 
 
 def collate_allowed(
@@ -191,7 +193,7 @@ def compute_in_chunks(
     size, count = max(LOGITS_AT_ONCE // ids, 1), len(tokens.actions_N)
     if count <= size:
         return function(tokens)
-    found: list[dict[str, Tensor]] = [
+    chunks: list[dict[str, Tensor]] = [
         checkpoint(
             function,
             _select_tokens(tokens, slice(start, start + size)),
@@ -200,7 +202,7 @@ def compute_in_chunks(
         )
         for start in range(0, count, size)
     ]
-    return {name: torch.cat([each[name] for each in found]) for name in found[0]}
+    return {name: torch.cat([each[name] for each in chunks]) for name in chunks[0]}
 
 
 def _select_tokens(tokens: PredictedTokens, some: slice) -> PredictedTokens:
@@ -255,15 +257,15 @@ def _replace_decoder(decoder: Any, states_1ND: Tensor) -> Iterator[list[None]]:
         calls.append(None)
         return _DecoderOutput(states_1ND)
 
-    held = vars(decoder).get("forward")
+    original = vars(decoder).get("forward")
     decoder.forward = give_states
     try:
         yield calls
     finally:
-        if held is None:
+        if original is None:
             del decoder.forward
         else:
-            decoder.forward = held
+            decoder.forward = original
 
 
 def mask_logits(logits_NV: Tensor, allowed: TokenSets | None) -> Tensor:
@@ -274,8 +276,8 @@ def mask_logits(logits_NV: Tensor, allowed: TokenSets | None) -> Tensor:
     used_S, rows_N = torch.unique(allowed.sets_N, return_inverse=True)
     mask_SV = logits_NV.new_zeros((len(used_S), logits_NV.shape[-1]), dtype=torch.bool)
     mask_SV[used_S == 0] = True
-    here = torch.isin(allowed.members_M, used_S)
-    mask_SV[torch.searchsorted(used_S, allowed.members_M[here]), allowed.ids_M[here]] = True
+    present = torch.isin(allowed.members_M, used_S)
+    mask_SV[torch.searchsorted(used_S, allowed.members_M[present]), allowed.ids_M[present]] = True
     return logits_NV.masked_fill(~mask_SV[rows_N], -torch.inf)
 
 

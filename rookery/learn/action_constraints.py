@@ -91,13 +91,13 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
     first, wordy_tokens, further = _list_line_tokens(speech)
     ends = np.asarray(sorted(speech.ends), np.int32)
 
-    def continue_line(said: Sequence[int]) -> TokenIds:
+    def continue_line(prefix: Sequence[int]) -> TokenIds:
         """Return the tokens that may follow these in free text behind a verb."""
-        if not said:
+        if not prefix:
             return first
-        if not speech.vocabulary.decode(said).strip():
+        if not speech.vocabulary.decode(prefix).strip():
             return wordy_tokens
-        return ends if len(said) >= room - 1 else further
+        return ends if len(prefix) >= room - 1 else further
 
     room = speech.max_action_tokens - max(map(len, wordy))
 
@@ -113,13 +113,13 @@ def allow_commands(speech: PolicyTokenizer, shape: AnswerShape = QUOTE_SHAPE) ->
         if len(begun):
             rows.append(quote)
 
-        def continue_command(said: Sequence[int]) -> Iterable[int]:
-            if words is not None and _starts_with(said, quote):
-                return words(said[len(quote) :]) if len(said) > len(quote) else begun
-            verb = next((each for each in wordy if _starts_with(said, each)), None)
+        def continue_command(prefix: Sequence[int]) -> Iterable[int]:
+            if words is not None and _starts_with(prefix, quote):
+                return words(prefix[len(quote) :]) if len(prefix) > len(quote) else begun
+            verb = next((each for each in wordy if _starts_with(prefix, each)), None)
             if verb is not None:
-                return continue_line(said[len(verb) :])
-            return list_next_tokens(rows, said)
+                return continue_line(prefix[len(verb) :])
+            return list_next_tokens(rows, prefix)
 
         return continue_command
 
@@ -168,12 +168,12 @@ class _GrammarTokens:
         self._lock = Lock()  # several samples answer one prompt, in threads
         self._shared = shared
 
-    def __call__(self, said: Sequence[int]) -> TokenIds:
+    def __call__(self, prefix: Sequence[int]) -> TokenIds:
         """Return the ids that may follow these tokens, in order; none where they break the grammar
         or end."""
         with self._lock:
             self._matcher.reset()
-            if self._matcher.try_consume_tokens(list(said)) < len(said):
+            if self._matcher.try_consume_tokens(list(prefix)) < len(prefix):
                 return np.zeros(0, np.int32)
             mask: bytes = self._matcher.compute_bitmask()
         if mask not in self._shared:
@@ -191,13 +191,13 @@ def _quote_words(grammar: VerbatimGrammar, text: str, budget: int) -> AllowedTok
         return None
 
 
-def _starts_with(said: Sequence[int], start: Sequence[int]) -> bool:
-    return len(said) >= len(start) and list(said[: len(start)]) == list(start)
+def _starts_with(tokens: Sequence[int], start: Sequence[int]) -> bool:
+    return len(tokens) >= len(start) and list(tokens[: len(start)]) == list(start)
 
 
-def list_next_tokens(rows: Sequence[Sequence[int]], said: Sequence[int]) -> list[int]:
-    size = len(said)
-    return sorted({row[size] for row in rows if len(row) > size and _starts_with(row, said)})
+def list_next_tokens(rows: Sequence[Sequence[int]], prefix: Sequence[int]) -> list[int]:
+    size = len(prefix)
+    return sorted({row[size] for row in rows if len(row) > size and _starts_with(row, prefix)})
 
 
 def tokenize_actions(

@@ -49,12 +49,12 @@ CONCURRENT_REQUESTS = 32
 
 
 def compute_answer_rewards(
-    scores: BatchRewardFunction, found: Sequence[tuple[Question, Answer | None]]
+    scores: BatchRewardFunction, answers: Sequence[tuple[Question, Answer | None]]
 ) -> list[float | None]:
     """Score all answers with one call of `scores`; None without an answer or where it is NaN."""
-    pairs = [(question, answer) for question, answer in found if answer is not None]
+    pairs = [(question, answer) for question, answer in answers if answer is not None]
     rewards = iter(scores(pairs) if pairs else ())
-    each = (None if answer is None else next(rewards) for _, answer in found)
+    each = (None if answer is None else next(rewards) for _, answer in answers)
     return [None if worth is None or math.isnan(worth) else worth for worth in each]
 
 
@@ -68,14 +68,14 @@ def assign_questions(
     """
     if count < 1 or group < 1:
         raise ValueError("there must be a question, and a group of one at least")
-    found = []
+    assignments = []
     orders: dict[int, list[int]] = {}
     for episode in episodes:
         turn, place = divmod(episode // group, count)
         if turn not in orders:
             orders[turn] = Random(f"{seed} questions {turn}").sample(range(count), count)
-        found.append((orders[turn][place], turn))
-    return found
+        assignments.append((orders[turn][place], turn))
+    return assignments
 
 
 class BrowserEnvironmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -142,10 +142,10 @@ class BrowserEnvironment:
             while waiting := [session for session in sessions if session.browsed is None]:
                 contexts = [session.context for session in waiting]
                 seeds = [f"{seed} {one.episode} {len(one.rows)}" for one in waiting]
-                said = sample(contexts, seeds)
-                for session, one in zip(waiting, said, strict=True):
+                actions = sample(contexts, seeds)
+                for session, one in zip(waiting, actions, strict=True):
                     session.rows.append(one)
-                words = [self._speech.decode_action(one.row.action) for one in said]
+                words = [self._speech.decode_action(one.row.action) for one in actions]
                 self._advance_episodes(pool, list(zip(waiting, words, strict=True)))
         return self._build_trajectories(
             sessions, self._sample_extra_answers(sample, sessions, seed)
@@ -165,13 +165,15 @@ class BrowserEnvironment:
     ) -> None:
         """Let each session go on until it waits to be told something, or has ended."""
         while sent:
-            asked = [
+            open_sessions = [
                 (session, request)
                 for session, words in sent
                 if (request := session.advance_browser(words, self._speech)) is not None
             ]
-            replies = pool.map(lambda one: answer_request(one[0].library, one[1]), asked)
-            sent = [(session, reply) for (session, _), reply in zip(asked, replies, strict=True)]
+            replies = pool.map(lambda one: answer_request(one[0].library, one[1]), open_sessions)
+            sent = [
+                (session, reply) for (session, _), reply in zip(open_sessions, replies, strict=True)
+            ]
 
     def _sample_extra_answers(
         self, sample: PolicySampler, sessions: Sequence["_BrowserEpisode"], seed: int
@@ -182,11 +184,11 @@ class BrowserEnvironment:
         if not answering:
             return {}
         seeds = [f"{seed} {one.episode} extra {at % count}" for at, one in enumerate(answering)]
-        said = sample([session.rows[-1].row.context for session in answering], seeds)
-        found: dict[int, list[SampledAction]] = {}
-        for session, one in zip(answering, said, strict=True):
-            found.setdefault(session.episode, []).append(one)
-        return found
+        actions = sample([session.rows[-1].row.context for session in answering], seeds)
+        extra_actions: dict[int, list[SampledAction]] = {}
+        for session, one in zip(answering, actions, strict=True):
+            extra_actions.setdefault(session.episode, []).append(one)
+        return extra_actions
 
     def _build_trajectories(
         self, sessions: Sequence["_BrowserEpisode"], extras: dict[int, list[SampledAction]]
@@ -226,11 +228,11 @@ class _BrowserEpisode:
     ) -> BrowserRequest | None:
         """Tell the browser something; return what it asks of the library, if it does."""
         try:
-            shown = next(self._browser_loop) if sent is None else self._browser_loop.send(sent)
-            if not isinstance(shown, Observation):
-                return shown
-            self.context = speech.encode_prompt(shown.prompt)
-            self.is_answering = shown.answering
+            screen = next(self._browser_loop) if sent is None else self._browser_loop.send(sent)
+            if not isinstance(screen, Observation):
+                return screen
+            self.context = speech.encode_prompt(screen.prompt)
+            self.is_answering = screen.answering
         except StopIteration as ended:
             self.browsed = ended.value
         except Failed as failed:
@@ -243,12 +245,12 @@ class _BrowserEpisode:
         self._browser_loop.close()
         self.browsed, self.is_answering = BrowseResult((), stop), False
 
-    def build_answer(self, said: str | None = None) -> tuple[Question, Answer | None]:
+    def build_answer(self, text: str | None = None) -> tuple[Question, Answer | None]:
         """Return the question, and what was answered; or what these words in their place answer."""
         assert self.browsed is not None
         browsed = self.browsed
-        if said is not None:
-            browsed = msgspec.structs.replace(browsed, answer_text=said)
+        if text is not None:
+            browsed = msgspec.structs.replace(browsed, answer_text=text)
         return self._task.question, build_episode(self._task, "", (), browsed).answer
 
 

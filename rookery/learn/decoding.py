@@ -119,7 +119,7 @@ def sample_actions(
     drawn together, and each token after it once. Raises Failed (not_a_number) where the model has
     no distribution.
     """
-    found: dict[int, SampledAction] = {}
+    sampled: dict[int, SampledAction] = {}
     order = sorted(range(len(contexts)), key=lambda n: (len(contexts[n]), tuple(contexts[n])))
     for start in range(0, len(order), settings.rows):
         numbers = order[start : start + settings.rows]
@@ -128,10 +128,10 @@ def sample_actions(
             for n in numbers
         ]
         _sample_to_end(model, speakers, ends, settings)
-        found |= {
+        sampled |= {
             n: speaker.to_sampled_action(ends) for n, speaker in zip(numbers, speakers, strict=True)
         }
-    return [found[number] for number in range(len(contexts))]
+    return [sampled[number] for number in range(len(contexts))]
 
 
 class _SampledSequence:
@@ -157,8 +157,8 @@ def _append_tokens(
     for speaker in speakers:
         if speaker.allow is not None:
             # An array is kept as it is: that of free text is one for all tokens.
-            found = speaker.allow(speaker.tokens)
-            ids = found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32)
+            allowed = speaker.allow(speaker.tokens)
+            ids = allowed if isinstance(allowed, np.ndarray) else np.fromiter(allowed, np.int32)
             speaker.allowed.append(ids)
     # Each set of ids goes to the model's device once, where it masks all rows that have it.
     rows = [ActionRow((), (0,), one.allow and one.allowed[-1:]) for one in speakers]
@@ -204,12 +204,12 @@ def _sample_to_end(
         logits_BV, seen_BT, positions_BT = logits_BV[of], seen_BT[of], positions_BT[of]
     for left_tokens in reversed(range(settings.max_tokens)):
         _append_tokens(speakers, logits_BV, settings)
-        left = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
-        if not left or not left_tokens:
+        unfinished = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
+        if not unfinished or not left_tokens:
             break
-        rows = torch.tensor(left, device=device)
-        if len(left) < len(speakers):
-            speakers = [speakers[row] for row in left]
+        rows = torch.tensor(unfinished, device=device)
+        if len(unfinished) < len(speakers):
+            speakers = [speakers[row] for row in unfinished]
             cache.reorder_cache(rows)  # type: ignore[arg-type]
         tokens_BT = torch.tensor([[one.tokens[-1]] for one in speakers], device=device)
         seen_BT = torch.nn.functional.pad(seen_BT[rows], (0, 1), value=1)
@@ -221,7 +221,7 @@ def _sample_to_end(
 def _compute_last_logits(
     model: Any, tokens_BT: Tensor, seen_BT: Tensor, positions_BT: Tensor, cache: DynamicCache
 ) -> Tensor:
-    said = model(
+    output = model(
         input_ids=tokens_BT,
         attention_mask=seen_BT,
         position_ids=positions_BT,
@@ -231,7 +231,7 @@ def _compute_last_logits(
         # quarter of the time of reading 128 short prompts.
         logits_to_keep=torch.tensor([-1], device=tokens_BT.device),
     )
-    logits_BV: Tensor = said.logits[:, -1].float()
+    logits_BV: Tensor = output.logits[:, -1].float()
     if not logits_BV.isfinite().any(-1).all():
         detail = "the model predicts what is no number: go on from an earlier checkpoint"
         raise Failed(Failure("sampling", Outcome.NOT_A_NUMBER, detail))
@@ -270,26 +270,26 @@ class PromptPrefix(NamedTuple):
 
 @torch.inference_mode()
 def prefill_prompt(
-    model: PreTrainedModel, tokens: Sequence[int], known: PromptPrefix | None = None
+    model: PreTrainedModel, tokens: Sequence[int], cached: PromptPrefix | None = None
 ) -> PromptPrefix:
     """Read a prompt of at least one token into a key-value cache; return it with its last logits.
 
-    After `enable_prefix_sharing`, what the prompt has in common with `known`, in whole chunks of
-    256 tokens, is not read again; `known` cannot be used after this. Other models read it all.
+    After `enable_prefix_sharing`, what the prompt has in common with `cached`, in whole chunks of
+    256 tokens, is not read again; `cached` cannot be used after this. Other models read it all.
     """
     if not _shares_prefix(model):
         cache = DynamicCache(config=model.config)
         return PromptPrefix(tokens, cache, _compute_logits(model, [tokens], 0, cache))
     cache, start = DynamicCache(), 0
-    if known is not None:
-        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(known.tokens, tokens, strict=False))
+    if cached is not None:
+        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(cached.tokens, tokens, strict=False))
         start = (
             min(sum(1 for _ in pairs), len(tokens) - 1)
             // PREFILL_CHUNK_TOKENS
             * PREFILL_CHUNK_TOKENS
         )
-        cache = known.cache
-        cache.crop(start - len(known.tokens))
+        cache = cached.cache
+        cache.crop(start - len(cached.tokens))
     for at in range(start, len(tokens), PREFILL_CHUNK_TOKENS):
         piece = tokens[at : at + PREFILL_CHUNK_TOKENS]
         logits = _compute_logits(model, [piece], at, cache, shared_prefix=None)
@@ -348,7 +348,7 @@ def _compute_logits(
 ) -> torch.Tensor:
     tokens = torch.tensor(rows, device=model.device)
     positions = torch.arange(position, position + tokens.shape[1], device=model.device)
-    said = model(
+    output = model(
         input_ids=tokens,
         position_ids=positions.expand_as(tokens),
         cache=cache,
@@ -356,7 +356,7 @@ def _compute_logits(
         logits_to_keep=1,
         **more,
     )
-    logits: torch.Tensor = said.logits[:, -1]
+    logits: torch.Tensor = output.logits[:, -1]
     return logits
 
 

@@ -128,11 +128,11 @@ class PromptEnvironment:
         chosen = self._choose_contexts(episodes, seed)
         allow = [self._allow(number) for number in chosen] if self._allow else None
         contexts = [self._contexts[number] for number in chosen]
-        said = sample(contexts, [f"{seed} {episode}" for episode in episodes], allow)
-        rewards = self._rewards(chosen, [one.row.action for one in said])
+        actions = sample(contexts, [f"{seed} {episode}" for episode in episodes], allow)
+        rewards = self._rewards(chosen, [one.row.action for one in actions])
         return [
             Trajectory(episode, [one], reward, episode // self._group)
-            for episode, one, reward in zip(episodes, said, rewards, strict=True)
+            for episode, one, reward in zip(episodes, actions, rewards, strict=True)
         ]
 
     def _choose_contexts(self, episodes: Sequence[int], seed: int) -> list[int]:
@@ -157,9 +157,9 @@ def split_long_actions(rows: Sequence[SampledAction], tokens: int | None) -> lis
     return [part for row in rows for part in _split_action(row, tokens)]
 
 
-def _split_action(said: SampledAction, tokens: int) -> list[SampledAction]:
-    context, action, allowed = said.row
-    found = []
+def _split_action(sampled: SampledAction, tokens: int) -> list[SampledAction]:
+    context, action, allowed = sampled.row
+    parts = []
     for start in range(0, len(action), tokens):
         end = start + tokens
         row = ActionRow(
@@ -168,5 +168,5 @@ def _split_action(said: SampledAction, tokens: int) -> list[SampledAction]:
             None if allowed is None else allowed[start:end],
         )
         last = end >= len(action)
-        found.append(SampledAction(row, said.logprobs[start:end], last and said.ended))
-    return found
+        parts.append(SampledAction(row, sampled.logprobs[start:end], last and sampled.ended))
+    return parts

@@ -108,17 +108,17 @@ def measure_validation_loss(
 
 
 def generate_answers(
-    model: Any, asked: Sequence[ImitationExample], speech: GenerationSettings, tokens: int
+    model: Any, examples: Sequence[ImitationExample], speech: GenerationSettings, tokens: int
 ) -> list[dict[str, Any]]:
     """Answer each prompt by always the likeliest token, and compare the answer with its target.
 
     Returns `question`, `wanted` (the target), `said` (the answer, of at most `tokens` tokens) and
     `same` (whether their tokens are equal) for each.
     """
-    contexts = [example.row.context for example in asked]
+    contexts = [example.row.context for example in examples]
     room = speech.context - max(map(len, contexts), default=0)
     sampling = SamplingSettings(max_tokens=min(tokens, room), temperature=0)
-    found = sample_actions(model, contexts, range(len(asked)), speech.ends, sampling)
+    sampled = sample_actions(model, contexts, range(len(examples)), speech.ends, sampling)
     return [
         {
             "question": example.question,
@@ -126,20 +126,20 @@ def generate_answers(
             "said": speech.tokenizer.decode(each.row.action, skip_special_tokens=True),
             "same": list(each.row.action) == list(example.row.action),
         }
-        for example, each in zip(asked, found, strict=True)
+        for example, each in zip(examples, sampled, strict=True)
     ]
 
 
-def measure_answer_accuracy(said: Sequence[dict[str, Any]]) -> dict[str, float]:
+def measure_answer_accuracy(samples: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Return the shares `same`, answers equal to their targets, and `valid`, commands well formed.
 
-    `said` is from `generate_answers`. `valid` is measured where the target is a browser command:
+    `samples` is from `generate_answers`. `valid` is measured where the target is a browser command:
     the share of answers that are any such command. Empty without answers.
     """
-    if not said:
+    if not samples:
         return {}
-    measured = {"same": sum(each["same"] for each in said) / len(said)}
-    commands = [each["said"] for each in said if parse_command(each["wanted"])]
+    measured = {"same": sum(each["same"] for each in samples) / len(samples)}
+    commands = [each["said"] for each in samples if parse_command(each["wanted"])]
     if commands:
         measured["valid"] = sum(parse_command(each) is not None for each in commands) / len(
             commands
@@ -239,7 +239,7 @@ class ImitationResult(msgspec.Struct, frozen=True):
 def train_by_imitation(
     settings: ImitationSettings,
     out: Path,
-    told: StepCallback | None = None,
+    callback: StepCallback | None = None,
     environment: RolloutEnvironment | None = None,
     constrain: PromptConstraint | None = None,
 ) -> ImitationResult:
@@ -278,7 +278,7 @@ def train_by_imitation(
         del loaded  # its weights are no longer needed
         state = _ImitationState(learner, settings.patience)
         base = Path(settings.trained.model).name
-        for step in run.iterate_steps(data.steps, state, settings.every, told):
+        for step in run.iterate_steps(data.steps, state, settings.every, callback):
             if state.should_stop:
                 break
             if step == 0 and data.validation:
@@ -288,12 +288,12 @@ def train_by_imitation(
                 step, data.steps
             )
             if data.is_validation_step(step):
-                found, said = _measure_validation(learner, data, speech, settings, environment)
-                for each in said:
+                metrics, samples = _measure_validation(learner, data, speech, settings, environment)
+                for each in samples:
                     run.record_sample(step=step + 1, **each)
-                if state.record_validation(step + 1, found, settings.best):
+                if state.record_validation(step + 1, metrics, settings.best):
                     _write_best_model(learner, speech, out, base)
-                measured |= found
+                measured |= metrics
             run.record_metrics(**measured)
         if not data.validation:
             _write_best_model(learner, speech, out, base)
@@ -370,13 +370,13 @@ def _choose_prompts(
     validation: Sequence[ImitationExample], settings: ImitationSettings
 ) -> list[ImitationExample]:
     size = min(settings.asked, len(validation))
-    asked = Random(f"{settings.seed} asked").sample(validation, size)
-    if settings.best == "valid" and not any(parse_command(example.said) for example in asked):
+    prompts = Random(f"{settings.seed} asked").sample(validation, size)
+    if settings.best == "valid" and not any(parse_command(example.said) for example in prompts):
         detail = (
             "no prompt that is answered asks for a command: choose by loss, or let asked be more"
         )
         raise Failed(Failure("validation", Outcome.NO_COMMANDS, detail))
-    return asked
+    return prompts
 
 
 def _load_model(settings: ImitationSettings) -> nn.Module:
@@ -507,12 +507,12 @@ def _measure_validation(
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Return the measures of the validation examples, and the answers to some of them."""
     with learner.open_whole_model("policy") as model:
-        found = measure_validation_loss(
+        metrics = measure_validation_loss(
             model, data.validation, speech, settings.piece, learner.accelerator
         )
-        said = generate_answers(model, data.asked, speech, settings.tokens)
+        samples = generate_answers(model, data.asked, speech, settings.tokens)
         if environment is not None:
-            found |= measure_policy_reward(
+            metrics |= measure_policy_reward(
                 model,
                 speech.ends,
                 environment,
@@ -520,7 +520,7 @@ def _measure_validation(
                 settings.sampling,
                 settings.no_answer,
             )
-    return found | measure_answer_accuracy(said), said
+    return metrics | measure_answer_accuracy(samples), samples
 
 
 def _write_best_model(

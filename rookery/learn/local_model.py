@@ -71,9 +71,9 @@ class StreamedCompletion:
             return
         before = len(self._text)
         self._text += self._decoder.decode(self._vocabulary.tokens[token] or b"")
-        found = [self._text.find(stop, max(0, before - len(stop) + 1)) for stop in self._stops]
-        if found := [at for at in found if at >= 0]:
-            self._text = self._text[: min(found)]
+        ends = [self._text.find(stop, max(0, before - len(stop) + 1)) for stop in self._stops]
+        if ends := [at for at in ends if at >= 0]:
+            self._text = self._text[: min(ends)]
             self.stop = "stop"
         elif len(self.tokens) == self._limit:
             self.stop = "length"
@@ -211,28 +211,28 @@ class LocalModel:
             yield from self._decode_prompt(tokens, speakers, allow)
         finally:
             written = sum(len(one.tokens) for one in every)
-            taken = compute_cost(TokenUsage(len(tokens), written), self._settings)
-            self._spending.settle_reservation(most, taken)
+            cost = compute_cost(TokenUsage(len(tokens), written), self._settings)
+            self._spending.settle_reservation(most, cost)
 
     def _decode_prompt(
         self, tokens: Sequence[int], speakers: Sequence[_CompletionStream], allow: AllowedTokens
     ) -> Generator[None, None, None]:
         """Let all speak to their end, and come up after each token. Those who end leave."""
-        known, self._cached_prefix = self._cached_prefix, None
-        prefix = prefill_prompt(self._model, tokens, known)
+        cached, self._cached_prefix = self._cached_prefix, None
+        prefix = prefill_prompt(self._model, tokens, cached)
         try:
             logits, branches = prefix.logits.expand(len(speakers), -1), None
             while True:
                 self._draw_tokens(logits, speakers, allow)
                 yield
-                left = [row for row, one in enumerate(speakers) if not one.saying.stop]
-                if not left:
+                unfinished = [row for row, one in enumerate(speakers) if not one.saying.stop]
+                if not unfinished:
                     return
                 if branches is None:
-                    branches = PrefixBranches(self._model, prefix, len(left))
-                elif len(left) < len(speakers):
-                    branches.select_rows(left)
-                speakers = [speakers[row] for row in left]
+                    branches = PrefixBranches(self._model, prefix, len(unfinished))
+                elif len(unfinished) < len(speakers):
+                    branches.select_rows(unfinished)
+                speakers = [speakers[row] for row in unfinished]
                 logits = branches.step([one.saying.tokens[-1] for one in speakers])
         finally:
             self._cached_prefix = get_reusable_prefix(self._model, prefix)
@@ -247,9 +247,9 @@ class LocalModel:
         top_p = 1.0 if settings.top_p is None else settings.top_p
         try:
             if allow is None:
-                known = logits[:, : len(self.vocabulary.tokens)]
-                drawn = zip(*draw_tokens(known, chances, temperature, top_p), strict=True)
-                for one, (token, logprob) in zip(speakers, drawn, strict=True):
+                known_logits = logits[:, : len(self.vocabulary.tokens)]
+                sampled = zip(*draw_tokens(known_logits, chances, temperature, top_p), strict=True)
+                for one, (token, logprob) in zip(speakers, sampled, strict=True):
                     one.saying.add(token, logprob)
                 return
             for row, one, chance in zip(logits.cpu(), speakers, chances, strict=True):

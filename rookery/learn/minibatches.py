@@ -42,8 +42,8 @@ def pack_rows(rows: Sequence[ActionRow], device: torch.device | str = "cpu") -> 
         positions += range(row.size)
         tokens += [*row.context, *row.action]
         actions += row.action
-    made = [torch.tensor(each, device=device) for each in (tokens, positions, places, actions)]
-    tokens_T, positions_T, places_N, actions_N = made
+    tensors = [torch.tensor(each, device=device) for each in (tokens, positions, places, actions)]
+    tokens_T, positions_T, places_N, actions_N = tensors
     allowed = collate_allowed(rows, device)
     return ActionBatch(tokens_T[None], positions_T[None], None, places_N, actions_N, allowed)
 
@@ -85,7 +85,7 @@ def _fill_packed(ordered: Sequence[ActionRow], tokens: int) -> list[list[ActionR
     room: list[int] = []
     for row in ordered:
         size = row.size
-        fitting = [number for number, left in enumerate(room) if left >= size]
+        fitting = [number for number, free in enumerate(room) if free >= size]
         if fitting:
             number = min(fitting, key=lambda number: room[number])
             pieces[number].append(row)
@@ -142,8 +142,8 @@ def predict_actions(
         }
 
     tokens = PredictedTokens(compute_action_states(model, batch), batch.actions_N, batch.allowed)
-    found = compute_in_chunks(predict_tokens, tokens, count_vocabulary(model))
-    return found["logprobs"], found["hits"]
+    outputs = compute_in_chunks(predict_tokens, tokens, count_vocabulary(model))
+    return outputs["logprobs"], outputs["hits"]
 
 
 class RowLocation(NamedTuple):
@@ -217,10 +217,10 @@ class BatchSplitter:
 
     def _make_minibatch(self, places: Sequence[RowLocation]) -> Minibatch:
         mine = [place.number for place in places if place.process == self._process]
-        held: dict[int, int] = {}
+        row_counts: dict[int, int] = {}
         for place in places:
-            held[place.process] = held.get(place.process, 0) + 1
-        count = -(-max(held.values(), default=1) // self._max_rows)
+            row_counts[place.process] = row_counts.get(place.process, 0) + 1
+        count = -(-max(row_counts.values(), default=1) // self._max_rows)
         mine.sort(key=self._get_row_size)
         cuts = [len(mine) * part // count for part in range(count + 1)]
         pieces = [self._make_micro_batch(mine[start:end]) for start, end in pairwise(cuts)]

@@ -85,23 +85,23 @@ def write_packaged_model(package: PackagedModel, folder: Path) -> ModelSource:
     file = _find_packaged_file(package)
     require_disk_room(folder.parent, package.size)
     convert_gguf(file, folder, package.split_digits)
-    found = distribution(package.distribution)
-    for licence in found.files or ():
+    installed = distribution(package.distribution)
+    for licence in installed.files or ():
         if licence.name.startswith("LICENSE"):
             copy_model_files([Path(str(licence.locate()))], folder)
     has_chat = check_saved_model(folder)
     if not has_chat:
         raise Failed(Failure(str(file), Outcome.BAD_MODEL, "it has no chat template"))
-    origin = f"package {package.distribution} {found.version}, {file.name}"
-    stated = found.metadata["License"] or UNKNOWN_LICENCE
+    origin = f"package {package.distribution} {installed.version}, {file.name}"
+    stated = installed.metadata["License"] or UNKNOWN_LICENCE
     return ModelSource(f"{origin} (SHA-256 {digest_file(file)})", stated, has_chat)
 
 
 def _find_packaged_file(package: PackagedModel) -> Path:
     """Return the GGUF file of an installed package. Raises Failed (no_package)."""
     with suppress(PackageNotFoundError):
-        found = distribution(package.distribution)
-        file = Path(str(found.locate_file(f"{package.module}/{package.file}")))
+        installed = distribution(package.distribution)
+        file = Path(str(installed.locate_file(f"{package.module}/{package.file}")))
         if file.is_file() and find_spec(GGUF_READER.partition("==")[0]):
             return file
     detail = (
@@ -173,9 +173,11 @@ def download_model(repository: str, folder: Path) -> ModelSource:
     try:
         info = HfApi().model_info(repository, files_metadata=True, timeout=30)
         files = {each.rfilename: each.size or 0 for each in info.siblings or ()}
-        wanted = [name for name in files if is_model_file(name)]
-        require_disk_room(folder.parent, sum(files[name] for name in wanted))
-        for name in wanted:  # in this thread: a pool would end its downloads before Ctrl-C ends it
+        model_files = [name for name in files if is_model_file(name)]
+        require_disk_room(folder.parent, sum(files[name] for name in model_files))
+        for (
+            name
+        ) in model_files:  # in this thread: a pool would end its downloads before Ctrl-C ends it
             hf_hub_download(repository, name, revision=info.sha, local_dir=folder)
     except Failed:
         raise
@@ -222,9 +224,9 @@ def check_saved_model(folder: Path) -> bool:
         if tokenizer.chat_template is None:
             return False
         message = "Why do crows bring gifts?"
-        shown = str(tokenizer.decode(tokenize_prompt(tokenizer, message, chat=True)))
-        if message not in shown:
-            raise ValueError(f"its chat template loses the message: {shown[:100]!r}")
+        rendered = str(tokenizer.decode(tokenize_prompt(tokenizer, message, chat=True)))
+        if message not in rendered:
+            raise ValueError(f"its chat template loses the message: {rendered[:100]!r}")
     return True
 
 
@@ -242,6 +244,8 @@ def choose_model_writer(source: str) -> tuple[str, Callable[[Path], ModelSource]
     organisation, _, name = source.partition("/")
     if organisation.strip("~.") and name and "/" not in name:
         return name, partial(download_model, source)
-    known = ", ".join(PACKAGED_MODELS)
-    detail = f"there is no such folder: name one, or {known}, or ORG/NAME on the Hugging Face hub"
+    model_names = ", ".join(PACKAGED_MODELS)
+    detail = (
+        f"there is no such folder: name one, or {model_names}, or ORG/NAME on the Hugging Face hub"
+    )
     raise Failed(Failure(source[:200], Outcome.NO_MODEL, detail))

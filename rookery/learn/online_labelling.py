@@ -81,21 +81,21 @@ class LabelStore:
         self.requests = [request for each in rounds for request in each.requests]
         self.labels = list(read_json_lines(self._labels_file, Comparison))
 
-    def add_round(self, drawn: RequestRound) -> None:
+    def add_round(self, new_round: RequestRound) -> None:
         """Append a round of requests to the file, before anybody is asked, and remember them."""
-        self._append_record(self._rounds_file, drawn)
-        self.groups = drawn.groups
-        self.requests += drawn.requests
+        self._append_record(self._rounds_file, new_round)
+        self.groups = new_round.groups
+        self.requests += new_round.requests
 
     def add_label(self, label: Comparison) -> None:
         """Append the label of the first request that has none.
 
         Raises ValueError for the label of another request.
         """
-        asked = self.requests[len(self.labels)].asked
-        if (label.question, label.answers) != (asked.question, asked.answers):
+        question = self.requests[len(self.labels)].asked
+        if (label.question, label.answers) != (question.question, question.answers):
             raise ValueError(
-                f"this is no label of request {asked.number}: give them in their order"
+                f"this is no label of request {question.number}: give them in their order"
             )
         self._append_record(self._labels_file, label)
         self.labels.append(label)
@@ -229,7 +229,7 @@ class OnlineLabellingSettings(
 class PreferenceLabeller(Protocol):
     """Source of comparisons: people at a labelling desk, or a mock."""
 
-    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+    def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
         """Yield one Comparison for each question, in their order, as soon as it is there.
 
         May wait as long as it takes. May raise Failed (stopped), which stops the run as the cord
@@ -255,7 +255,7 @@ def train_with_online_labels(
     world: EnvironmentFactory,
     labeller: PreferenceLabeller,
     out: Path,
-    told: StepCallback | None = None,
+    callback: StepCallback | None = None,
     cord: StopCheck = str,
 ) -> OnlineLabellingResult:
     """Train a policy in `out`, and its reward models in `out`/labels, from people's comparisons.
@@ -275,15 +275,15 @@ def train_with_online_labels(
     main = bool(accelerator.is_main_process)
     with ResumableRun(out / "labels", settings, accelerator, "requests.jsonl") as run:
         with accelerator.main_process_first():
-            kept = LabelStore(run.folder, main)
+            label_store = LabelStore(run.folder, main)
         asking = _LabelledEnvironment(
-            settings, world, labeller, kept, out, accelerator, find_stop_reason
+            settings, world, labeller, label_store, out, accelerator, find_stop_reason
         )
-        reached = train_by_reinforcement(settings.reinforce, asking, out, told, cord=cord)
-        recent = kept.compute_policy_wins()[-RECENT_LABELS:]
+        reached = train_by_reinforcement(settings.reinforce, asking, out, callback, cord=cord)
+        recent = label_store.compute_policy_wins()[-RECENT_LABELS:]
         better = sum(recent) / len(recent) if recent else None
         reward = max((run.folder / "rewards").glob("*/model"))
-        return OnlineLabellingResult(reached, str(reward), len(kept.labels), better)
+        return OnlineLabellingResult(reached, str(reward), len(label_store.labels), better)
 
 
 class _LabelledEnvironment:
@@ -298,7 +298,7 @@ class _LabelledEnvironment:
         settings: OnlineLabellingSettings,
         world: EnvironmentFactory,
         labeller: PreferenceLabeller,
-        kept: LabelStore,
+        label_store: LabelStore,
         out: Path,
         accelerator: Accelerator,
         cord: StopCheck,
@@ -307,7 +307,7 @@ class _LabelledEnvironment:
         self._environment = world(lambda pairs: self._scores(pairs), settings.group)
         self._sampling_environment = world(self._number_answers, settings.answers)
         self._labeller = labeller
-        self._label_store = kept
+        self._label_store = label_store
         self._out = out
         self._accelerator = accelerator
         self._cord = cord
@@ -349,22 +349,24 @@ class _LabelledEnvironment:
         """One for each question that got two answers; half of some are the reference's."""
         size, half = self._settings.answers, self._settings.answers // 2
         checked = {group: self._is_validation_group(group) for group in groups}
-        ours = [
+        policy_episodes = [
             group * size + at
             for group in groups
             for at in range(half if checked[group] else 0, size)
         ]
-        theirs = [group * size + at for group in groups if checked[group] for at in range(half)]
-        found: dict[int, list[tuple[QuestionAnswer, bool]]] = defaultdict(list)
-        for episode, pair in self._sample_answers(sample, ours, f"{seed} labels"):
-            found[episode // size].append((pair, True))
-        if theirs:
+        reference_episodes = [
+            group * size + at for group in groups if checked[group] for at in range(half)
+        ]
+        answers_by_group: dict[int, list[tuple[QuestionAnswer, bool]]] = defaultdict(list)
+        for episode, pair in self._sample_answers(sample, policy_episodes, f"{seed} labels"):
+            answers_by_group[episode // size].append((pair, True))
+        if reference_episodes:
             for episode, pair in self._sample_answers(
-                self._reference_sampler, theirs, f"{seed} labels"
+                self._reference_sampler, reference_episodes, f"{seed} labels"
             ):
-                found[episode // size].append((pair, False))
+                answers_by_group[episode // size].append((pair, False))
         requests: list[ComparisonRequest] = []
-        for group, pairs in sorted(found.items()):
+        for group, pairs in sorted(answers_by_group.items()):
             if len(pairs) > 1:
                 Random(f"{seed} order {group}").shuffle(pairs)
                 requests.append(
@@ -386,12 +388,12 @@ class _LabelledEnvironment:
         played = self._sampling_environment.play_episodes(
             sample, mine, Random(seed).getrandbits(32)
         )
-        found = [
+        answers = [
             (one.episode, self._drawn_answers[int(one.reward)])
             for one in played
             if one.reward is not None and one.is_answered and not one.extra
         ]
-        return sorted(gather_object(found), key=lambda pair: pair[0])
+        return sorted(gather_object(answers), key=lambda pair: pair[0])
 
     def _number_answers(self, pairs: Sequence[QuestionAnswer]) -> list[float]:
         """In place of a reward, the number of each answer among those drawn."""
@@ -416,19 +418,21 @@ class _LabelledEnvironment:
 
     def _gather_labels(self, needed: int) -> None:
         """Show the labeller all requests without a label; wait until there are so many labels."""
-        known = len(self._label_store.labels)
-        if known < needed and self._accelerator.is_main_process:
+        label_count = len(self._label_store.labels)
+        if label_count < needed and self._accelerator.is_main_process:
             self._raise_if_stopped()
-            asked = self._label_store.list_unlabelled(len(self._label_store.requests))
-            for label in self._labeller.compare_answers(asked):
+            questions = self._label_store.list_unlabelled(len(self._label_store.requests))
+            for label in self._labeller.compare_answers(questions):
                 self._label_store.add_label(label)
                 self._raise_if_stopped()
                 if len(self._label_store.labels) == needed:
                     break
             else:
                 raise ValueError("a labeller gives a label for each question that it is asked")
-        heard = gather_object(self._label_store.labels[known:])  # by the main process alone
-        for label in heard[len(self._label_store.labels) - known :]:
+        new_labels = gather_object(
+            self._label_store.labels[label_count:]
+        )  # by the main process alone
+        for label in new_labels[len(self._label_store.labels) - label_count :]:
             self._label_store.add_label(label)
 
     def _train_reward_model(self, number: int, labels: int, seed: int) -> None:
@@ -465,11 +469,13 @@ class _LabelledEnvironment:
         place = self._out / "labels" / "reference.jsonl"
         if not place.exists():
             self._accelerator.wait_for_everyone()
-            wanted = range(self._settings.samples)
-            found = self._sample_answers(self._reference_sampler, wanted, f"{seed} samples")
-            said = [Episode(asked, "reference", (), answer) for _, (asked, answer) in found]
+            numbers = range(self._settings.samples)
+            answers = self._sample_answers(self._reference_sampler, numbers, f"{seed} samples")
+            episodes = [
+                Episode(question, "reference", (), answer) for _, (question, answer) in answers
+            ]
             if self._accelerator.is_main_process:
-                write_records(place, said)
+                write_records(place, episodes)
         return place
 
     def _raise_if_stopped(self) -> None:
@@ -501,19 +507,19 @@ class PolicyCompletion(Record, frozen=True):
 
 def make_text_environment(
     questions: Sequence[Question],
-    shown: Callable[[Question], str],
+    render: Callable[[Question], str],
     speech: PolicyTokenizer,
     whole: bool,
     full_stop: int = 0,
 ) -> EnvironmentFactory:
     """Return a factory of environments with one prompt a question, whose completion is its answer.
 
-    `shown` makes the prompt of a question. An empty completion is no answer; with `whole`, neither
+    `render` makes the prompt of a question. An empty completion is no answer; with `whole`, neither
     is one that did not end by itself (Ziegler, section 3.2: a summary without a line break). With
     `full_stop`, a completion ends at the first full stop in its tokens from that one on, counted
     from 1 (section 3.1.2: 16, of 24). Raises Failed (prompt_too_long).
     """
-    contexts = [speech.encode_prompt(shown(question)) for question in questions]
+    contexts = [speech.encode_prompt(render(question)) for question in questions]
 
     def make_environment(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
         def compute_rewards(
@@ -525,17 +531,17 @@ def make_text_environment(
                 )
                 for action in actions
             ]
-            asked = [questions[number] for number in numbers]
-            return compute_answer_rewards(scores, list(zip(asked, answers, strict=True)))
+            chosen = [questions[number] for number in numbers]
+            return compute_answer_rewards(scores, list(zip(chosen, answers, strict=True)))
 
         return PromptEnvironment(contexts, compute_rewards, group)
 
     return make_environment
 
 
-def convert_completion_to_answer(said: PolicyCompletion, whole: bool) -> Answer | None:
+def convert_completion_to_answer(completion: PolicyCompletion, whole: bool) -> Answer | None:
     """Return a completion as an answer; None if it is empty or, with `whole`, was cut off."""
-    return Answer(said.text) if said.text and (said.ended or not whole) else None
+    return Answer(completion.text) if completion.text and (completion.ended or not whole) else None
 
 
 def make_completion(

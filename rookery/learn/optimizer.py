@@ -92,10 +92,10 @@ def fill_weights(
     weights: Mapping[str, Tensor],
     device: torch.device,
     dtype: torch.dtype,
-    here: bool,
+    is_source: bool,
 ) -> None:
     """Put whole weights of these names in place of those of a model, in this process if it is
-    `here`.
+    `is_source`.
 
     All processes must call it: they gather each weight together.
     """
@@ -104,9 +104,9 @@ def fill_weights(
     for name, old in list(skeleton.named_parameters()):
         part = weights[name]
         full = part.full_tensor() if isinstance(part, DTensor) else part
-        if here:
+        if is_source:
             filled[name] = nn.Parameter(full.to(device, dtype), old.requires_grad)
-    for module in skeleton.modules() if here else ():
+    for module in skeleton.modules() if is_source else ():
         for name, old in list(module.named_parameters(recurse=False)):
             setattr(module, name, filled[names[id(old)]])
         for name, buffer in list(module.named_buffers(recurse=False)):
@@ -170,10 +170,10 @@ def make_accelerator(dtype: str = "float32") -> Accelerator:
     """
     # Several processes of a machine without an accelerator find each other only if told so.
     lone = not torch.accelerator.is_available()
-    found = Accelerator(cpu=lone, mixed_precision="bf16" if dtype == "bfloat16" else "no")
+    accelerator = Accelerator(cpu=lone, mixed_precision="bf16" if dtype == "bfloat16" else "no")
     atexit.unregister(_leave_process_group)
     atexit.register(_leave_process_group)
-    return found
+    return accelerator
 
 
 def _leave_process_group() -> None:
@@ -262,15 +262,15 @@ class ModelOptimizer:
         if self._skeleton is not None:
             weights = dict(self._network.named_parameters()) | averages
             prefix = f"{part}." if part else ""
-            made: nn.Module = copy.deepcopy(self._skeleton.get_submodule(part))
+            whole: nn.Module = copy.deepcopy(self._skeleton.get_submodule(part))
             fill_weights(
-                made,
-                {name: weights[prefix + name] for name, _ in made.named_parameters()},
+                whole,
+                {name: weights[prefix + name] for name, _ in whole.named_parameters()},
                 self.accelerator.device if everywhere else torch.device("cpu"),
                 getattr(torch, dtype),
                 everywhere or self.accelerator.is_main_process,
             )
-            yield made
+            yield whole
             return
         with self._swap_weights(averages):
             yield self._network.get_submodule(part)

@@ -79,51 +79,53 @@ class ActorCritic(nn.Module):
         self.reference: Any = reference
 
     def forward(
-        self, batch: ActionBatch, temperature: float, wanted: Collection[TokenOutput]
+        self, batch: ActionBatch, temperature: float, outputs: Collection[TokenOutput]
     ) -> dict[str, Tensor]:
         """Return for each token of the actions what is wanted, N, by name. Values are left out
         where there is no value network."""
-        found: dict[str, Tensor] = {}
-        values = "values" in wanted and self.critic is not None
-        distributions = {"logprobs", "entropies", "kl"} & set(wanted)
+        values_by_name: dict[str, Tensor] = {}
+        values = "values" in outputs and self.critic is not None
+        distributions = {"logprobs", "entropies", "kl"} & set(outputs)
         if distributions or (values and self.shared):
             states_ND = compute_action_states(self.policy, batch)
             if distributions:
-                found |= self._compare_distributions(batch, states_ND, temperature, wanted)
+                values_by_name |= self._compare_distributions(
+                    batch, states_ND, temperature, outputs
+                )
             if values and self.shared:
                 # Without autocast, split weights are in bfloat16 as the states are.
-                kept = next(self.critic.parameters()).dtype
-                found["values"] = self.critic(states_ND.to(kept))[..., 0].float()
+                dtype = next(self.critic.parameters()).dtype
+                values_by_name["values"] = self.critic(states_ND.to(dtype))[..., 0].float()
         if values and not self.shared:
-            found["values"] = compute_action_values(self.critic, batch)
-        if "reference" in wanted:
+            values_by_name["values"] = compute_action_values(self.critic, batch)
+        if "reference" in outputs:
             with self._use_reference() as reference:
-                found["reference"] = compute_action_logprobs(reference, batch, temperature)
-        return found
+                values_by_name["reference"] = compute_action_logprobs(reference, batch, temperature)
+        return values_by_name
 
     def _compare_distributions(
         self,
         batch: ActionBatch,
         states_ND: Tensor,
         temperature: float,
-        wanted: Collection[TokenOutput],
+        outputs: Collection[TokenOutput],
     ) -> dict[str, Tensor]:
         others_ND = None
-        if "kl" in wanted:
+        if "kl" in outputs:
             with self._use_reference() as reference:
                 others_ND = compute_action_states(reference, batch)
 
         def compare_tokens(tokens: PredictedTokens) -> dict[str, Tensor]:
             allowed = tokens.allowed
             logits_NV = compute_logits(self.policy, tokens.states_ND, allowed, temperature)
-            found = {"logprobs": select_logprobs(logits_NV, tokens.actions_N)}
-            if "entropies" in wanted:
-                found["entropies"] = compute_entropies(logits_NV.detach())
+            compared = {"logprobs": select_logprobs(logits_NV, tokens.actions_N)}
+            if "entropies" in outputs:
+                compared["entropies"] = compute_entropies(logits_NV.detach())
             if tokens.others_ND is not None:
                 with self._use_reference() as reference:
                     others_NV = compute_logits(reference, tokens.others_ND, allowed, temperature)
-                found["kl"] = compute_full_kl(logits_NV, others_NV)
-            return found
+                compared["kl"] = compute_full_kl(logits_NV, others_NV)
+            return compared
 
         tokens = PredictedTokens(states_ND, batch.actions_N, batch.allowed, others_ND)
         return compute_in_chunks(compare_tokens, tokens, count_vocabulary(self.policy))
@@ -299,7 +301,7 @@ class PolicyGradientTrainer:
         (nothing_said) where no episode has an action.
         """
         device, process = self._accelerator.device, self._accelerator.process_index
-        rows = [said.row for one in played for said in one.rows]
+        rows = [sampled.row for one in played for sampled in one.rows]
         order = _gather_row_locations(played, process)
         if not order:
             detail = "no episode of the batch has an action: look at what the world shows"
@@ -367,16 +369,16 @@ class PolicyGradientTrainer:
         """Compute the outputs of reference and value network for each token, and the policy's where
         the training pass would come too late for them."""
         warmth = self._rules.sampling.temperature
-        wanted: set[TokenOutput] = {"reference", "values"}
+        outputs: set[TokenOutput] = {"reference", "values"}
         if len(minibatches) > 1 or self._actor.shared:
-            wanted.add("logprobs")
+            outputs.add("logprobs")
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
-            found = self._learner.model(piece.batch, warmth, wanted)
-            tokens.reference_N[piece.tokens_N] = found["reference"]
-            if "logprobs" in wanted:
-                tokens.old_N[piece.tokens_N] = found["logprobs"]
-            if "values" in found:
-                tokens.values_N[piece.tokens_N] = found["values"]
+            scored = self._learner.model(piece.batch, warmth, outputs)
+            tokens.reference_N[piece.tokens_N] = scored["reference"]
+            if "logprobs" in outputs:
+                tokens.old_N[piece.tokens_N] = scored["logprobs"]
+            if "values" in scored:
+                tokens.values_N[piece.tokens_N] = scored["values"]
 
     def _summarize_episodes(
         self, played: Sequence[Trajectory], tokens: TokenTensors
@@ -425,12 +427,14 @@ class PolicyGradientTrainer:
                 "0: let the world play each prompt 2 times or more in a row (its `group`)"
             )
             raise Failed(Failure("advantage = rloo", Outcome.NOTHING_TO_LEARN, detail))
-        found = compute_rloo_advantages(scores, groups)
+        advantages = compute_rloo_advantages(scores, groups)
         mine = self._accelerator.process_index
-        ours = [
-            each for each, one in zip(found, lesson.accounts, strict=True) if one.process == mine
+        own_advantages = [
+            each
+            for each, one in zip(advantages, lesson.accounts, strict=True)
+            if one.process == mine
         ]
-        return torch.tensor(ours, device=self._accelerator.device)
+        return torch.tensor(own_advantages, device=self._accelerator.device)
 
     def _estimate_advantages(self, lesson: PreparedBatch, charge: float) -> None:
         rules, tokens = self._rules, lesson.tokens
@@ -464,13 +468,13 @@ class PolicyGradientTrainer:
     ) -> Tensor:
         """Return the part of a micro-batch in the minibatch's loss."""
         rules, tokens, at_N = self._rules, lesson.tokens, piece.tokens_N
-        wanted: set[TokenOutput] = {"logprobs", "values"}
+        outputs: set[TokenOutput] = {"logprobs", "values"}
         if epoch == 0:
-            wanted.add("entropies")
+            outputs.add("entropies")
         if rules.kl == "loss":
-            wanted.add("kl")
-        found = self._learner.model(piece.batch, rules.sampling.temperature, wanted)
-        new_N = found["logprobs"]
+            outputs.add("kl")
+        scored = self._learner.model(piece.batch, rules.sampling.temperature, outputs)
+        new_N = scored["logprobs"]
         if first:  # nothing has been learnt from this batch yet
             tokens.old_N[at_N] = new_N.detach()
         old_N, seen_N = tokens.old_N[at_N], torch.ones_like(new_N)
@@ -483,15 +487,15 @@ class PolicyGradientTrainer:
         if first:
             tally.record_maximum(ratio=apart_N.expm1())
         if epoch == 0:
-            tally.add(read=seen_N, entropy=found["entropies"])
-        if "values" in found:
+            tally.add(read=seen_N, entropy=scored["entropies"])
+        if "values" in scored:
             fits_N, held_N = compute_value_loss(
-                found["values"], tokens.values_N[at_N], tokens.returns_N[at_N], rules.value_clip
+                scored["values"], tokens.values_N[at_N], tokens.returns_N[at_N], rules.value_clip
             )
             loss = loss + rules.value_weight * fits_N.sum()
             tally.add(value_loss=fits_N, value_clipped=held_N)
-        if "kl" in found:
-            loss = (1 - rules.alpha) * loss + rules.alpha * found["kl"].sum()
+        if "kl" in scored:
+            loss = (1 - rules.alpha) * loss + rules.alpha * scored["kl"].sum()
         return loss * scale
 
     def _compute_metrics(self, lesson: PreparedBatch, tally: MetricAccumulator) -> dict[str, float]:
@@ -505,12 +509,14 @@ class PolicyGradientTrainer:
             missed_squares=missed_N**2,
         )
         sums, most = tally.reduce_across_processes()
-        seen, read = sums.pop("seen"), sums.pop("read")
+        token_count, read = sums.pop("seen"), sums.pop("read")
         whole = _compute_variance(read, sums.pop("returns"), sums.pop("squares"))
-        left = _compute_variance(read, sums.pop("missed"), sums.pop("missed_squares"))
+        residual = _compute_variance(read, sums.pop("missed"), sums.pop("missed_squares"))
         entropy = sums.pop("entropy") / read
-        means = {name: value / seen for name, value in sums.items()}
-        explained = {"explained": 1 - left / whole} if "value_loss" in means and whole > 0 else {}
+        means = {name: value / token_count for name, value in sums.items()}
+        explained = (
+            {"explained": 1 - residual / whole} if "value_loss" in means and whole > 0 else {}
+        )
         return {**means, **most, **explained, "entropy": entropy}
 
     def _sum_across_processes(self, values: Tensor) -> Tensor:

@@ -61,10 +61,10 @@ CrossProcessSum = Callable[[Tensor], Tensor]
 """the sum of a tensor over all processes"""
 
 
-def scatter_by_mask(values_N: Tensor, there: Tensor) -> Tensor:
+def scatter_by_mask(values_N: Tensor, mask: Tensor) -> Tensor:
     """Return a tensor of the mask's shape with the values where it is set, row by row, else 0."""
-    put = values_N.new_zeros(there.shape)
-    put[there] = values_N
+    put = values_N.new_zeros(mask.shape)
+    put[mask] = values_N
     return put
 
 
@@ -118,20 +118,20 @@ def compute_gae(
 
 
 def whiten_values(
-    values: Tensor, there: Tensor, shift: bool = True, total: CrossProcessSum = Tensor.clone
+    values: Tensor, mask: Tensor, shift: bool = True, total: CrossProcessSum = Tensor.clone
 ) -> Tensor:
-    """Return the values with variance 1 (the biased one) over the mask `there` in all processes.
+    """Return the values with variance 1 (the biased one) where `mask` is true, over all processes.
 
     Their mean becomes 0, or stays as it was without `shift`, as rewards are whitened in the code of
     Ziegler and others (2019). 0 where the mask is not set.
     """
-    found = values[there].double()
-    count, summed = total(torch.stack([found.new_tensor(found.numel()), found.sum()]))
+    masked = values[mask].double()
+    count, summed = total(torch.stack([masked.new_tensor(masked.numel()), masked.sum()]))
     mean = summed / count.clamp(min=1)
-    variance = total(((found - mean) ** 2).sum()) / count.clamp(min=1)
+    variance = total(((masked - mean) ** 2).sum()) / count.clamp(min=1)
     white: Tensor = (values - mean) * (variance + 1e-8).rsqrt()
     white = white if shift else white + mean
-    return white.to(values.dtype).masked_fill(~there, 0.0)
+    return white.to(values.dtype).masked_fill(~mask, 0.0)
 
 
 def compute_rloo_advantages(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:

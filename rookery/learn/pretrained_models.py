@@ -155,11 +155,11 @@ def _load_from_folder(folder: Path, device: torch.device, dtype: str) -> LoadedM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     with LOADING_LOCK:
-        found: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
         )
-    model, told = found
-    if lost := sorted(told["missing_keys"]):
+    model, loading_info = loaded
+    if lost := sorted(loading_info["missing_keys"]):
         raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
     if "cache" not in signature(model.forward).parameters:
         raise ValueError("it keeps no keys and values of what it has read, as transformers do")
@@ -302,7 +302,7 @@ def load_model_with_head(
     if head != "language" and outputs is not None:
         more["num_labels"] = outputs
     with LOADING_LOCK, convert_load_errors(folder), silence_transformers():
-        found: Any = HEAD_CLASSES[head].from_pretrained(
+        loaded: Any = HEAD_CLASSES[head].from_pretrained(
             folder,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             use_safetensors=True,
@@ -311,12 +311,12 @@ def load_model_with_head(
             **more,
             **_LOCAL_ONLY,
         )
-        model, told = found
-        missing = sorted(told["missing_keys"])
+        model, loading_info = loaded
+        missing = sorted(loading_info["missing_keys"])
         lost = [n for n in missing if head == "language" or n.split(".")[0] not in _HEAD_NAMES]
         if lost:
             raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
-        if odd := sorted(name for name, *_ in told["mismatched_keys"]):
+        if odd := sorted(name for name, *_ in loading_info["mismatched_keys"]):
             raise ValueError(f"{odd[0]} has another shape than this model's")
     return model, missing
 
@@ -355,11 +355,11 @@ def find_head(model: nn.Module) -> nn.Linear:
     raise ValueError("it gets no linear layer as its head: begin as another kind of model")
 
 
-def _initialize_head(made: nn.Linear, head: ModelHead) -> None:
-    spread = 0.0 if head == "token" else (made.in_features + 1) ** -0.5
-    nn.init.normal_(made.weight, std=spread)
-    if made.bias is not None:
-        nn.init.zeros_(made.bias)
+def _initialize_head(layer: nn.Linear, head: ModelHead) -> None:
+    spread = 0.0 if head == "token" else (layer.in_features + 1) ** -0.5
+    nn.init.normal_(layer.weight, std=spread)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 def _set_dropout(model: PreTrainedModel, share: float) -> int:
@@ -496,12 +496,12 @@ def save_adapter(model: nn.Module, folder: Path, base: str) -> None:
 
     whole: Any = model
     config = whole.peft_config["default"]
-    found = get_peft_model_state_dict(whole)
-    weights = {name: each.detach().half().contiguous() for name, each in found.items()}
+    state = get_peft_model_state_dict(whole)
+    weights = {name: each.detach().half().contiguous() for name, each in state.items()}
     changed = {name.removeprefix(_ADAPTER_PREFIX).rpartition(".lora_")[0] for name in weights}
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / ADAPTER_WEIGHTS_FILE, {"format": "pt"})
-    said = {
+    adapter_config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base,
@@ -510,4 +510,6 @@ def save_adapter(model: nn.Module, folder: Path, base: str) -> None:
         "target_modules": sorted(changed),
         "inference_mode": True,
     }
-    (folder / ADAPTER_CONFIG_FILE).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    (folder / ADAPTER_CONFIG_FILE).write_text(
+        json.dumps(adapter_config, indent=1) + "\n", encoding="utf-8"
+    )

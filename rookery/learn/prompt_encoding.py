@@ -75,8 +75,8 @@ def _tokenize_plainly(
     """
     encoded = _encode(tokenizer, text, split_special_tokens=True, return_offsets_mapping=True)
     tokens, spans = encoded["input_ids"], encoded["offset_mapping"]
-    found = [span for token, span in zip(tokens, spans, strict=True) if token in reserved]
-    cuts = [start + 1 for start, end in found if end - start > 1]
+    reserved_spans = [span for token, span in zip(tokens, spans, strict=True) if token in reserved]
+    cuts = [start + 1 for start, end in reserved_spans if end - start > 1]
     if not cuts:
         return [token for token in tokens if token not in reserved]
     pieces = (text[start:end] for start, end in pairwise((0, *cuts, len(text))))
@@ -106,15 +106,15 @@ class PolicyTokenizer(NamedTuple):
 
         Raises Failed (prompt_too_long) where an action would not fit behind them.
         """
-        found = tokenize_prompt(self.tokenizer, prompt, self.chat)
-        if len(found) > self.max_prompt_tokens:
+        tokens = tokenize_prompt(self.tokenizer, prompt, self.chat)
+        if len(tokens) > self.max_prompt_tokens:
             detail = (
-                f"it has {len(found)} tokens, and {self.max_prompt_tokens} leave room for "
+                f"it has {len(tokens)} tokens, and {self.max_prompt_tokens} leave room for "
                 "an action: show less "
                 "of a page, let actions be shorter, or use a model with a longer context"
             )
             raise Failed(Failure("a prompt", Outcome.PROMPT_TOO_LONG, detail))
-        return found
+        return tokens
 
     def decode_action(self, action: Sequence[int]) -> str:
         """Return the text of these tokens up to the first end token, as `LocalModel` gives it:

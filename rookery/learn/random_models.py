@@ -51,22 +51,22 @@ def write_tiny_model(
 def _train_tokenizer(
     texts: Sequence[str], vocabulary: int, context: int
 ) -> PreTrainedTokenizerFast:
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[BEGIN_TOKEN, END_TOKEN, PAD_TOKEN],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator(texts, trainer)
-    begin = (BEGIN_TOKEN, made.token_to_id(BEGIN_TOKEN))
-    made.post_processor = processors.TemplateProcessing(
+    tokenizer.train_from_iterator(texts, trainer)
+    begin = (BEGIN_TOKEN, tokenizer.token_to_id(BEGIN_TOKEN))
+    tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BEGIN_TOKEN} $A", pair=f"{BEGIN_TOKEN} $A $B", special_tokens=[begin]
     )
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=made,
+        tokenizer_object=tokenizer,
         bos_token=BEGIN_TOKEN,
         eos_token=END_TOKEN,
         pad_token=PAD_TOKEN,

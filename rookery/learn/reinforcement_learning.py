@@ -85,7 +85,7 @@ def train_by_reinforcement(
     settings: ReinforcementSettings,
     world: RolloutEnvironment,
     out: Path,
-    told: StepCallback | None = None,
+    callback: StepCallback | None = None,
     also: Sequence[CheckpointedState] = (),
     cord: StopCheck = str,
     validation: RolloutEnvironment | None = None,
@@ -142,7 +142,7 @@ def train_by_reinforcement(
         choice = _PolicyChoice()
         digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
         place = accelerator.process_index
-        drawn = DrawnActions(out / "drawn", digest, place)
+        train_actions = DrawnActions(out / "drawn", digest, place)
         validated = DrawnActions(out / "validated", digest, place)
         state = _ReinforcementState(learner, controller, choice, *also)
         teacher = PolicyGradientTrainer(settings, actor, learner, pad)
@@ -150,7 +150,7 @@ def train_by_reinforcement(
         def open_sampler(step: int, averaged: bool) -> AbstractContextManager[PolicySampler]:
             if server is None:
                 return _open_sampler(settings, learner, ends, averaged)
-            kept = validated if averaged else drawn
+            kept = validated if averaged else train_actions
             return _update_servers(server, kept, learner, step, averaged)
 
         def validate_policy(steps: int) -> dict[str, float]:
@@ -164,7 +164,7 @@ def train_by_reinforcement(
             return {"validation_reward": found.reward, "validation_kl": found.kl}
 
         for step in run.iterate_steps(
-            settings.steps, state, settings.every, told, _MAX_CHECKPOINT_INTERVAL
+            settings.steps, state, settings.every, callback, _MAX_CHECKPOINT_INTERVAL
         ):
             if settings.patience is not None and choice.best.since >= settings.patience:
                 ended = f"no better reward in {settings.patience} validations"
@@ -181,15 +181,17 @@ def train_by_reinforcement(
                 break
             measured = teacher.train_on_batch(lesson, step, controller.beta)
             controller.update_beta(lesson.kl)
-            done = step + 1
-            if settings.check and (done % settings.check == 0 or done == settings.steps):
-                measured |= validate_policy(done)
+            steps_done = step + 1
+            if settings.check and (
+                steps_done % settings.check == 0 or steps_done == settings.steps
+            ):
+                measured |= validate_policy(steps_done)
             run.record_metrics(**measured)
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
             if accelerator.is_main_process:
-                for kept in (drawn, validated):
-                    kept.forget_actions(run.find_oldest_step())
+                for store in (train_actions, validated):
+                    store.forget_actions(run.find_oldest_step())
             del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
@@ -212,12 +214,12 @@ class _PolicyChoice:
     def __init__(self) -> None:
         self.best = BestValidation()
 
-    def record_validation(self, steps: int, found: PreparedBatch, budget: float | None) -> bool:
+    def record_validation(self, steps: int, batch: PreparedBatch, budget: float | None) -> bool:
         """Record a validation after so many steps; return whether it is the best so far, and its
         KL within the budget."""
-        within = budget is None or found.kl <= budget
-        if within and found.reward > self.best.worth:
-            self.best = BestValidation(steps, found.reward)
+        within = budget is None or batch.kl <= budget
+        if within and batch.reward > self.best.worth:
+            self.best = BestValidation(steps, batch.reward)
             return True
         self.best = self.best._replace(since=self.best.since + 1)
         return False
@@ -268,14 +270,18 @@ def _open_sampler(
 
 @contextmanager
 def _update_servers(
-    server: VllmSampler, drawn: DrawnActions, learner: ModelOptimizer, step: int, averaged: bool
+    server: VllmSampler,
+    train_actions: DrawnActions,
+    learner: ModelOptimizer,
+    step: int,
+    averaged: bool,
 ) -> Iterator[PolicySampler]:
     """Yield the policy as it is now, in servers."""
     with learner.open_whole_model("policy", averaged=averaged, everywhere=False) as policy:
         if learner.accelerator.is_main_process:
             server.update_weights(policy, step)
     learner.accelerator.wait_for_everyone()
-    yield drawn.remember_actions(partial(server.sample, step), step)
+    yield train_actions.remember_actions(partial(server.sample, step), step)
 
 
 def _play_batch(

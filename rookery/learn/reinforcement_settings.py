@@ -249,21 +249,21 @@ RLOO_DEFAULTS: Mapping[str, Any] = {
 """Leave-one-out advantages in place of a value network (Ahmadian and others, 2024)."""
 
 
-def make_ppo_settings(**given: Any) -> ReinforcementSettings:
+def make_ppo_settings(**overrides: Any) -> ReinforcementSettings:
     """Return settings with Ziegler's PPO as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**PPO_DEFAULTS, **given})
+    return ReinforcementSettings(**{**PPO_DEFAULTS, **overrides})
 
 
-def make_webgpt_settings(**given: Any) -> ReinforcementSettings:
+def make_webgpt_settings(**overrides: Any) -> ReinforcementSettings:
     """Return settings with WebGPT's PPO as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**WEBGPT_PPO_DEFAULTS, **given})
+    return ReinforcementSettings(**{**WEBGPT_PPO_DEFAULTS, **overrides})
 
 
-def make_a2c_settings(**given: Any) -> ReinforcementSettings:
+def make_a2c_settings(**overrides: Any) -> ReinforcementSettings:
     """Return settings with GopherCite's A2C as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**A2C_DEFAULTS, **given})
+    return ReinforcementSettings(**{**A2C_DEFAULTS, **overrides})
 
 
-def make_rloo_settings(**given: Any) -> ReinforcementSettings:
+def make_rloo_settings(**overrides: Any) -> ReinforcementSettings:
     """Return settings with RLOO's advantages as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**RLOO_DEFAULTS, **given})
+    return ReinforcementSettings(**{**RLOO_DEFAULTS, **overrides})

@@ -95,9 +95,12 @@ class ReferenceScorer:
         Words such as "the" do not count, as in `quotes.repair`, but in an answer that has no other.
         0 without answers.
         """
-        held = self._get_words(reference)
+        reference_words = self._get_words(reference)
         return max(
-            (compute_rouge_n(_list_content_words(each), held).precision for each in answers),
+            (
+                compute_rouge_n(_list_content_words(each), reference_words).precision
+                for each in answers
+            ),
             default=0.0,
         )
 
@@ -135,9 +138,9 @@ def load_scored_references(
     if sources.questions is not None and sources.questions < len(read):
         read = Random(f"{seed} questions").sample(read, sources.questions)
     weighing = ReferenceScorer()
-    found = [_score_references(each, sources, weighing) for each in read]
-    _check_scored(found, sources, left_out)
-    return found, describe_left_out(left_out)
+    scored = [_score_references(each, sources, weighing) for each in read]
+    _check_scored(scored, sources, left_out)
+    return scored, describe_left_out(left_out)
 
 
 class _UnscoredReferences(NamedTuple):
@@ -222,14 +225,14 @@ def _score_references(
 
 
 def _check_scored(
-    found: Sequence[ScoredReferences], sources: RetrievalSources, left_out: Counter[str]
+    scored: Sequence[ScoredReferences], sources: RetrievalSources, left_out: Counter[str]
 ) -> None:
     files = ", ".join((*sources.episodes, *sources.triples, *sources.squad))
-    if not found:
+    if not scored:
         why = describe_left_out(left_out) or "the files hold none"
         detail = f"no question is left to learn from ({why}): name other files"
         raise Failed(Failure(files or "no files", Outcome.NOTHING_CHOSEN, detail))
-    if len({worth for each in found for worth in each.worths}) == 1:
+    if len({worth for each in scored for worth in each.worths}) == 1:
         detail = "all references are worth the same: add some that hold less of the answer"
         raise Failed(Failure(files, Outcome.NOTHING_TO_LEARN, detail))
 
@@ -295,9 +298,13 @@ class RetrievalBatches:
     def _add_in_batch_references(
         self, own: ScoredReferences, lessons: Sequence[RetrievalExample], number: int, step: int
     ) -> RetrievalExample:
-        theirs = {text for each in lessons for text in each.references}.difference(own.references)
-        count = min(self._sampling_settings.others, len(theirs))
-        more = Random(f"{self._seed} others {step} {number}").sample(sorted(theirs), count)
+        other_references = {text for each in lessons for text in each.references}.difference(
+            own.references
+        )
+        count = min(self._sampling_settings.others, len(other_references))
+        more = Random(f"{self._seed} others {step} {number}").sample(
+            sorted(other_references), count
+        )
         worths = [self._reference_scorer.compute_precision(own.answers, text) for text in more]
         lesson = lessons[number]
         return RetrievalExample(
@@ -318,8 +325,10 @@ def sample_references(
     best = random.choice([number for number in numbers if each.worths[number] == most])
     rest = [number for number in numbers if number != best]
     if negatives == "alike":
-        asked = split_words(each.question)
-        shared = [compute_rouge_n(asked, split_words(text)).precision for text in each.references]
+        question_words = split_words(each.question)
+        shared = [
+            compute_rouge_n(question_words, split_words(text)).precision for text in each.references
+        ]
         rest = sorted(rest, key=lambda number: -shared[number])[
             : HARD_NEGATIVE_FACTOR * (count - 1)
         ]
@@ -328,14 +337,14 @@ def sample_references(
     return RetrievalExample(each.question, [each.references[number] for number in chosen], worths)
 
 
-def split_off_questions(found: Sequence[ScoredReferences], share: float, seed: int) -> set[str]:
+def split_off_questions(scored: Sequence[ScoredReferences], share: float, seed: int) -> set[str]:
     """Draw this share of the question texts for validation, at least one and never all.
 
     Empty for a share of 0. Raises Failed (one_question) where there is but one.
     """
     if not share:
         return set()
-    questions = sorted({each.question for each in found})
+    questions = sorted({each.question for each in scored})
     if len(questions) < 2:
         detail = "one question cannot be shared out: add others, or let validation be 0"
         raise Failed(Failure(questions[0][:80], Outcome.ONE_QUESTION, detail))

@@ -156,7 +156,7 @@ def load_sentence_encoder(model: str) -> SentenceEncoder:
     folder = find_encoder_folder(model)
     with convert_load_errors(folder), silence_transformers():
         _check_config(AutoConfig.from_pretrained(folder, **_LOCAL_ONLY))
-        found: Any = AutoModel.from_pretrained(
+        loaded: Any = AutoModel.from_pretrained(
             folder,
             dtype=torch.float32,
             use_safetensors=True,
@@ -164,8 +164,8 @@ def load_sentence_encoder(model: str) -> SentenceEncoder:
             output_loading_info=True,
             **_LOCAL_ONLY,
         )
-        bert, told = found
-        if lost := sorted(told["missing_keys"]):
+        bert, loading_info = loaded
+        if lost := sorted(loading_info["missing_keys"]):
             raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
         return SentenceEncoder(bert.eval(), folder)
 
@@ -317,7 +317,7 @@ class RetrievalTrainingResult(msgspec.Struct, frozen=True):
 
 
 def train_retriever(
-    settings: RetrievalTrainingSettings, out: Path, told: StepCallback | None = None
+    settings: RetrievalTrainingSettings, out: Path, callback: StepCallback | None = None
 ) -> RetrievalTrainingResult:
     """Train an encoder and write it to `out`/model; continue where an earlier call was broken off.
 
@@ -336,7 +336,7 @@ def train_retriever(
             model, settings.optimising, data.steps, accelerator, run.find_stop_reason
         )
         state = _RetrievalState(learner)
-        for step in run.iterate_steps(data.steps, state, settings.every, told):
+        for step in run.iterate_steps(data.steps, state, settings.every, callback):
             if step == 0:
                 _calibrate_and_validate(state, data, settings, out)
             if state.should_stop(settings.patience):
@@ -389,19 +389,19 @@ class _RetrievalData:
     """Training and validation questions, and the steps after which there is a validation."""
 
     def __init__(
-        self, found: Sequence[ScoredReferences], left_out: str, settings: RetrievalTrainingSettings
+        self, scored: Sequence[ScoredReferences], left_out: str, settings: RetrievalTrainingSettings
     ) -> None:
         self.left_out = left_out
         self._check_interval = settings.check
-        held = split_off_questions(found, settings.validation, settings.seed)
-        training = [each for each in found if each.question not in held]
+        validation_questions = split_off_questions(scored, settings.validation, settings.seed)
+        training = [each for each in scored if each.question not in validation_questions]
         self.questions = len(training)
         self.batches = RetrievalBatches(training, settings.drawing, settings.seed)
         self.steps = settings.epochs * self.batches.steps_an_epoch
         self.validation = [
             sample_references(each, settings.ranked, "any", f"{settings.seed} validation")
-            for each in found
-            if each.question in held
+            for each in scored
+            if each.question in validation_questions
         ]
 
     def is_validation_step(self, step: int) -> bool:
@@ -425,15 +425,15 @@ class _RetrievalState:
         """Return whether no validation got better within the patience."""
         return patience is not None and self.worse >= patience
 
-    def record_validation(self, step: int, found: dict[str, float], best: str) -> bool:
+    def record_validation(self, step: int, metrics: dict[str, float], best: str) -> bool:
         """Record a validation and return whether it is the best so far."""
         self.last = step
-        if not _compute_worth(found, best) > _compute_worth(
+        if not _compute_worth(metrics, best) > _compute_worth(
             self.after, best
         ):  # nor where it is no number
             self.worse += 1
             return False
-        self.step, self.worse, self.after = step, 0, found
+        self.step, self.worse, self.after = step, 0, metrics
         return True
 
     def save(self, folder: Path) -> None:
@@ -494,12 +494,12 @@ def _validate_and_save_best(
 ) -> dict[str, float]:
     """Validate on held-out questions, save the model if it is the best so far, and return the
     measures."""
-    found, said = _measure_validation(state, data)
-    for each in said:
+    metrics, samples = _measure_validation(state, data)
+    for each in samples:
         run.record_sample(step=step, **each)
-    if state.record_validation(step, found, settings.best):
+    if state.record_validation(step, metrics, settings.best):
         _write_averaged_model(state.learner, out)
-    return {f"validation_{name}": value for name, value in found.items()}
+    return {f"validation_{name}": value for name, value in metrics.items()}
 
 
 def _measure_validation(
@@ -514,11 +514,11 @@ def _measure_validation(
         for pair in zip(cosines, worths, strict=True)
         for cosine, worth in zip(*pair, strict=True)
     ]
-    said = [
+    samples = [
         _describe_first_reference(*pair)
         for pair in zip(lessons[:SHOWN_QUESTIONS], cosines, strict=False)
     ]
-    return {"mse": fmean(missed), **ranking_metrics.score_rankings(worths, cosines)}, said
+    return {"mse": fmean(missed), **ranking_metrics.score_rankings(worths, cosines)}, samples
 
 
 def _describe_first_reference(lesson: RetrievalExample, cosines: Sequence[float]) -> dict[str, Any]:

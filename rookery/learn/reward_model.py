@@ -62,10 +62,10 @@ class RewardInputEncoder(NamedTuple):
         Where there is no room, evidence is cut, the longest first, and never the question or the
         answer. Raises Failed (too_long) where these two alone have more tokens than `context`.
         """
-        asked = self._encode_part(f"Question: {question.text}")
-        said = self._encode_part(f"Answer: {insert_marks(answer, _format_quote_numbers)}")
+        question_tokens = self._encode_part(f"Question: {question.text}")
+        answer_tokens = self._encode_part(f"Answer: {insert_marks(answer, _format_quote_numbers)}")
         begun = self._get_begin_token()
-        room = self.context - len(begun) - len(asked) - len(said)
+        room = self.context - len(begun) - len(question_tokens) - len(answer_tokens)
         if room < 0:
             detail = (
                 f"question and answer have {self.context - room} tokens, and the reward model "
@@ -75,7 +75,12 @@ class RewardInputEncoder(NamedTuple):
         whole = [self._encode_part(text) for text in self._list_evidence(question, answer)]
         fitted = _fit_parts(whole, room)
         cut = sum(map(len, whole)) - sum(map(len, fitted))
-        tokens = [*begun, *asked, *(token for part in fitted for token in part), *said]
+        tokens = [
+            *begun,
+            *question_tokens,
+            *(token for part in fitted for token in part),
+            *answer_tokens,
+        ]
         return RewardModelInput(tokens, cut)
 
     def _list_evidence(self, question: Question, answer: Answer) -> list[str]:
@@ -123,8 +128,8 @@ def _fit_parts(parts: Sequence[list[int]], room: int) -> list[list[int]]:
         room -= size
     else:
         return list(parts)
-    kept = [part if len(part) <= longest else [*part[: longest - 1], part[-1]] for part in parts]
-    return kept if longest > 1 else [part for part in parts if len(part) <= longest]
+    fitted = [part if len(part) <= longest else [*part[: longest - 1], part[-1]] for part in parts]
+    return fitted if longest > 1 else [part for part in parts if len(part) <= longest]
 
 
 REWARD_CONFIG_KEY = "rookery_reward"
@@ -190,15 +195,15 @@ class RewardModel:
         samples; choosing takes NaN for no score. Raises Failed (bad_model) where the model gives no
         finite number.
         """
-        shown = [self._encode_answer(*pair) for pair in pairs]
-        rows = [row for row in shown if row is not None]
-        found = score_rows(
+        encoded = [self._encode_answer(*pair) for pair in pairs]
+        rows = [row for row in encoded if row is not None]
+        outputs = score_rows(
             self._model, rows, self._input_encoder.pad, self._device, self._batch_size
         )
-        if not bool(found.isfinite().all()):
+        if not bool(outputs.isfinite().all()):
             raise self._make_error("its rewards are no numbers: train it again")
-        rewards = iter((found[:, 0] + self.scale.bias).tolist())
-        return [math.nan if row is None else next(rewards) for row in shown]
+        rewards = iter((outputs[:, 0] + self.scale.bias).tolist())
+        return [math.nan if row is None else next(rewards) for row in encoded]
 
     def _encode_answer(self, question: Question, answer: Answer) -> TokenIds | None:
         try:
@@ -225,19 +230,19 @@ class RewardModel:
 
 
 def make_input_encoder(
-    model: Any, tokenizer: Any, ends: frozenset[int], context: int, given: bool
+    model: Any, tokenizer: Any, ends: frozenset[int], context: int, show_given: bool
 ) -> RewardInputEncoder:
     """Return the encoder of a model's inputs, and set the pad token in the model's configuration.
 
     Inputs have at most `context` tokens, or as many as the model takes if that is fewer or
-    `context` is 0. `given` says whether pages given with a question are shown.
+    `context` is 0. `show_given` says whether pages given with a question are shown.
     """
     config = model.config.get_text_config()
     end = min(ends) if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
     pad = choose_pad_token(tokenizer, end, model.get_input_embeddings().weight.shape[0])
     config.pad_token_id = pad
     most = getattr(config, "max_position_embeddings", tokenizer.model_max_length)
-    return RewardInputEncoder(tokenizer, end, pad, min(context or most, most), given)
+    return RewardInputEncoder(tokenizer, end, pad, min(context or most, most), show_given)
 
 
 def compute_reward_outputs(
@@ -249,10 +254,10 @@ def compute_reward_outputs(
     for number, row in enumerate(rows):
         tokens_NT[number, : len(row)] = torch.from_numpy(row)
         seen_NT[number, : len(row)] = 1
-    found: Tensor = model(
+    outputs: Tensor = model(
         input_ids=tokens_NT.to(device), attention_mask=seen_NT.to(device), use_cache=False
     ).logits
-    return found.float()
+    return outputs.float()
 
 
 @torch.inference_mode()
@@ -267,12 +272,12 @@ def score_rows(
         return torch.zeros(0, 1)
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     pieces = [order[at : at + size] for at in range(0, len(order), size)]
-    found = [
+    outputs = [
         compute_reward_outputs(model, [rows[number] for number in piece], pad, device)
         for piece in pieces
     ]
     places = torch.tensor(order).argsort()
-    return torch.cat(found).cpu()[places]
+    return torch.cat(outputs).cpu()[places]
 
 
 def save_reward_model(

@@ -232,17 +232,17 @@ def _compute_loss_slope(judged: Sequence[ScoredComparison], scale: float) -> flo
 def _bin_by_probability(
     judged: Sequence[ScoredComparison], scale: float
 ) -> tuple[CalibrationBin, ...]:
-    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    bins: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for each in judged:
         chance = max(each.compute_probabilities(scale))
-        found[min(int(chance * CALIBRATION_BINS), CALIBRATION_BINS - 1)].append(
+        bins[min(int(chance * CALIBRATION_BINS), CALIBRATION_BINS - 1)].append(
             (chance, each.compute_credit())
         )
     return tuple(
         CalibrationBin(
             len(inside), *(_compute_mean(column) for column in zip(*inside, strict=True))
         )
-        for _, inside in sorted(found.items())
+        for _, inside in sorted(bins.items())
     )
 
 
@@ -253,12 +253,12 @@ def _measure_raters(judged: Sequence[ScoredComparison]) -> tuple[RaterAgreement,
     raters = [
         RaterAgreement(
             name,
-            len(theirs),
-            _compute_accuracy(theirs),
-            _compute_mean([each.compute_credit() for each in theirs]),
-            _compute_first_share(theirs),
+            len(rated),
+            _compute_accuracy(rated),
+            _compute_mean([each.compute_credit() for each in rated]),
+            _compute_first_share(rated),
         )
-        for name, theirs in sorted(by.items())
+        for name, rated in sorted(by.items())
     ]
     return tuple(sorted(raters, key=lambda rater: -rater.comparisons))
 
@@ -403,7 +403,7 @@ class RewardTrainingResult(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 def train_reward_model(
     settings: RewardTrainingSettings,
     out: Path,
-    told: StepCallback | None = None,
+    callback: StepCallback | None = None,
     cord: StopCheck = str,
 ) -> RewardTrainingResult:
     """Train a reward model and write it to `out`/model; continue a run that was broken off.
@@ -435,7 +435,7 @@ def train_reward_model(
         training = RewardTrainer(settings, learner, showing.pad, data, out / "best.safetensors")
         before = training.score_validation()
         often = settings.check or len(steps) // settings.epochs
-        for number in run.iterate_steps(len(steps), training, settings.every, told):
+        for number in run.iterate_steps(len(steps), training, settings.every, callback):
             if training.should_stop:
                 break
             measured = training.train_step(number, [data.training[at] for at in steps[number]])
@@ -521,14 +521,14 @@ class RewardTrainer:
         judged = self.score_validation()
         if not judged:
             return {}
-        found = measure_preference_agreement(judged)
-        worth = -found.loss if self.settings.best == "loss" else found.credit
+        agreement = measure_preference_agreement(judged)
+        worth = -agreement.loss if self.settings.best == "loss" else agreement.credit
         if worth > self.best.worth:
             self.best = BestValidation(self.completed_steps, worth)
             self._save_best_weights()
         else:
             self.best = self.best._replace(since=self.best.since + 1)
-        return {"validation_loss": found.loss, "validation_credit": found.credit}
+        return {"validation_loss": agreement.loss, "validation_credit": agreement.credit}
 
     @property
     def should_stop(self) -> bool:
@@ -560,15 +560,15 @@ class RewardTrainer:
 
         Raises Failed (not_a_number).
         """
-        kept = [item for item in self.data.validation if item.is_comparison]
-        rewards = self.compute_rewards([row for item in kept for row in item.rows])
+        comparisons = [item for item in self.data.validation if item.is_comparison]
+        rewards = self.compute_rewards([row for item in comparisons for row in item.rows])
         if not all(map(math.isfinite, rewards)):
             detail = "its rewards are no numbers: lower the rate, or begin as another model"
             raise Failed(Failure(self.settings.trained.model, Outcome.NOT_A_NUMBER, detail))
         each = iter(rewards)
         return [
             ScoredComparison(item.weights, [next(each) for _ in item.rows], item.by)
-            for item in kept
+            for item in comparisons
         ]
 
     def compute_rewards(self, rows: Sequence[TokenIds]) -> list[float]:
@@ -589,9 +589,9 @@ class RewardTrainer:
         ]
         if not rated:
             return None
-        found = self.compute_outputs([row for row, _ in rated])
+        outputs = self.compute_outputs([row for row, _ in rated])
         return measure_rating_prediction(
-            [logits[1] for logits in found], [good for _, good in rated]
+            [logits[1] for logits in outputs], [good for _, good in rated]
         )
 
     def compute_outputs(self, rows: Sequence[TokenIds]) -> list[list[float]]:
@@ -662,7 +662,7 @@ def _finish_training(
 ) -> RewardTrainingResult:
     """Make odds and a scale of what the best weights give, and write them."""
     settings, data = training.settings, training.data
-    kept = training.restore_best_weights()
+    best_step = training.restore_best_weights()
     judged = training.score_validation()
     steep = fit_inverse_temperature(judged) if judged else 1.0
     mean, deviation = _compute_moments(training.compute_rewards(rows), settings)
@@ -670,7 +670,7 @@ def _finish_training(
     preferred = RewardTrainingResult(
         model=str(folder),
         steps=training.completed_steps,
-        best_step=kept,
+        best_step=best_step,
         comparisons=sum(item.is_comparison for item in data.training),
         too_long=data.too_long,
         cut=data.cut,

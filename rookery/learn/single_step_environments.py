@@ -97,19 +97,19 @@ class SingleStepEnvironment:
         """
         turns = assign_questions(len(self._questions), self._group, episodes, seed)
         self._find_prompts({number for number, _ in turns})
-        shown = [
+        prompts = [
             self._prompts_by_question[number][turn % len(self._prompts_by_question[number])]
             if self._prompts_by_question[number]
             else None
             for number, turn in turns
         ]
-        rows = self._sample_actions(sample, episodes, shown, seed)
-        said = [self._parse_answer(one, row) for one, row in zip(shown, rows, strict=True)]
+        rows = self._sample_actions(sample, episodes, prompts, seed)
+        answers = [self._parse_answer(one, row) for one, row in zip(prompts, rows, strict=True)]
         rewards = compute_answer_rewards(
             self._scores,
             [
                 (self._questions[number], one.answer)
-                for (number, _), one in zip(turns, said, strict=True)
+                for (number, _), one in zip(turns, answers, strict=True)
             ],
         )
         return [
@@ -120,7 +120,7 @@ class SingleStepEnvironment:
                 episode // self._group,
                 malformed=one.malformed,
             )
-            for episode, row, reward, one in zip(episodes, rows, rewards, said, strict=True)
+            for episode, row, reward, one in zip(episodes, rows, rewards, answers, strict=True)
         ]
 
     def _find_prompts(self, numbers: set[int]) -> None:
@@ -134,39 +134,41 @@ class SingleStepEnvironment:
         self,
         sample: PolicySampler,
         episodes: Sequence[int],
-        shown: Sequence[EnvironmentPrompt | None],
+        prompts: Sequence[EnvironmentPrompt | None],
         seed: int,
     ) -> list[SampledAction | None]:
-        asked = [(f"{seed} {n}", one) for n, one in zip(episodes, shown, strict=True) if one]
-        contexts = {one.prompt: self._speech.encode_prompt(one.prompt) for _, one in asked}
-        allow = {one.prompt: self._make_token_constraint(one) for _, one in asked}
-        said = iter(
+        seeded_prompts = [
+            (f"{seed} {n}", one) for n, one in zip(episodes, prompts, strict=True) if one
+        ]
+        contexts = {one.prompt: self._speech.encode_prompt(one.prompt) for _, one in seeded_prompts}
+        allow = {one.prompt: self._make_token_constraint(one) for _, one in seeded_prompts}
+        actions = iter(
             sample(
-                [contexts[one.prompt] for _, one in asked],
-                [name for name, _ in asked],
-                [allow[one.prompt] for _, one in asked] if self._grammar else None,
+                [contexts[one.prompt] for _, one in seeded_prompts],
+                [name for name, _ in seeded_prompts],
+                [allow[one.prompt] for _, one in seeded_prompts] if self._grammar else None,
             )
         )
-        return [next(said) if one else None for one in shown]
+        return [next(actions) if one else None for one in prompts]
 
-    def _make_token_constraint(self, shown: EnvironmentPrompt) -> AllowedTokens:
+    def _make_token_constraint(self, prompt: EnvironmentPrompt) -> AllowedTokens:
         """Return the tokens that may be said; all, where the document has nothing that can be
         quoted."""
-        if self._grammar is None or shown.quoted_document is None:
+        if self._grammar is None or prompt.quoted_document is None:
             return None
         if self._served:
-            return constrain_on_server(self._grammar, shown.quoted_document)
+            return constrain_on_server(self._grammar, prompt.quoted_document)
         return constrain_to_document(
-            self._grammar, shown.quoted_document, self._speech.max_action_tokens
+            self._grammar, prompt.quoted_document, self._speech.max_action_tokens
         )
 
     def _parse_answer(
-        self, shown: EnvironmentPrompt | None, row: SampledAction | None
+        self, prompt: EnvironmentPrompt | None, row: SampledAction | None
     ) -> _ParsedAnswer:
-        if shown is None or row is None:
+        if prompt is None or row is None:
             return _ParsedAnswer(None, False)
         text = self._speech.decode_action(row.row.action)
-        answer, _ = parse_draft(text, shown.read)
+        answer, _ = parse_draft(text, prompt.read)
         shortest = self._grammar.shape.shortest if self._grammar else 0
         if answer and all(len(quote.text) >= shortest for quote in answer.quotes):
             return _ParsedAnswer(answer, False)
@@ -251,8 +253,8 @@ def make_reference_environment(
     """
 
     def list_reference_prompts(question: Question) -> list[EnvironmentPrompt]:
-        found = gather_passages(question.text, library, settings.limits).found
-        ranked = rank(question.text, found)
+        passages = gather_passages(question.text, library, settings.limits).found
+        ranked = rank(question.text, passages)
         quotes = tuple(
             quote_passage(one.page, one.hit.start, one.hit.end, settings.longest)
             for one in ranked[: settings.references]
@@ -261,9 +263,9 @@ def make_reference_environment(
         def parse_answer(text: str) -> Answer:
             return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
 
-        asked = render_prompt(
+        prompt_text = render_prompt(
             "webglm", references=render_references(quotes), question=question.text
         )
-        return [EnvironmentPrompt(asked, parse_answer)] if quotes else []
+        return [EnvironmentPrompt(prompt_text, parse_answer)] if quotes else []
 
     return SingleStepEnvironment(questions, list_reference_prompts, scores, speech, group=group)

@@ -154,7 +154,7 @@ def build_imitation_examples(
     that its tokens could be sampled from, and a step whose target the constraint forbids is left
     out.
     """
-    found: list[ImitationExample] = []
+    examples: list[ImitationExample] = []
     left_out: Counter[str] = Counter()
     for episode in episodes:
         if reason := find_exclusion_reason(episode, chosen, judged or AnswerRatings()):
@@ -174,8 +174,8 @@ def build_imitation_examples(
             if reason:
                 left_out[reason] += 1
             else:
-                found.append(ImitationExample(episode.question.text, step.said.text, row))
-    return ImitationExamples(found, left_out)
+                examples.append(ImitationExample(episode.question.text, step.said.text, row))
+    return ImitationExamples(examples, left_out)
 
 
 def list_allowed_ids(
@@ -183,14 +183,14 @@ def list_allowed_ids(
 ) -> list[TokenIds] | None:
     """Return for each token of an action the ids that it could be sampled from; None where one is
     not among them."""
-    found: list[TokenIds] = []
+    allowed: list[TokenIds] = []
     for at, token in enumerate(action):
         some = allow(action[:at])
         ids = some if isinstance(some, np.ndarray) else np.fromiter(some, np.int32)
         if token not in ids:
             return None
-        found.append(ids)
-    return found
+        allowed.append(ids)
+    return allowed
 
 
 def _describe_overlength(row: ActionRow, context: int) -> str:
@@ -201,18 +201,18 @@ def _describe_overlength(row: ActionRow, context: int) -> str:
     return ""
 
 
-def encode_target(said: Completion, loaded: LoadedModel) -> list[int]:
+def encode_target(completion: Completion, loaded: LoadedModel) -> list[int]:
     """Return the token ids of a target text, with an end token last unless the text was cut off.
 
     They are those recorded with it where these spell the text in the model's vocabulary; else the
     text is tokenized anew.
     """
-    tokens, end = list(said.tokens), _choose_end_token(loaded)
+    tokens, end = list(completion.tokens), _choose_end_token(loaded)
     if tokens and tokens[-1] in loaded.ends:
         end = tokens.pop()
-    if not tokens or _decode_tokens(tokens, loaded) != said.text:
-        tokens = _tokenize_text(said.text, loaded)
-    return tokens if said.stop == "length" and tokens else [*tokens, end]
+    if not tokens or _decode_tokens(tokens, loaded) != completion.text:
+        tokens = _tokenize_text(completion.text, loaded)
+    return tokens if completion.stop == "length" and tokens else [*tokens, end]
 
 
 def _choose_end_token(loaded: LoadedModel) -> int:
@@ -237,13 +237,13 @@ def _tokenize_text(text: str, loaded: LoadedModel) -> list[int]:
 
 
 def choose_validation_questions(
-    found: Sequence[ImitationExample], share: float, seed: int
+    examples: Sequence[ImitationExample], share: float, seed: int
 ) -> set[str]:
     """Draw this share of the question texts for validation, at least one and never all.
 
     Empty for a share of 0. Raises Failed (one_question) where there is but one.
     """
-    questions = sorted({example.question for example in found})
+    questions = sorted({example.question for example in examples})
     if share and len(questions) < 2:
         detail = "one question cannot be shared out: add others, or let validation be 0"
         raise Failed(Failure(questions[0][:80], Outcome.ONE_QUESTION, detail))
@@ -306,21 +306,21 @@ def load_comparisons(path: Path) -> list[Comparison]:
     Raises Failed: not_found, bad_line, no_data where it has none, one_sided where each is a tie of
     all its answers.
     """
-    found = list(read_json_lines(path, Comparison))
-    if not found:
+    comparisons = list(read_json_lines(path, Comparison))
+    if not comparisons:
         detail = "there are no comparisons in it: write one Comparison as JSON a line"
         raise Failed(Failure(str(path), Outcome.NO_DATA, detail))
-    for number, each in enumerate(found, 1):
+    for number, each in enumerate(comparisons, 1):
         if len(each.answers) < 2 or not all(0 <= weight <= 1 for weight in each.weights):
             detail = (
                 f"comparison {number} is to have two answers at least, and weights from 0 to 1: "
                 "mend it or take it out"
             )
             raise Failed(Failure(str(path), Outcome.BAD_LINE, detail))
-    if all(max(each.weights) == min(each.weights) for each in found):
+    if all(max(each.weights) == min(each.weights) for each in comparisons):
         detail = "every comparison is a tie of all its answers, which teaches nothing: add others"
         raise Failed(Failure(str(path), Outcome.ONE_SIDED, detail))
-    return found
+    return comparisons
 
 
 def load_answer_pairs(path: Path) -> list[QuestionAnswer]:
@@ -331,16 +331,16 @@ def load_answer_pairs(path: Path) -> list[QuestionAnswer]:
     """
     try:
         episodes = list(read_json_lines(path, Episode))
-        found = [(each.question, each.answer) for each in episodes if each.answer is not None]
+        pairs = [(each.question, each.answer) for each in episodes if each.answer is not None]
     except Failed as failed:
         if failed.failure.outcome != Outcome.BAD_LINE:
             raise
         several = read_json_lines(path, Comparison)
-        found = [(each.question, answer) for each in several for answer in each.answers]
-    if not found:
+        pairs = [(each.question, answer) for each in several for answer in each.answers]
+    if not pairs:
         detail = "there are no answers in it: write one Episode or Comparison as JSON a line"
         raise Failed(Failure(str(path), Outcome.NO_DATA, detail))
-    return found
+    return pairs
 
 
 def load_good_answers(path: Path, scales: Sequence[str]) -> dict[QuestionAnswer, float]:
@@ -356,19 +356,19 @@ def load_good_answers(path: Path, scales: Sequence[str]) -> dict[QuestionAnswer,
             detail = f"a rating has the value {rating.value:g}: write 0 for no and 1 for yes"
             raise Failed(Failure(str(path), Outcome.BAD_LINE, detail))
         values[normalize_pair(rating.question, rating.answer)][rating.scale].append(rating.value)
-    found = {
+    good_answers = {
         pair: float(all(sum(by[scale]) >= GOOD_RATING * len(by[scale]) for scale in scales))
         for pair, by in values.items()
         if all(scale in by for scale in scales)
     }
     named = " and ".join(scales)
-    if not found:
+    if not good_answers:
         detail = f"nobody rated an answer on {named}: name other scales, or leave ratings empty"
         raise Failed(Failure(str(path), Outcome.NO_DATA, detail))
-    if len(set(found.values())) == 1:
+    if len(set(good_answers.values())) == 1:
         detail = f"all answers are rated alike ({named}), which teaches nothing: add others"
         raise Failed(Failure(str(path), Outcome.ONE_SIDED, detail))
-    return found
+    return good_answers
 
 
 def normalize_pair(question: Question, answer: Answer) -> QuestionAnswer:
@@ -397,38 +397,38 @@ def build_comparison_items(
         (tuple((each.question, answer) for answer in each.answers), each.weights, each.by)
         for each in compared
     ]
-    seen = {normalize_pair(*pair) for shown, *_ in groups for pair in shown}
-    groups += [((pair,), (0.0,), "") for pair in good if pair not in seen]
-    found, left, cut = [], 0, 0
-    for shown, weights, by in groups:
+    compared_pairs = {normalize_pair(*pair) for answer_pairs, *_ in groups for pair in answer_pairs}
+    groups += [((pair,), (0.0,), "") for pair in good if pair not in compared_pairs]
+    items, left_out, cut = [], 0, 0
+    for answer_pairs, weights, by in groups:
         try:
-            rows = [showing.encode_answer(*pair) for pair in shown]
+            rows = [showing.encode_answer(*pair) for pair in answer_pairs]
         except Failed:
-            left += 1
+            left_out += 1
             continue
         cut += sum(row.cut_tokens > 0 for row in rows)
         tokens = tuple(np.asarray(row.tokens, np.int32) for row in rows)
-        rated = tuple(good.get(normalize_pair(*pair), math.nan) for pair in shown)
-        found.append(ComparisonItem(shown[0][0].text, tokens, weights, rated, by))
-    if not any(item.is_comparison for item in found):
+        rated = tuple(good.get(normalize_pair(*pair), math.nan) for pair in answer_pairs)
+        items.append(ComparisonItem(answer_pairs[0][0].text, tokens, weights, rated, by))
+    if not any(item.is_comparison for item in items):
         detail = f"no comparison fits into {showing.context} tokens: use a longer context"
         raise Failed(Failure("comparisons", Outcome.TOO_LONG, detail))
-    return ComparisonSplit(*_split_by_question(found, validation, seed), left, cut)
+    return ComparisonSplit(*_split_by_question(items, validation, seed), left_out, cut)
 
 
 def _split_by_question(
-    found: Sequence[ComparisonItem], share: float, seed: int
+    items: Sequence[ComparisonItem], share: float, seed: int
 ) -> tuple[list[ComparisonItem], list[ComparisonItem]]:
     """Split the items so that no question is on both sides."""
-    questions = sorted({item.question for item in found if item.is_comparison})
+    questions = sorted({item.question for item in items if item.is_comparison})
     Random(f"{seed} validation").shuffle(questions)
     count = math.ceil(share * len(questions))
     if count == len(questions):
         detail = f"there are {count} questions: add more, or let validation be 0"
         raise Failed(Failure("comparisons", Outcome.FEW_QUESTIONS, detail))
-    held = set(questions[:count])
-    trained = [item for item in found if item.question not in held]
-    return trained, [item for item in found if item.question in held]
+    validation_questions = set(questions[:count])
+    trained = [item for item in items if item.question not in validation_questions]
+    return trained, [item for item in items if item.question in validation_questions]
 
 
 def make_epoch_batches(number: int, size: int, epochs: int, seed: int) -> list[list[int]]:

@@ -69,7 +69,7 @@ class ResumableRun:
         folder: Path,
         config: msgspec.Struct,
         accelerator: Accelerator | None = None,
-        kept: str = "checkpoints",
+        progress: str = "checkpoints",
         cord: StopCheck = str,
         data: Iterable[str] = (),
     ) -> None:
@@ -84,8 +84,8 @@ class ResumableRun:
             self._lock = (folder / "lock").open("w")
             try:
                 self._acquire_lock()
-                self._write_config(msgspec.json.encode(config), kept)
-                self._write_data_digests(data, kept)
+                self._write_config(msgspec.json.encode(config), progress)
+                self._write_data_digests(data, progress)
             except BaseException:
                 self._lock.close()
                 raise
@@ -97,16 +97,16 @@ class ResumableRun:
             detail = "another process trains here: wait for it, or name another folder"
             raise Failed(Failure(str(self.folder), Outcome.RUN_IN_USE, detail)) from None
 
-    def _write_config(self, config: bytes, kept: str) -> None:
+    def _write_config(self, config: bytes, progress: str) -> None:
         """Write the configuration; until there is a checkpoint it may still be changed."""
         place = self.folder / "config.json"
-        begun = (self.folder / kept).exists()
+        begun = (self.folder / progress).exists()
         if begun and place.exists() and place.read_bytes() != config:
             detail = "it holds a run with another configuration: name another folder for this one"
             raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
         _write_atomically(place, config)
 
-    def _write_data_digests(self, data: Iterable[str], kept: str) -> None:
+    def _write_data_digests(self, data: Iterable[str], progress: str) -> None:
         """Write the digests of the files that are learnt from.
 
         With other data, what was held out before would be learnt, and measured as if it was not.
@@ -114,7 +114,7 @@ class ResumableRun:
         place = self.folder / "data.json"
         files = [Path(file) for file in data if file]
         now = {str(file): _digest_file(file) for file in files if file.is_file()}
-        if (self.folder / kept).exists() and place.exists():
+        if (self.folder / progress).exists() and place.exists():
             before = json.loads(place.read_bytes())
             if changed := [file for file in now if before.get(file, now[file]) != now[file]]:
                 detail = (
@@ -146,13 +146,13 @@ class ResumableRun:
         count: int,
         state: CheckpointedState,
         every: int | None = None,
-        told: StepCallback | None = None,
+        callback: StepCallback | None = None,
         most: int = 100,
     ) -> Iterator[int]:
         """Yield the numbers of the steps that are still to be made.
 
         Loads the last whole checkpoint first. After each step it writes the metrics and calls
-        `told`; after every so many steps, and after the last, it writes a checkpoint. Without
+        `callback`; after every so many steps, and after the last, it writes a checkpoint. Without
         `every` they are a tenth of the run, and `most` at most, so that a short run that is killed
         goes on as well. Call `record_metrics` with what was measured before asking for the next
         number. Raises Failed: stopped before a step where the cord was pulled, unwritable where a
@@ -169,8 +169,8 @@ class ResumableRun:
                 _append_json_line(
                     self.folder / "metrics.jsonl", {"step": number, **self._step_metrics}
                 )
-            if told is not None:
-                told(number + 1, count, self._step_metrics)
+            if callback is not None:
+                callback(number + 1, count, self._step_metrics)
             if (number + 1) % every == 0 or number + 1 == count:
                 self._save_checkpoint(number + 1, state)
 
@@ -183,10 +183,10 @@ class ResumableRun:
         """Set the metrics of this step, which are written when the next step is asked for."""
         self._step_metrics = measured
 
-    def record_sample(self, **said: Any) -> None:
+    def record_sample(self, **sample: Any) -> None:
         """Append a sample, such as a generated answer, to `samples.jsonl`."""
         if self._is_main_process:
-            _append_json_line(self.folder / "samples.jsonl", said)
+            _append_json_line(self.folder / "samples.jsonl", sample)
 
     def load_metrics(self) -> list[dict[str, float]]:
         """Return the metrics so far, step by step."""
@@ -194,8 +194,8 @@ class ResumableRun:
 
     def _save_checkpoint(self, number: int, state: CheckpointedState) -> None:
         """Write a checkpoint that is there whole or not at all, and forget the oldest."""
-        here = self.folder / "checkpoints"
-        new, place = here / "new", here / f"{number:08}"
+        checkpoints = self.folder / "checkpoints"
+        new, place = checkpoints / "new", checkpoints / f"{number:08}"
         if self._is_main_process:
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir(parents=True)
@@ -218,8 +218,8 @@ class ResumableRun:
         _write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
         shutil.rmtree(place, ignore_errors=True)
         new.rename(place)
-        _sync_folder(here)
-        for old in sorted(here.glob("[0-9]*"))[:-KEPT_CHECKPOINTS]:
+        _sync_folder(checkpoints)
+        for old in sorted(checkpoints.glob("[0-9]*"))[:-KEPT_CHECKPOINTS]:
             shutil.rmtree(old)
 
     def _digest_files(self, folder: Path) -> dict[str, str]:
@@ -238,8 +238,8 @@ class ResumableRun:
 
     def _restore_checkpoint(self, state: CheckpointedState) -> int:
         """Load the last whole checkpoint; return how many steps it has seen."""
-        here = self.folder / "checkpoints"
-        for place in sorted(here.glob("[0-9]*"), reverse=True):
+        checkpoints = self.folder / "checkpoints"
+        for place in sorted(checkpoints.glob("[0-9]*"), reverse=True):
             about = _read_manifest(place)
             if about is None or about["files"] != self._digest_files(place):
                 continue

@@ -73,12 +73,12 @@ class Adafactor(torch.optim.Optimizer):
         scale = max(_SMALLEST_SCALE, _compute_root_mean_square(weight))
         new_share = count**_MOMENT_DECAY
         if grad.dim() > 1:
-            kept = {
+            sums = {
                 "row_var": _gather_sums(torch.linalg.vector_norm(grad, dim=-1, keepdim=True)),
                 "col_var": _gather_sums(torch.linalg.vector_norm(grad, dim=-2, keepdim=True)),
             }
             counts = {"row_var": grad.shape[-1], "col_var": grad.shape[-2]}
-            for name, norms in kept.items():
+            for name, norms in sums.items():
                 square = norms.square().div_(counts[name])
                 get_local_part(state.setdefault(name, torch.zeros_like(square))).lerp_(
                     get_local_part(square), new_share
@@ -88,9 +88,9 @@ class Adafactor(torch.optim.Optimizer):
             second = get_local_part(rows) @ get_local_part(columns)
             second.div_(get_local_part(mean).clamp(min=_EPSILON))
         else:
-            here = get_local_part(grad)
+            local_grad = get_local_part(grad)
             square = get_local_part(state.setdefault("variance", torch.zeros_like(grad)))
-            second = square.lerp_(here.square(), new_share).clone()
+            second = square.lerp_(local_grad.square(), new_share).clone()
         update = second.clamp_(min=_EPSILON**2).rsqrt_().mul_(get_local_part(grad))
         whole = _rebuild_tensor(update, grad)
         change = scale * min(rate, count**-0.5) / max(1.0, _compute_root_mean_square(whole))

@@ -43,10 +43,10 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
         Raises ValueError where the sample names no task of the source, and where its first prompt
         is too long.
         """
-        wanted = kwargs.get("extra_info") or {}
-        if "index" not in wanted:
+        extra_info = kwargs.get("extra_info") or {}
+        if "index" not in extra_info:
             raise ValueError('a sample needs extra_info = {"split": ..., "index": ...}')
-        selected = self._source.select_task(wanted.get("split") or "", int(wanted["index"]))
+        selected = self._source.select_task(extra_info.get("split") or "", int(extra_info["index"]))
         episode, request_id = self._source.create_episode(selected), uuid4().hex
         await self._answer_requests(episode, episode.begin_browsing())
         rows: list[AgentLoopOutput] = []
@@ -76,19 +76,19 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any]
     ) -> tuple[AgentLoopOutput, str]:
         """Return the row of one turn, and what was said in it."""
-        said = await self.server_manager.generate(
+        output = await self.server_manager.generate(
             request_id=request_id, prompt_ids=prompt_ids, sampling_params=sampling_params
         )
         most = self.rollout_config.response_length
-        tokens = list(said.token_ids)[:most]
+        tokens = list(output.token_ids)[:most]
         row = AgentLoopOutput(
             prompt_ids=prompt_ids,
             response_ids=tokens,
             response_mask=[1] * len(tokens),
-            response_logprobs=said.log_probs and list(said.log_probs)[:most],
+            response_logprobs=output.log_probs and list(output.log_probs)[:most],
             num_turns=2,
             metrics=AgentLoopMetrics(),
-            extra_fields=dict(said.extra_fields),
+            extra_fields=dict(output.extra_fields),
         )
         return row, str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 

@@ -140,8 +140,8 @@ class VllmSampler:
         model_broke_off where an action was cut before the limit, other_weights where a server was
         told others or was started again in between.
         """
-        held = list(allow or [None] * len(contexts))
-        if not all(one is None or isinstance(one, ServerConstraint) for one in held):
+        constraints = list(allow or [None] * len(contexts))
+        if not all(one is None or isinstance(one, ServerConstraint) for one in constraints):
             detail = "it cannot hold an action token by token: leave `server` empty for this world"
             raise self._servers[0].make_error(Outcome.NOT_SERVED, detail)
         places = [Random(f"{seed}").getrandbits(31) for seed in seeds]
@@ -166,10 +166,10 @@ class VllmSampler:
             httpcore.ConnectionPool(max_connections=most, retries=2) as pool,
             ThreadPoolExecutor(most) as threads,
         ):
-            said = list(threads.map(request_action, contexts, places, held))
+            actions = list(threads.map(request_action, contexts, places, constraints))
         for server in self._servers:
             server.require_weights(step)
-        return said
+        return actions
 
 
 class DrawnActions:
@@ -190,7 +190,7 @@ class DrawnActions:
         lets `sampler` draw, and keeps, the rest."""
         self._folder.mkdir(parents=True, exist_ok=True)
         place = self._folder / f"{step:08} {self._run} {self._process}.jsonl"
-        drawn = self._read_actions(step)
+        stored = self._read_actions(step)
 
         def sample(
             contexts: Sequence[Sequence[int]],
@@ -198,9 +198,9 @@ class DrawnActions:
             allow: Sequence[AllowedTokens] | None = None,
         ) -> list[SampledAction]:
             keys = [_make_key(*pair) for pair in zip(contexts, seeds, strict=True)]
-            new = [at for at, key in enumerate(keys) if key not in drawn]
+            new = [at for at, key in enumerate(keys) if key not in stored]
             if new:
-                found = sampler(
+                sampled = sampler(
                     [contexts[at] for at in new],
                     [seeds[at] for at in new],
                     None if allow is None else [allow[at] for at in new],
@@ -209,27 +209,29 @@ class DrawnActions:
                     _DrawnAction(
                         list(contexts[at]), seeds[at], list(one.row.action), one.logprobs, one.ended
                     )
-                    for at, one in zip(new, found, strict=True)
+                    for at, one in zip(new, sampled, strict=True)
                 ]
                 # Later batches were drawn from a policy that learnt something else at this step.
                 self._delete_steps(range(step + 1, sys.maxsize))
                 with place.open("ab") as file:
                     file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-                drawn.update({_make_key(line.context, line.seed): line for line in lines})
-            said = []
-            for context, key, held in zip(contexts, keys, allow or repeat(None), strict=False):
-                one = drawn[key]
-                row = _restrict_row(context, one.action, held)
+                stored.update({_make_key(line.context, line.seed): line for line in lines})
+            actions = []
+            for context, key, constraint in zip(
+                contexts, keys, allow or repeat(None), strict=False
+            ):
+                one = stored[key]
+                row = _restrict_row(context, one.action, constraint)
                 assert row is not None  # the sampler, or what was kept of it, keeps to it
-                said.append(SampledAction(row, one.logprobs, one.ended))
-            return said
+                actions.append(SampledAction(row, one.logprobs, one.ended))
+            return actions
 
         return sample
 
     def _read_actions(self, step: int) -> dict[tuple[str, tuple[int, ...]], "_DrawnAction"]:
         """Return what any process has drawn at this step; half a line, as a kill leaves it, ends a
         file, and is cut off."""
-        found = {}
+        stored = {}
         for place in self._folder.glob(f"{step:08} {self._run} *.jsonl"):
             data = place.read_bytes()
             whole = data[: data.rfind(b"\n") + 1]
@@ -237,8 +239,8 @@ class DrawnActions:
                 place.write_bytes(whole)
             for line in whole.splitlines():
                 one = msgspec.json.decode(line, type=prepare_type(_DrawnAction))
-                found[_make_key(one.context, one.seed)] = one
-        return found
+                stored[_make_key(one.context, one.seed)] = one
+        return stored
 
     def forget_actions(self, before: int) -> None:
         """Delete what was drawn in the steps before this one."""
@@ -259,8 +261,8 @@ def _restrict_row(
         return ActionRow(context, action)
     allowed: list[TokenIds] = []
     for at, token in enumerate(action):
-        found = allow(action[:at])
-        allowed.append(found if isinstance(found, np.ndarray) else np.fromiter(found, np.int32))
+        ids = allow(action[:at])
+        allowed.append(ids if isinstance(ids, np.ndarray) else np.fromiter(ids, np.int32))
         if token not in allowed[-1]:
             return None
     return ActionRow(context, action, allowed)
@@ -296,8 +298,8 @@ class _VllmServer:
         self._probe_prompt: list[int] = tokenizer(_PROBE_TEXT, add_special_tokens=False)[
             "input_ids"
         ]
-        asked = {"prompt": _PROBE_TEXT, "add_special_tokens": False}
-        if self._send_request("/tokenize", asked, _TokenizeResponse).tokens != self._probe_prompt:
+        probe = {"prompt": _PROBE_TEXT, "add_special_tokens": False}
+        if self._send_request("/tokenize", probe, _TokenizeResponse).tokens != self._probe_prompt:
             detail = "its tokens are not the policy's: start it with the folder of the policy"
             raise self.make_error(Outcome.OTHER_MODEL, detail)
 
@@ -306,8 +308,8 @@ class _VllmServer:
         the address at which it is served."""
         if address:
             files = sorted(place.name for place in self._folder.glob("*.safetensors*"))
-            given = {"address": address, "files": files}
-            load = {"method": "download_weights", "kwargs": given}
+            request_body = {"address": address, "files": files}
+            load = {"method": "download_weights", "kwargs": request_body}
         else:
             load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
         self._send_request("/collective_rpc", load, dict[str, Any])
@@ -347,7 +349,7 @@ class _VllmServer:
         grammar: str = "",
     ) -> SampledAction:
         """Return one action, held to the grammar if there is one. Raises Failed."""
-        asked = {
+        request_body = {
             "prompt": list(context),
             "max_tokens": tokens,
             "seed": seed,
@@ -356,43 +358,47 @@ class _VllmServer:
             **_UNCHANGED_SAMPLING,
         }
         if grammar:
-            asked["structured_outputs"] = {"grammar": grammar}
-        said = self._send_request("/v1/completions", asked, _CompletionResponse, request).choices[0]
-        found = said.logprobs.token_logprobs
-        if said.prompt_token_ids != asked["prompt"] or len(found) != len(said.token_ids):
+            request_body["structured_outputs"] = {"grammar": grammar}
+        choice = self._send_request(
+            "/v1/completions", request_body, _CompletionResponse, request
+        ).choices[0]
+        logprobs = choice.logprobs.token_logprobs
+        if choice.prompt_token_ids != request_body["prompt"] or len(logprobs) != len(
+            choice.token_ids
+        ):
             detail = "it answers another prompt, or with tokens that have no log-probabilities"
             raise self.make_error(Outcome.MODEL_BAD_ANSWER, f"{detail}: use vLLM 0.32 or later")
-        ended = said.token_ids[-1] in self._ends
-        if not ended and len(said.token_ids) < tokens:
+        ended = choice.token_ids[-1] in self._ends
+        if not ended and len(choice.token_ids) < tokens:
             detail = (
-                f"it cut an action of {tokens} tokens after {len(said.token_ids)}: start it with a "
-                "longer --max-model-len and with --generation-config vllm"
+                f"it cut an action of {tokens} tokens after {len(choice.token_ids)}: start it with "
+                "a longer --max-model-len and with --generation-config vllm"
             )
             raise self.make_error(Outcome.MODEL_BROKE_OFF, detail)
-        return SampledAction(ActionRow(context, said.token_ids), found, ended)
+        return SampledAction(ActionRow(context, choice.token_ids), logprobs, ended)
 
-    def require_constraint(self, said: SampledAction, allow: AllowedTokens) -> SampledAction:
+    def require_constraint(self, sampled: SampledAction, allow: AllowedTokens) -> SampledAction:
         """Return the action with the ids that its tokens were drawn from. Raises Failed."""
-        row = _restrict_row(said.row.context, said.row.action, allow)
+        row = _restrict_row(sampled.row.context, sampled.row.action, allow)
         if row is None:
             detail = (
                 "it does not keep to a grammar in llguidance's dialect: start it with "
                 """--structured-outputs-config '{"backend": "guidance"}'"""
             )
             raise self.make_error(Outcome.MODEL_BAD_ANSWER, detail)
-        return said._replace(row=row)
+        return sampled._replace(row=row)
 
     @torch.no_grad()
     def check_logprobs(self, policy: nn.Module) -> None:
         """Let it say something, and has the policy read it."""
-        said = self.request_action(
+        sampled = self.request_action(
             self._probe_prompt, 0, min(_PROBE_TOKENS, self._settings.max_tokens)
         )
-        batch = collate_rows([said.row], 0, next(policy.parameters()).device)
+        batch = collate_rows([sampled.row], 0, next(policy.parameters()).device)
 
         def measure_difference(temperature: float) -> float:
             found_N = compute_action_logprobs(policy, batch, temperature)
-            return float((found_N.cpu() - torch.tensor(said.logprobs)).abs().mean())
+            return float((found_N.cpu() - torch.tensor(sampled.logprobs)).abs().mean())
 
         warm = measure_difference(self._settings.temperature)
         if warm <= _SMALL_DIFFERENCE or (
@@ -438,7 +444,7 @@ class _VllmServer:
             raise self.make_error(Outcome.MODEL_BAD_ANSWER, detail) from error
 
     def _make_refusal_error(self, route: str, answer: httpcore.Response) -> Failed:
-        said = f"HTTP {answer.status}: {extract_error_message(answer.content)[:300]}"
+        message = f"HTTP {answer.status}: {extract_error_message(answer.content)[:300]}"
         if answer.status in (404, 405):
             advice = "use vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1 in its environment"
             return self.make_error(
@@ -446,7 +452,7 @@ class _VllmServer:
             )
         if answer.status < 500:
             advice = "start it without a key, and with a --max-model-len for a prompt and an action"
-            return self.make_error(Outcome.MODEL_REFUSED, f"{advice} ({said})")
+            return self.make_error(Outcome.MODEL_REFUSED, f"{advice} ({message})")
         advice = "look into its log, start it again and run the same command again"
         if route == "/collective_rpc":
             advice = (
@@ -454,7 +460,7 @@ class _VllmServer:
                 "and find that path, or be sent the weights (weights_host) and have "
                 f"--worker-extension-cls rookery.learn.weight_transfer.WeightDownload; {advice}"
             )
-        return self.make_error(Outcome.MODEL_FAILED, f"{advice} ({said})")
+        return self.make_error(Outcome.MODEL_FAILED, f"{advice} ({message})")
 
     def make_error(self, outcome: str, detail: str) -> Failed:
         return Failed(Failure(self._address, outcome, detail))

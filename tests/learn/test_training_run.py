@@ -69,7 +69,7 @@ def train(folder: Path, stop: int = STEPS, settings: Settings = Settings()) -> M
         taught = learner(settings.optimising)
         for step in run.iterate_steps(STEPS, taught, EVERY):
             length = squares(taught, step)
-            run.record_sample(step=step, said="words" * step)
+            run.record_sample(step=step, sample="words" * step)
             if step == stop:
                 break
             run.record_metrics(gradient=length)
