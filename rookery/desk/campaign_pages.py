@@ -75,26 +75,22 @@ SETTING_CHOICES = {
 
 def build_campaign_routes() -> list[Route]:
     """Return the routes of the pages for projects and payment."""
+    admit = require_role("researcher")
     return [
-        Route("/board/projects", show_projects_page),
-        Route("/board/projects", post_project, methods=["POST"]),
-        Route("/board/projects/settings", post_project_settings, methods=["POST"]),
-        Route("/board/projects/batch", post_project_batch, methods=["POST"]),
-        Route("/board/projects/admission", post_admission, methods=["POST"]),
-        Route("/board/projects/link", post_crowd_link, methods=["POST"]),
-        Route("/board/projects/{project:path}", show_project_page),
-        Route("/board/pay", show_payment_page),
-        Route("/board/pay.csv", show_payment_csv),
+        Route("/board/projects", admit(show_projects_page)),
+        Route("/board/projects", admit(post_project), methods=["POST"]),
+        Route("/board/projects/settings", admit(post_project_settings), methods=["POST"]),
+        Route("/board/projects/batch", admit(post_project_batch), methods=["POST"]),
+        Route("/board/projects/admission", admit(post_admission), methods=["POST"]),
+        Route("/board/projects/link", admit(post_crowd_link), methods=["POST"]),
+        Route("/board/projects/{project:path}", admit(show_project_page)),
+        Route("/board/pay", admit(show_payment_page)),
+        Route("/board/pay.csv", admit(show_payment_csv)),
     ]
 
 
-@require_role("researcher")
-def show_projects_page(request: Request) -> Response:
+def show_projects_page(request: Request, wrong: str = "") -> Response:
     """Show the projects, and the form that makes one."""
-    return _render_projects_page(request)
-
-
-def _render_projects_page(request: Request, wrong: str = "") -> Response:
     store = get_store(request)
     found = [
         (each, projects.list_project_batches(store, each.name))
@@ -104,7 +100,6 @@ def _render_projects_page(request: Request, wrong: str = "") -> Response:
     return render_dashboard_page(request, "board_projects.html", wrong, found=found, free=free)
 
 
-@require_role("researcher")
 def post_project(request: Request) -> Response:
     """Make a project with the settings that hold where nothing is said."""
     store, by = get_store(request), get_person_name(request)
@@ -118,11 +113,10 @@ def post_project(request: Request) -> Response:
         projects.save_project(store, name, ProjectSettings(), by)
 
     return apply_dashboard_change(
-        request, _render_projects_page, "/board/projects", make_project, "project"
+        request, show_projects_page, "/board/projects", make_project, "project"
     )
 
 
-@require_role("researcher")
 def show_project_page(request: Request) -> Response:
     """Show one project: settings, batches, trial and people."""
     return _render_project_page(request, "", request.path_params["project"])
@@ -185,7 +179,6 @@ def _change_project(
     )
 
 
-@require_role("researcher")
 def post_project_settings(request: Request) -> Response:
     """Change the settings of a project."""
     store, by = get_store(request), get_person_name(request)
@@ -201,7 +194,6 @@ def post_project_settings(request: Request) -> Response:
     return _change_project(request, save_settings, "settings")
 
 
-@require_role("researcher")
 def post_project_batch(request: Request) -> Response:
     """Make a batch part of a project, its trial or for named people, or take it out."""
     store, by = get_store(request), get_person_name(request)
@@ -220,7 +212,6 @@ def post_project_batch(request: Request) -> Response:
     return _change_project(request, place_batch, "batch")
 
 
-@require_role("researcher")
 def post_admission(request: Request) -> Response:
     """Admit a person to a project, or refuse with a reason."""
     store, by = get_store(request), get_person_name(request)
@@ -233,7 +224,6 @@ def post_admission(request: Request) -> Response:
     return _change_project(request, decide_admission, "admission")
 
 
-@require_role("researcher")
 def post_crowd_link(request: Request) -> Response:
     """Make a signed link for a crowd platform, and show it."""
     store, posted = get_store(request), get_form_fields(request)
@@ -253,7 +243,6 @@ def post_crowd_link(request: Request) -> Response:
     return _render_project_page(request, "", name, str(request.base_url).rstrip("/") + path)
 
 
-@require_role("researcher")
 def show_payment_page(request: Request) -> Response:
     """Show the hours of each rater of a project in a period, and what they are owed."""
     store, name = get_store(request), request.query_params.get("project", "")
@@ -272,7 +261,6 @@ def show_payment_page(request: Request) -> Response:
     )
 
 
-@require_role("researcher")
 def show_payment_csv(request: Request) -> Response:
     """Send the payment report as CSV."""
     since, until = _read_period(request)

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from sqlalchemy import case, func, select
 from starlette.requests import Request
@@ -325,27 +325,23 @@ MAX_LOG_LINES = 1_000
 
 def build_people_routes() -> list[Route]:
     """Return the routes of the pages on people, guides and the audit log."""
+    admit = require_role("researcher")
     return [
-        Route("/board/people", show_people_page),
-        Route("/board/people/invite", post_invite, methods=["POST"]),
-        Route("/board/people/role", post_role, methods=["POST"]),
-        Route("/board/people/out", post_shut_out, methods=["POST"]),
-        Route("/board/guides", show_guide_editor_list),
-        Route("/board/guides/{form}", show_guide_editor),
-        Route("/board/guides/{form}", post_guide, methods=["POST"]),
-        Route("/board/book", show_audit_log),
+        Route("/board/people", admit(show_people_page)),
+        Route("/board/people/invite", admit(post_invite), methods=["POST"]),
+        Route("/board/people/role", admit(post_role), methods=["POST"]),
+        Route("/board/people/out", admit(post_shut_out), methods=["POST"]),
+        Route("/board/guides", admit(show_guide_editor_list)),
+        Route("/board/guides/{form}", admit(show_guide_editor)),
+        Route("/board/guides/{form}", admit(post_guide), methods=["POST"]),
+        Route("/board/book", admit(show_audit_log)),
     ]
 
 
-@require_role("researcher")
-def show_people_page(request: Request) -> Response:
-    """Show everyone who has an account, and the form that invites somebody."""
-    return _render_people_page(request)
-
-
-def _render_people_page(
+def show_people_page(
     request: Request, wrong: str = "", link: str = "", invited: str = ""
 ) -> Response:
+    """Show everyone who has an account, and the form that invites somebody."""
     me, roles = get_signed_in_person(request), get_args(PersonRole)
     return render_dashboard_page(
         request,
@@ -358,7 +354,6 @@ def _render_people_page(
     )
 
 
-@require_role("researcher")
 def post_invite(request: Request) -> Response:
     """Create an invite link that works once, and show it this one time."""
     store, me, fields = (
@@ -371,13 +366,12 @@ def post_invite(request: Request) -> Response:
         check_role_rank(store, me, name, role)
         token = accounts.create_invite(store, name, cast("PersonRole", role), me.name)
     except Failed as failed:
-        return _render_people_page(request, failed.failure.detail)
-    return _render_people_page(
+        return show_people_page(request, failed.failure.detail)
+    return show_people_page(
         request, link=str(request.url_for("invited", token=token)), invited=name
     )
 
 
-@require_role("researcher")
 def post_role(request: Request) -> Response:
     """Change the role of a person, if neither the old nor the new role is above one's own."""
     store, me, fields = (
@@ -392,11 +386,10 @@ def post_role(request: Request) -> Response:
         accounts.set_role(store, name, cast("PersonRole", role), me.name)
 
     return apply_dashboard_change(
-        request, _render_people_page, "/board/people", set_person_role, "role"
+        request, show_people_page, "/board/people", set_person_role, "role"
     )
 
 
-@require_role("researcher")
 def post_shut_out(request: Request) -> Response:
     """Shut a person out: end their sessions and links. What they did stays.
 
@@ -415,11 +408,10 @@ def post_shut_out(request: Request) -> Response:
         accounts.shut_out_person(store, name, me.name)
 
     return apply_dashboard_change(
-        request, _render_people_page, "/board/people", shut_person_out, "out"
+        request, show_people_page, "/board/people", shut_person_out, "out"
     )
 
 
-@require_role("researcher")
 def show_guide_editor_list(request: Request) -> Response:
     """Show the list of guides, the newest version for each form."""
     store = get_store(request)
@@ -427,13 +419,8 @@ def show_guide_editor_list(request: Request) -> Response:
     return render_dashboard_page(request, "board_guides.html", found=found)
 
 
-@require_role("researcher")
-def show_guide_editor(request: Request) -> Response:
+def show_guide_editor(request: Request, wrong: str = "") -> Response:
     """Show the guide of one form: an editor, the present text, and earlier versions."""
-    return _render_guide_editor(request)
-
-
-def _render_guide_editor(request: Request, wrong: str = "") -> Response:
     store, name = get_store(request), request.path_params["form"]
     form = next((each for each in list_forms(store) if each.name == name), None)
     if form is None:
@@ -451,18 +438,16 @@ def _render_guide_editor(request: Request, wrong: str = "") -> Response:
     )
 
 
-@require_role("researcher")
 def post_guide(request: Request) -> Response:
     """Save a text as the newest version of a form's guide."""
     name, text = request.path_params["form"], get_posted_value(request, "text")
     store, by = get_store(request), get_person_name(request)
     change = partial(guides.write_guide, store, name, text, by)
     return apply_dashboard_change(
-        request, _render_guide_editor, f"/board/guides/{name}", change, "guide"
+        request, show_guide_editor, f"/board/guides/{name}", change, "guide"
     )
 
 
-@require_role("researcher")
 def show_audit_log(request: Request) -> Response:
     """Show the audit log (who did what, and when), and whether its hash chain is intact.
 
@@ -490,20 +475,21 @@ MAX_LIST_ROWS = 100
 
 def build_dashboard_routes() -> list[Route]:
     """Return the routes of all dashboard pages."""
+    admit = require_role("researcher")
     return [
-        Route("/board", show_progress_page),
-        Route("/board/retire", post_retirement, methods=["POST"]),
-        Route("/board/quality", show_quality_page),
-        Route("/board/returned", show_returned_page),
-        Route("/board/reply", post_flag_reply, methods=["POST"]),
-        Route("/board/excluded", show_exclusions_page),
-        Route("/board/exclude", post_exclusion, methods=["POST"]),
-        Route("/board/exclude-failed", post_failed_check_exclusions, methods=["POST"]),
-        Route("/board/lift", post_lifted_exclusion, methods=["POST"]),
-        Route("/board/person/{name:path}", show_rater_work),
-        Route("/board/snapshots", show_snapshots_page),
-        Route("/board/snapshots", post_snapshot, methods=["POST"]),
-        Route("/board/snapshots/download", post_snapshot_download, methods=["POST"]),
+        Route("/board", admit(show_progress_page)),
+        Route("/board/retire", admit(post_retirement), methods=["POST"]),
+        Route("/board/quality", admit(show_quality_page)),
+        Route("/board/returned", admit(show_returned_page)),
+        Route("/board/reply", admit(post_flag_reply), methods=["POST"]),
+        Route("/board/excluded", admit(show_exclusions_page)),
+        Route("/board/exclude", admit(post_exclusion), methods=["POST"]),
+        Route("/board/exclude-failed", admit(post_failed_check_exclusions), methods=["POST"]),
+        Route("/board/lift", admit(post_lifted_exclusion), methods=["POST"]),
+        Route("/board/person/{name:path}", admit(show_rater_work)),
+        Route("/board/snapshots", admit(show_snapshots_page)),
+        Route("/board/snapshots", admit(post_snapshot), methods=["POST"]),
+        Route("/board/snapshots/download", admit(post_snapshot_download), methods=["POST"]),
         *build_people_routes(),
     ]
 
@@ -513,19 +499,13 @@ def list_dashboard_links() -> list[NavigationLink]:
     return [NavigationLink("/board", "Board", "researcher")]
 
 
-@require_role("researcher")
-def show_progress_page(request: Request) -> Response:
+def show_progress_page(request: Request, wrong: str = "") -> Response:
     """Show the progress of each batch."""
-    return _render_progress_page(request)
-
-
-def _render_progress_page(request: Request, wrong: str = "") -> Response:
     return render_dashboard_page(
         request, "board.html", wrong, batches=list_batch_progress(get_store(request))
     )
 
 
-@require_role("researcher")
 def post_retirement(request: Request) -> Response:
     """Retire a batch or one item: it is handed out no more."""
     fields, store = get_form_fields(request), get_store(request)
@@ -540,13 +520,10 @@ def post_retirement(request: Request) -> Response:
             raise Failed(Failure("retire", Outcome.NO_REASON, "say why: others will ask"))
         labelling_queue.retire_items(store, why, [item] if item else None, None if item else batch)
 
-    show, then = (
-        (_render_returned_page, "/board/returned") if item else (_render_progress_page, "/board")
-    )
+    show, then = (show_returned_page, "/board/returned") if item else (show_progress_page, "/board")
     return apply_dashboard_change(request, show, then, retire_items, "retired")
 
 
-@require_role("researcher")
 def show_quality_page(request: Request) -> Response:
     """Show rater agreement and each rater's quality, for one batch or for all."""
     store, batch = get_store(request), request.query_params.get("batch", "")
@@ -557,13 +534,8 @@ def show_quality_page(request: Request) -> Response:
     return render_dashboard_page(request, "board_quality.html", board=board, names=names)
 
 
-@require_role("researcher")
-def show_returned_page(request: Request) -> Response:
+def show_returned_page(request: Request, wrong: str = "") -> Response:
     """Show the items that people flagged or skipped, with their reasons."""
-    return _render_returned_page(request)
-
-
-def _render_returned_page(request: Request, wrong: str = "") -> Response:
     returned = list_returned_items(get_store(request), MAX_LIST_ROWS)
     flagged = [
         judgement.id
@@ -581,29 +553,16 @@ def _render_returned_page(request: Request, wrong: str = "") -> Response:
     )
 
 
-@require_role("researcher")
 def post_flag_reply(request: Request) -> Response:
     """Answer somebody who flagged an item; they see it beside the item in their history."""
-    fields, store = get_form_fields(request), get_store(request)
-    change = partial(
-        rater_feedback.reply_to_flag,
-        store,
-        get_last_value(fields, "judgement"),
-        get_last_value(fields, "reason"),
-        get_person_name(request),
-    )
-    return apply_dashboard_change(
-        request, _render_returned_page, "/board/returned", change, "reply"
-    )
+    store, by = get_store(request), get_person_name(request)
+    judgement, reason = get_posted_value(request, "judgement"), get_posted_value(request, "reason")
+    change = partial(rater_feedback.reply_to_flag, store, judgement, reason, by)
+    return apply_dashboard_change(request, show_returned_page, "/board/returned", change, "reply")
 
 
-@require_role("researcher")
-def show_exclusions_page(request: Request) -> Response:
+def show_exclusions_page(request: Request, wrong: str = "") -> Response:
     """Show the exclusions and the counts of judgements left out by reason."""
-    return _render_exclusions_page(request)
-
-
-def _render_exclusions_page(request: Request, wrong: str = "") -> Response:
     store = get_store(request)
     board = rater_quality.build_quality_report(store, rounds=1)
     rows = rater_quality.list_exclusions(store)
@@ -616,59 +575,47 @@ def _render_exclusions_page(request: Request, wrong: str = "") -> Response:
     return render_dashboard_page(request, "board_excluded.html", wrong, **values)
 
 
-@require_role("researcher")
 def post_exclusion(request: Request) -> Response:
     """Exclude all judgements of a person (in one batch or in all), or one judgement."""
-    fields, by = get_form_fields(request), get_person_name(request)
-    judgement = get_last_value(fields, "judgement")
-    what, which = (
-        ("judgement", judgement) if judgement else ("person", get_last_value(fields, "person"))
+    what: Literal["person", "judgement"] = (
+        "judgement" if get_posted_value(request, "judgement") else "person"
     )
-    change = partial(
-        rater_quality.exclude_judgements,
-        get_store(request),
-        what,  # type: ignore[arg-type]
-        which,
-        get_last_value(fields, "reason"),
-        by,
-        get_last_value(fields, "batch"),
-    )
+    which, reason = get_posted_value(request, what), get_posted_value(request, "reason")
+    store, by = get_store(request), get_person_name(request)
+    batch = get_posted_value(request, "batch")
+    change = partial(rater_quality.exclude_judgements, store, what, which, reason, by, batch)
     return apply_dashboard_change(
-        request, _render_exclusions_page, "/board/excluded", change, "excluded"
+        request, show_exclusions_page, "/board/excluded", change, "excluded"
     )
 
 
-@require_role("researcher")
 def post_failed_check_exclusions(request: Request) -> Response:
     """Exclude everybody from each batch whose attention check they failed.
 
     Exclusions that somebody lifted are not repeated.
     """
-    change = partial(
-        rater_quality.exclude_failed_raters, get_store(request), get_person_name(request)
-    )
+    store, by = get_store(request), get_person_name(request)
+    change = partial(rater_quality.exclude_failed_raters, store, by)
     return apply_dashboard_change(
-        request, _render_exclusions_page, "/board/excluded", change, "excluded"
+        request, show_exclusions_page, "/board/excluded", change, "excluded"
     )
 
 
-@require_role("researcher")
 def post_lifted_exclusion(request: Request) -> Response:
     """Lift an exclusion: its judgements count again."""
-    fields, by, store = (get_form_fields(request), get_person_name(request), get_store(request))
-    number = get_last_value(fields, "number")
-
-    def lift_exclusion() -> None:
-        rater_quality.lift_exclusion(
-            store, int(number) if number.isdecimal() else -1, get_last_value(fields, "reason"), by
-        )
-
+    number, reason = get_posted_value(request, "number"), get_posted_value(request, "reason")
+    change = partial(
+        rater_quality.lift_exclusion,
+        get_store(request),
+        int(number) if number.isdecimal() else -1,
+        reason,
+        get_person_name(request),
+    )
     return apply_dashboard_change(
-        request, _render_exclusions_page, "/board/excluded", lift_exclusion, "lifted"
+        request, show_exclusions_page, "/board/excluded", change, "lifted"
     )
 
 
-@require_role("researcher")
 def show_rater_work(request: Request) -> Response:
     """Show the newest judgements of one person, each with a form that excludes it."""
     store, name = get_store(request), request.path_params["name"]
@@ -680,13 +627,8 @@ def show_rater_work(request: Request) -> Response:
     return render_dashboard_page(request, "board_work.html", name=name, judged=judged)
 
 
-@require_role("researcher")
-def show_snapshots_page(request: Request) -> Response:
+def show_snapshots_page(request: Request, wrong: str = "") -> Response:
     """Show the snapshots, and the form that makes one."""
-    return _render_snapshots_page(request)
-
-
-def _render_snapshots_page(request: Request, wrong: str = "") -> Response:
     store = get_store(request)
     values = {"batches": list_batch_progress(store), "forms": list_forms(store)}
     return render_dashboard_page(
@@ -694,27 +636,24 @@ def _render_snapshots_page(request: Request, wrong: str = "") -> Response:
     )
 
 
-@require_role("researcher")
 def post_snapshot(request: Request) -> Response:
     """Make a snapshot, under a name, of the judgements of the chosen batches and forms."""
-    fields, by = get_form_fields(request), get_person_name(request)
+    fields, name = get_form_fields(request), get_posted_value(request, "name")
     selection = SnapshotSelection(fields.get("batch", ()), fields.get("form", ()))
-    change = partial(
-        snapshots.freeze_snapshot, get_store(request), get_last_value(fields, "name"), selection, by
-    )
+    store, by = get_store(request), get_person_name(request)
+    change = partial(snapshots.freeze_snapshot, store, name, selection, by)
     return apply_dashboard_change(
-        request, _render_snapshots_page, "/board/snapshots", change, "frozen"
+        request, show_snapshots_page, "/board/snapshots", change, "frozen"
     )
 
 
-@require_role("researcher")
 def post_snapshot_download(request: Request) -> Response:
     """Send the files of a snapshot as a zip."""
     name = get_posted_value(request, "name")
     try:
         packed = zip_snapshot(get_store(request), name, get_person_name(request))
     except Failed as failed:
-        return _render_snapshots_page(request, failed.failure.detail)
+        return show_snapshots_page(request, failed.failure.detail)
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
     headers = {
         "Content-Disposition": f'attachment; filename="{plain.strip("-") or "snapshot"}.zip"'

@@ -18,7 +18,6 @@ from rookery.desk.adjudication import LeftOutJudgement, measure_judging_seconds
 from rookery.desk.form_versions import FormVersion, index_forms
 from rookery.desk.forms import LabellingForm, find_form
 from rookery.desk.judgement_conversion import iterate_stored_values
-from rookery.desk.judgement_table import protect_cell
 from rookery.desk.labelling_records import Decision, Judgement
 from rookery.desk.snapshots import (
     DECISIONS_FILE,
@@ -26,6 +25,7 @@ from rookery.desk.snapshots import (
     MANIFEST_NAME,
     Snapshot,
     SnapshotItem,
+    protect_cell,
     write_whole_file,
 )
 from rookery.desk.training_formats import (

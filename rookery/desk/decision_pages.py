@@ -55,10 +55,11 @@ class ComparedField(NamedTuple):
 
 def build_decision_routes() -> list[Route]:
     """Return the routes of the pages on which disagreements are decided."""
+    admit = require_role("reviewer")
     return [
-        Route("/disagreements", show_disagreements_page),
-        Route("/disagreements/{item}", show_disagreement_page),
-        Route("/disagreements/{item}", post_decision, methods=["POST"]),
+        Route("/disagreements", admit(show_disagreements_page)),
+        Route("/disagreements/{item}", admit(show_disagreement_page)),
+        Route("/disagreements/{item}", admit(post_decision), methods=["POST"]),
     ]
 
 
@@ -67,7 +68,6 @@ def list_decision_links() -> list[NavigationLink]:
     return [NavigationLink("/disagreements", "Disagreements", "reviewer")]
 
 
-@require_role("reviewer")
 def show_disagreements_page(request: Request) -> Response:
     """Show the items on which raters disagree or did so, undecided ones first."""
     disagreements = decisions.load_disagreements(get_store(request))
@@ -81,7 +81,6 @@ def show_disagreements_page(request: Request) -> Response:
     )
 
 
-@require_role("reviewer")
 def show_disagreement_page(request: Request) -> Response:
     """Show one item: the answers, the raters' judgements, and the form of the decision."""
     dispute = decisions.load_disagreement(get_store(request), _get_item(request))
@@ -89,7 +88,6 @@ def show_disagreement_page(request: Request) -> Response:
     return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
 
 
-@require_role("reviewer")
 def post_decision(request: Request) -> Response:
     """Store the decision on an item, or show what is still missing."""
     store, posted = get_store(request), get_form_fields(request)

@@ -115,28 +115,6 @@ class DemonstrationStep(NamedTuple):
     """Observation before the command; None if only the prompt is known."""
 
 
-def build_demonstration_trace_routes(
-    sittings: Callable[[Request], DemonstrationStore],
-) -> list[Route]:
-    """Return the routes of the trace of a demonstration and its steps."""
-
-    def show_overview(request: Request) -> Response:
-        """Show a whole demonstration: question, answer, quotes and list of steps."""
-        return _render_trace(request, sittings(request), 0)
-
-    def show_step(request: Request) -> Response:
-        """Show one step of a demonstration."""
-        said = request.path_params["step"]
-        number = int(said) if said.isascii() and said.isdigit() and len(said) < 6 else 0
-        return _render_trace(request, sittings(request), number)
-
-    let_in = require_role("labeller", crowd=True)
-    return [
-        Route("/trace/{judgement}", let_in(show_overview)),
-        Route("/trace/{judgement}/{step}", let_in(show_step)),
-    ]
-
-
 def _render_trace(request: Request, sittings: DemonstrationStore, number: int) -> Response:
     """Render the trace of a demonstration, at step `number` from 1; 0 for the overview."""
     judgement = _load_judgement(request, request.path_params["judgement"])
@@ -253,7 +231,8 @@ def build_demonstration_routes() -> list[Route]:
         Route(at, let_in(pages.show_demonstration)),
         Route(at, let_in(pages.post_command), methods=["POST"]),
         Route(f"{at}/draft", let_in(pages.post_draft), methods=["POST"]),
-        *build_demonstration_trace_routes(pages.get_store),
+        Route("/trace/{judgement}", let_in(pages.show_trace)),
+        Route("/trace/{judgement}/{step}", let_in(pages.show_trace)),
     ]
 
 
@@ -433,6 +412,12 @@ class DemonstrationPages:
             ]
             state = {"seen": work.event_count, "note": translate_borrowed_text(note)}
             return JSONResponse({**state, "lints": lints})
+
+    def show_trace(self, request: Request) -> Response:
+        """Show a whole demonstration (question, answer, quotes and steps), or one step of it."""
+        step = request.path_params.get("step", "")
+        number = int(step) if step.isascii() and step.isdigit() and len(step) < 6 else 0
+        return _render_trace(request, self.get_store(request), number)
 
     def _open_store(self, request: Request) -> tuple[DemonstrationStore, FetchJobs]:
         return self._open_parts(request)[:2]

@@ -62,12 +62,13 @@ SAMPLE_ANSWERS = (
 
 def build_form_routes() -> list[Route]:
     """Return the routes of the pages of forms."""
+    admit = require_role("researcher")
     return [
-        Route("/board/forms", show_form_list),
-        Route("/board/forms/edit", show_form_editor),
-        Route("/board/forms/edit", post_form, methods=["POST"]),
-        Route("/board/forms/preview", post_form_preview, methods=["POST"]),
-        Route("/board/forms/{form}", show_form_versions),
+        Route("/board/forms", admit(show_form_list)),
+        Route("/board/forms/edit", admit(show_form_editor)),
+        Route("/board/forms/edit", admit(post_form), methods=["POST"]),
+        Route("/board/forms/preview", admit(post_form_preview), methods=["POST"]),
+        Route("/board/forms/{form}", admit(show_form_versions)),
     ]
 
 
@@ -78,7 +79,6 @@ def make_sample_item(form: LabellingForm) -> LabellingItem:
     return LabellingItem(form.name, question, answers)
 
 
-@require_role("researcher")
 def show_form_list(request: Request) -> Response:
     """Show the list of forms: those of Rookery, and those that were added."""
     store = get_store(request)
@@ -89,7 +89,6 @@ def show_form_list(request: Request) -> Response:
     return render_dashboard_page(request, "board_forms.html", found=found)
 
 
-@require_role("researcher")
 def show_form_versions(request: Request) -> Response:
     """Show one form: its file, and its earlier versions."""
     store, name = get_store(request), request.path_params["form"]
@@ -105,7 +104,6 @@ def show_form_versions(request: Request) -> Response:
     )
 
 
-@require_role("researcher")
 def show_form_editor(request: Request) -> Response:
     """Show the editor of a form's file, with the file of another form to begin with."""
     store, name = get_store(request), request.query_params.get("copy", "compare_short")
@@ -118,7 +116,6 @@ def show_form_editor(request: Request) -> Response:
     return _render_editor(request, text)
 
 
-@require_role("researcher")
 def post_form(request: Request) -> Response:
     """Check the file of a form and show what is wrong, or store it as a new version."""
     text = get_posted_value(request, "form.text")
@@ -145,7 +142,6 @@ def _render_editor(
     return render_dashboard_page(request, "board_form_edit.html", wrong, text=text, checked=form)
 
 
-@require_role("researcher")
 def post_form_preview(request: Request) -> Response:
     """Show one page of a form as a rater would see it, with what was filled in so far."""
     posted = get_form_fields(request)
@@ -156,7 +152,7 @@ def post_form_preview(request: Request) -> Response:
         return _render_editor(request, text, wrong=translate_borrowed_text(failed.failure.detail))
     whole = get_last_value(posted, "form.whole") == "yes"
     sheet = _make_preview(form, whole, _read_kept(get_last_value(posted, "form.kept")))
-    number = _clamp_page(get_last_value(posted, "page"), sheet)
+    number = sheet.clamp_page(get_last_value(posted, "page"))
     if "page" in posted:
         raw = sheet.merge_posted(sheet.pages[number], posted)
         if form.auto or (do == "on" and number == len(sheet.pages) - 1):  # as in a task
@@ -168,7 +164,7 @@ def post_form_preview(request: Request) -> Response:
         number = min(map(sheet.find_page, sheet.problems), default=number)
     else:
         turned = {"on": number + 1, "back": max(0, number - 1)}.get(do)
-        number = _clamp_page(do if turned is None else str(turned), sheet)
+        number = sheet.clamp_page(do if turned is None else str(turned))
     look = get_app_context(request).look
     return render_page(
         request,
@@ -202,8 +198,3 @@ def _read_kept(text: str) -> dict[str, list[str]]:
         return msgspec.json.decode(text or "{}", type=dict[str, list[str]])
     except msgspec.MsgspecError:
         return {}
-
-
-def _clamp_page(text: str, sheet: TaskForm) -> int:
-    number = int(text) if text.isdecimal() and len(text) < 4 else 0
-    return min(number, len(sheet.pages) - 1)

@@ -728,18 +728,15 @@ def format_agreement(board: "QualityReport") -> Iterator[str]:
     yield "which answer is better, a tie being half (two answers), or the same (more):"
     for rate in board.rates:
         yield from _format_rate(rate)
-    if board.pairs:
-        yield ""
-        heads = ["two people", "items", "agree", "kappa", "same of more"]
-        yield from _format_table([heads, *(_format_pair(each) for each in board.pairs)])
-    if board.alphas:
-        yield ""
-        heads = ["field", "level", "judgements", "alpha"]
-        yield from _format_table([heads, *(_format_alpha(each) for each in board.alphas)])
-    if board.kappas:
-        yield ""
-        heads = ["field", "two people", "values", "kappa"]
-        yield from _format_table([heads, *(_format_kappa(each) for each in board.kappas)])
+    tables = [
+        (["two people", "items", "agree", "kappa", "same of more"], map(_format_pair, board.pairs)),
+        (["field", "level", "judgements", "alpha"], map(_format_alpha, board.alphas)),
+        (["field", "two people", "values", "kappa"], map(_format_kappa, board.kappas)),
+    ]
+    for heads, rows in tables:
+        if cells := list(rows):
+            yield ""
+            yield from _format_table([heads, *cells])
 
 
 def _format_person(each: "RaterReport") -> list[str]:
@@ -811,22 +808,13 @@ def _format_rate(rate: "RaterGroupAgreement") -> Iterator[str]:
 
 
 def _format_pair(pair: "RaterPairAgreement") -> list[str]:
-    names = f"{pair.one}, {pair.other}"
     items = str(max(pair.credit.items, pair.same.items))
-    return [
-        names,
-        items,
-        *(_format_measured(each) for each in (pair.credit, pair.kappa, pair.same)),
-    ]
+    measured = map(_format_measured, (pair.credit, pair.kappa, pair.same))
+    return [f"{pair.one}, {pair.other}", items, *measured]
 
 
 def _format_alpha(each: "FieldAlpha") -> list[str]:
-    return [
-        _name_field(each),
-        each.level,
-        str(each.judgements),
-        _format_measured(each.alpha),
-    ]
+    return [_name_field(each), each.level, str(each.judgements), _format_measured(each.alpha)]
 
 
 def _format_kappa(each: "FieldKappa") -> list[str]:

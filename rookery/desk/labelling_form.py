@@ -217,6 +217,11 @@ class TaskForm:
             (steps,) if self.form.minutes < ONE_PAGE_MINUTES else tuple((step,) for step in steps)
         )
 
+    def clamp_page(self, text: str) -> int:
+        """Return the number of the page that was asked for as text, else of the first or last."""
+        number = int(text) if text.isdecimal() and len(text) < 4 else 0
+        return min(number, len(self.pages) - 1)
+
     def list_controls(self, step: FormStep) -> list[FormControl]:
         """Return the controls of a step, in order.
 

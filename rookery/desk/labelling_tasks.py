@@ -82,18 +82,19 @@ class TaskDraft(Record, frozen=True):
 
 def build_task_routes() -> list[Route]:
     """Return the routes of the tasks, the history and the guides."""
+    admit = require_role("labeller", crowd=True)
     return [
-        Route("/desk", show_task_list),
-        Route("/desk/finish", post_session_end, methods=["POST"]),
-        Route("/next", post_next_task, methods=["POST"]),
-        Route("/tasks/{item}", show_task_page),
-        Route("/tasks/{item}", post_task_page, methods=["POST"]),
-        Route("/tasks/{item}/leave", post_task_return, methods=["POST"]),
-        Route("/history", show_judgement_history),
-        Route("/guides", show_guide_list),
-        Route("/guides/{form}", show_guide_page),
-        Route("/judgements/{judgement}", show_check_result),
-        Route("/judgements/{judgement}/correct", post_correction, methods=["POST"]),
+        Route("/desk", admit(show_task_list)),
+        Route("/desk/finish", admit(post_session_end), methods=["POST"]),
+        Route("/next", admit(post_next_task), methods=["POST"]),
+        Route("/tasks/{item}", admit(show_task_page)),
+        Route("/tasks/{item}", admit(post_task_page), methods=["POST"]),
+        Route("/tasks/{item}/leave", admit(post_task_return), methods=["POST"]),
+        Route("/history", admit(show_judgement_history)),
+        Route("/guides", admit(show_guide_list)),
+        Route("/guides/{form}", admit(show_guide_page)),
+        Route("/judgements/{judgement}", admit(show_check_result)),
+        Route("/judgements/{judgement}/correct", admit(post_correction), methods=["POST"]),
     ]
 
 
@@ -106,7 +107,6 @@ def list_task_links() -> list[NavigationLink]:
     ]
 
 
-@require_role("labeller", crowd=True)
 def show_task_list(request: Request) -> Response:
     """Show how many tasks of each form wait, and the newest judgements of the person."""
     store, name = get_store(request), get_person_name(request)
@@ -140,7 +140,6 @@ def show_task_list(request: Request) -> Response:
     )
 
 
-@require_role("labeller", crowd=True)
 def post_session_end(request: Request) -> Response:
     """End the session of a person of a crowd platform; the first page then shows the code."""
     store, name = get_store(request), get_person_name(request)
@@ -156,7 +155,6 @@ def _list_exclusion_reasons(request: Request) -> list[str]:
     return [row.reason for row in select_active_exclusions(rows) if row.what == "person"]
 
 
-@require_role("labeller", crowd=True)
 def post_next_task(request: Request) -> Response:
     """Lease the next task (of any form, of one form, or this item) and redirect to it.
 
@@ -172,7 +170,6 @@ def post_next_task(request: Request) -> Response:
     return redirect_after_post(_prepare_task(request, lease))
 
 
-@require_role("labeller", crowd=True)
 def show_task_page(request: Request) -> Response:
     """Show one page of a task with the draft's values."""
     store, item_id = get_store(request), request.path_params["item"]
@@ -181,7 +178,7 @@ def show_task_page(request: Request) -> Response:
         return _render_not_leased(request, item_id)
     check = "check" in request.query_params
     sheet = _make_form(request, item_id, item, begun, check)
-    number = _parse_page_number(request.query_params.get("page", "0"), sheet)
+    number = sheet.clamp_page(request.query_params.get("page", "0"))
     guide = guides.load_guide(store, sheet.form.name)
     rules, mark, examples = guide.text.partition(EXAMPLES_HEADING)
     return render_page(
@@ -227,7 +224,6 @@ def _limit_progress(progress: RaterProgress, session: SessionProgress | None) ->
     return progress._replace(of=min(progress.of or most, most))
 
 
-@require_role("labeller", crowd=True)
 def post_task_page(request: Request) -> Response:
     """Store the posted page of a task, then save, turn the page or submit, by the button."""
     store, posted = get_store(request), get_form_fields(request)
@@ -241,7 +237,7 @@ def post_task_page(request: Request) -> Response:
             return _render_not_leased(request, item_id)
         begun = TaskDraft(token, store.clock(), {})
     sheet = _make_form(request, item_id, item, begun)
-    number = _parse_page_number(get_last_value(posted, "page"), sheet)
+    number = sheet.clamp_page(get_last_value(posted, "page"))
     begun = msgspec.structs.replace(begun, raw=sheet.merge_posted(sheet.pages[number], posted))
     if do == "submit" or (do == "on" and number == len(sheet.pages) - 1):
         whole = TaskForm(sheet.form, sheet.item, sheet.order, sheet.whole, begun.raw, check=True)
@@ -252,11 +248,10 @@ def post_task_page(request: Request) -> Response:
     if do == "save":
         return redirect_after_post(f"/tasks/{item_id}?page={number}&said=saved")
     turned = {"on": number + 1, "back": number - 1}.get(do)
-    number = _parse_page_number(do if turned is None else str(max(0, turned)), sheet)
+    number = sheet.clamp_page(do if turned is None else str(max(0, turned)))
     return redirect_after_post(f"/tasks/{item_id}?page={number}")
 
 
-@require_role("labeller", crowd=True)
 def post_task_return(request: Request) -> Response:
     """Skip a task, leaving it to others, or flag that something is wrong with it."""
     store, name, posted = (get_store(request), get_person_name(request), get_form_fields(request))
@@ -274,16 +269,12 @@ def post_task_return(request: Request) -> Response:
     return _redirect_to_next_task(request, form, "flagged" if flagged else "skipped")
 
 
-@require_role("labeller", crowd=True)
 def show_judgement_history(request: Request) -> Response:
     """Show the person's judgements, newest first."""
-    judged = labelling_queue.list_judgements(
-        get_store(request), get_person_name(request), MAX_HISTORY
-    )
     return render_page(
         request,
         "history.html",
-        rows=_describe_judgements(request, judged),
+        rows=_describe_judgements(request, _list_own_judgements(request)),
         agreement=rater_feedback.measure_rater_agreement(
             get_store(request), get_person_name(request)
         ),
@@ -291,13 +282,11 @@ def show_judgement_history(request: Request) -> Response:
     )
 
 
-@require_role("labeller", crowd=True)
 def show_guide_list(request: Request) -> Response:
     """Show the list of guides, one for each form."""
     return render_page(request, "guides.html", forms=list_forms(get_store(request)))
 
 
-@require_role("labeller", crowd=True)
 def show_guide_page(request: Request) -> Response:
     """Show the newest guide of one form."""
     store, name = get_store(request), request.path_params["form"]
@@ -309,7 +298,6 @@ def show_guide_page(request: Request) -> Response:
     return render_page(request, "guide.html", form=form, version=newest.version, guide=html)
 
 
-@require_role("labeller", crowd=True)
 def post_correction(request: Request) -> Response:
     """Open one of the person's judgements as a draft; it stays until the new one is handed in."""
     store, name = get_store(request), get_person_name(request)
@@ -327,7 +315,6 @@ def post_correction(request: Request) -> Response:
     return redirect_after_post(f"/tasks/{judgement.item}")
 
 
-@require_role("labeller", crowd=True)
 def show_check_result(request: Request) -> Response:
     """Show the expected answers to an attention check that was handed in, and why."""
     judgement = _find_own_judgement(request, request.path_params["judgement"])
@@ -407,7 +394,7 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         return (
             _redirect_to_next_task(request, sheet.form.name, "corrected")
             if sheet.form.auto
-            else _redirect_to_history()
+            else redirect_after_post("/history?said=corrected")
         )
     mine = _find_judgement_of_item(request, item_id) if sheet.item.gold or sheet.form.auto else None
     if mine and sheet.item.gold and _is_prelude(request, item_id):
@@ -416,10 +403,6 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
     return _redirect_to_next_task(
         request, sheet.form.name, "extra" if kind == "extra" else "done", undo
     )
-
-
-def _redirect_to_history() -> Response:
-    return redirect_after_post("/history?said=corrected")
 
 
 def _redirect_to_next_task(request: Request, form: str, notice: str, undo: str = "") -> Response:
@@ -477,11 +460,6 @@ def _list_warnings(sheet: TaskForm) -> Sequence[str]:
     return judgement_conversion.list_form_warnings(sheet.form, sheet.filled)
 
 
-def _parse_page_number(text: str, sheet: TaskForm) -> int:
-    number = int(text) if text.isdecimal() and len(text) < 4 else 0
-    return min(number, len(sheet.pages) - 1)
-
-
 def _render_not_leased(request: Request, item_id: str) -> Response:
     labelling_queue.load_item(get_store(request), item_id)
     return render_page(
@@ -494,10 +472,7 @@ def _render_not_leased(request: Request, item_id: str) -> Response:
 
 
 def _find_judgement_of_item(request: Request, item_id: str) -> Judgement | None:
-    done = labelling_queue.list_judgements(
-        get_store(request), get_person_name(request), MAX_HISTORY
-    )
-    return next((each for each in done if each.item == item_id), None)
+    return next((each for each in _list_own_judgements(request) if each.item == item_id), None)
 
 
 def _is_prelude(request: Request, item_id: str) -> bool:
@@ -506,10 +481,12 @@ def _is_prelude(request: Request, item_id: str) -> bool:
 
 
 def _find_own_judgement(request: Request, judgement: str) -> Judgement | None:
-    done = labelling_queue.list_judgements(
-        get_store(request), get_person_name(request), MAX_HISTORY
-    )
-    return next((each for each in done if each.id == judgement), None)
+    return next((each for each in _list_own_judgements(request) if each.id == judgement), None)
+
+
+def _list_own_judgements(request: Request) -> list[Judgement]:
+    store, name = get_store(request), get_person_name(request)
+    return labelling_queue.list_judgements(store, name, MAX_HISTORY)
 
 
 def _describe_judgements(
@@ -560,12 +537,14 @@ STOP_NOTICES = {
 
 def build_stop_switch_routes() -> list[Route]:
     """Return the routes of the stop switch."""
+    admit = require_role("labeller")
+    admit_reviewer = require_role("reviewer")
     return [
-        Route("/cord", show_runs_page),
-        Route("/cord/pull", post_stop, methods=["POST"]),
-        Route("/cord/{number:int}/release", show_release_page),
-        Route("/cord/{number:int}/release", post_release, methods=["POST"]),
-        Route("/cord/runs/{run:path}", show_run_page),
+        Route("/cord", admit(show_runs_page)),
+        Route("/cord/pull", admit(post_stop), methods=["POST"]),
+        Route("/cord/{number:int}/release", admit_reviewer(show_release_page)),
+        Route("/cord/{number:int}/release", admit_reviewer(post_release), methods=["POST"]),
+        Route("/cord/runs/{run:path}", admit(show_run_page)),
     ]
 
 
@@ -574,13 +553,6 @@ def list_stop_switch_links() -> list[NavigationLink]:
     return [NavigationLink("/cord", "Runs")]
 
 
-@require_role("labeller")
-def show_runs_page(request: Request) -> Response:
-    """Show all training runs: their newest samples, and the buttons that stop them."""
-    return _render_runs_page(request)
-
-
-@require_role("labeller")
 def post_stop(request: Request) -> Response:
     """Stop a run, for a reason that was typed or that is on the button."""
     fields = get_form_fields(request)
@@ -589,12 +561,11 @@ def post_stop(request: Request) -> Response:
         stop_switch.stop_run(get_store(request), name, get_person_name(request), reason)
     except Failed as failed:
         if failed.failure.outcome == Outcome.NO_REASON:
-            return _render_runs_page(request, failed.failure.detail, get_last_value(fields, "run"))
+            return show_runs_page(request, failed.failure.detail, get_last_value(fields, "run"))
         return _render_missing_run(request, failed)
     return redirect_after_post("/cord?did=pulled")
 
 
-@require_role("labeller")
 def show_run_page(request: Request) -> Response:
     """Show one run: its history of stops and releases, and more of its samples."""
     store, name = get_store(request), request.path_params["run"]
@@ -613,13 +584,6 @@ def show_run_page(request: Request) -> Response:
     )
 
 
-@require_role("reviewer")
-def show_release_page(request: Request) -> Response:
-    """Show the form on which a second person says why a stopped run may go on."""
-    return _render_release_page(request)
-
-
-@require_role("reviewer")
 def post_release(request: Request) -> Response:
     """Release a stopped run, for a reason."""
     number, reason = (request.path_params["number"], get_posted_value(request, "reason"))
@@ -627,12 +591,13 @@ def post_release(request: Request) -> Response:
         stop_switch.release_run(get_store(request), number, get_person_name(request), reason)
     except Failed as failed:
         if failed.failure.outcome == Outcome.NO_REASON:
-            return _render_release_page(request, failed.failure.detail)
+            return show_release_page(request, failed.failure.detail)
         return _render_missing_run(request, failed)
     return redirect_after_post("/cord?did=released")
 
 
-def _render_runs_page(request: Request, wrong: str = "", about: str = "") -> Response:
+def show_runs_page(request: Request, wrong: str = "", about: str = "") -> Response:
+    """Show all training runs: their newest samples, and the buttons that stop them."""
     store, person = get_store(request), get_signed_in_person(request)
     now, runs = store.clock(), []
     for each in stop_switch.list_training_runs(store):
@@ -662,7 +627,8 @@ def _render_runs_page(request: Request, wrong: str = "", about: str = "") -> Res
     )
 
 
-def _render_release_page(request: Request, wrong: str = "") -> Response:
+def show_release_page(request: Request, wrong: str = "") -> Response:
+    """Show the form on which a second person says why a stopped run may go on."""
     try:
         found = stop_switch.load_run_stop(get_store(request), request.path_params["number"])
     except Failed as failed:

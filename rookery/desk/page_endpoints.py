@@ -3,12 +3,13 @@
 A page is a plain function that takes a Request and returns a Response. `require_role` makes an
 endpoint of it, which runs it in a thread:
 
-    @require_role("researcher")  # or "reader", "labeller", "reviewer", "admin"; None: everybody
     def show_progress_page(request: Request) -> Response:
-        store = get_app_context(request).store
-        person = get_signed_in_person(request)  # only where a role is required
-        batch = get_last_value(get_form_fields(request), "batch")
-        return render_page(request, "board.html", batch=batch, by=person.name)
+        store = get_store(request)
+        by = get_person_name(request)  # only where a role is required
+        return render_page(request, "board.html", batch=get_posted_value(request, "batch"), by=by)
+
+    admit = require_role("researcher")  # or "reader", "labeller", "reviewer", "admin"; None: all
+    routes = [Route("/board", admit(show_progress_page))]
 
 Every change is made in a POST and ends with `redirect_after_post`. A Failed whose outcome is in
 REPORTED_STATUSES becomes a page with its message; any other error is logged and becomes a page that
