@@ -158,9 +158,9 @@ def serve_postgresql() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def wait_until(done: Any, what: str) -> None:
+def wait_until(condition: Any, what: str) -> None:
     end = time.monotonic() + PATIENCE
-    while not done():
+    while not condition():
         assert time.monotonic() < end, f"waited too long for {what}"
         time.sleep(0.05)
 
@@ -280,15 +280,15 @@ class Reader:
         assert words[0] == "rookery", command
         names = [word for word in words if word.startswith("-")]
         subcommand = list(takewhile(lambda word: re.fullmatch(r"[a-z][a-z-]*", word), words[1:]))
-        shown = subprocess.run(
+        result = subprocess.run(
             ["rookery", *subcommand, "--help"],
             capture_output=True,
             text=True,
             env=self.env,
             check=False,
         )
-        assert shown.returncode == 0, f"$ {command}\n{shown.stderr}"
-        options = set(re.findall(r"^  (?:-\w, )?(--?[\w-]+)", shown.stdout, re.M))
+        assert result.returncode == 0, f"$ {command}\n{result.stderr}"
+        options = set(re.findall(r"^  (?:-\w, )?(--?[\w-]+)", result.stdout, re.M))
         assert {*names} <= options, f"$ {command}: unknown { ({*names} - options) }"
 
     def _start(self, command: str) -> None:
@@ -325,16 +325,16 @@ class Reader:
             start_new_session=True,
         )
         os.close(terminal)
-        said, shown, told = b"", "", 0
-        while "actions left" not in shown:
+        output, screen, reported = b"", "", 0
+        while "actions left" not in screen:
             ready, _, _ = select.select([keyboard], [], [], PATIENCE)
-            assert ready, f"waited too long for a first screen: {shown[-2000:]}"
-            said += os.read(keyboard, 65536)  # raises where the program has ended
+            assert ready, f"waited too long for a first screen: {screen[-2000:]}"
+            output += os.read(keyboard, 65536)  # raises where the program has ended
             # A terminal answers when it is asked where the cursor stands.
-            while told < said.count(b"\x1b[6n"):
+            while reported < output.count(b"\x1b[6n"):
                 os.write(keyboard, b"\x1b[1;1R")
-                told += 1
-            shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode(errors="replace"))
+                reported += 1
+            screen = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.decode(errors="replace"))
         os.write(keyboard, b"\x03")
         try:
             while os.read(keyboard, 65536):

@@ -61,26 +61,26 @@ def resolved(extra: str) -> set[str]:
 
     Follows the requirements of what is installed here, and by name alone what is not.
     """
-    asked = [*PROJECT["dependencies"]]
-    asked += PROJECT["optional-dependencies"][extra] if extra else []
-    waiting = [Requirement(each) for each in asked]
-    found: set[tuple[str, frozenset[str]]] = set()
+    requirements = [*PROJECT["dependencies"]]
+    requirements += PROJECT["optional-dependencies"][extra] if extra else []
+    waiting = [Requirement(each) for each in requirements]
+    done_requirements: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         needed = waiting.pop()
         key = (plain(needed.name), frozenset(needed.extras))
-        if key in found:
+        if key in done_requirements:
             continue
-        found.add(key)
+        done_requirements.add(key)
         try:
-            asked = requires(needed.name) or []
+            requirements = requires(needed.name) or []
         except PackageNotFoundError:
             continue
-        for each in map(Requirement, asked):
+        for each in map(Requirement, requirements):
             if each.marker is None or any(
                 each.marker.evaluate({"extra": name}) for name in ("", *needed.extras)
             ):
                 waiting.append(each)
-    return {name for name, _ in found}
+    return {name for name, _ in done_requirements}
 
 
 def plain(name: str) -> str:

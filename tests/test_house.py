@@ -246,7 +246,7 @@ def test_importing_rookery_loads_nothing_heavy() -> None:
 
 def repeated_passages(texts: Iterable[tuple[str, str]], window: int = 8) -> list[list[str]]:
     """Runs of `window` lines of code that stand in more than one place."""
-    seen = collections.defaultdict(list)
+    places_of = collections.defaultdict(list)
     for name, text in texts:
         left_out = set[int]()
         for node in ast.walk(ast.parse(text)):
@@ -261,8 +261,8 @@ def repeated_passages(texts: Iterable[tuple[str, str]], window: int = 8) -> list
             if len(line) > 2 and not line.startswith("#") and number not in left_out
         ]
         for at in range(len(code) - window + 1):
-            seen[tuple(code[at : at + window])].append(f"{name}:{at}")
-    return [places for places in seen.values() if len(places) > 1]
+            places_of[tuple(code[at : at + window])].append(f"{name}:{at}")
+    return [places for places in places_of.values() if len(places) > 1]
 
 
 def named_sources() -> list[tuple[str, str]]:
@@ -280,7 +280,7 @@ def test_a_planted_copy_is_seen() -> None:
 
 def unprepared_types(source: str) -> list[str]:
     """Types of ours that msgspec reads before `prepare_type` has seen them."""
-    found = []
+    unprepared = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -290,8 +290,8 @@ def unprepared_types(source: str) -> list[str]:
         for kind in kinds[reader[2]] if reader else []:
             names = {each.id for each in ast.walk(kind) if isinstance(each, ast.Name)}
             if "prepare_type" not in names and not names <= PLAIN:
-                found.append(ast.unparse(kind))
-    return found
+                unprepared.append(ast.unparse(kind))
+    return unprepared
 
 
 @pytest.mark.slow

@@ -68,9 +68,9 @@ def find_shared_names(sources: Iterable[Source]) -> list[str]:
             if isinstance(node, Definition) and not node.name.startswith("_"):
                 modules[node.name].append(module)
     return [
-        f"{name}: {', '.join(found)}"
-        for name, found in sorted(modules.items())
-        if len(set(found)) > 1 and name not in SHARED
+        f"{name}: {', '.join(places)}"
+        for name, places in sorted(modules.items())
+        if len(set(places)) > 1 and name not in SHARED
     ]
 
 
@@ -105,7 +105,7 @@ def find_question_docstrings(sources: Iterable[Source]) -> list[str]:
 
 def find_rebound_names(sources: Iterable[Source]) -> list[str]:
     """Names that the top level of a module binds twice: the second hides the first everywhere."""
-    found = []
+    rebound = []
     for module, source in sources:
         bound: collections.Counter[str] = collections.Counter()
         for node in parse_source(source).body:
@@ -114,8 +114,8 @@ def find_rebound_names(sources: Iterable[Source]) -> list[str]:
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 bound.update(each.id for each in targets if isinstance(each, ast.Name))
-        found += [f"{module}: {name}" for name, times in bound.items() if times > 1]
-    return found
+        rebound += [f"{module}: {name}" for name, times in bound.items() if times > 1]
+    return rebound
 
 
 RULES = [

@@ -50,9 +50,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EvidenceSources, "digest_evidence_model", lambda sources: "0123456789ab")
 
 
-def scripted(tmp_path: Path, *said: str, samples: int | None = None) -> ModelSettings:
+def scripted(tmp_path: Path, *replies: str, samples: int | None = None) -> ModelSettings:
     script = tmp_path / "script.jsonl"
-    script.write_text("".join(json.dumps(each) + "\n" for each in said), encoding="utf-8")
+    script.write_text("".join(json.dumps(each) + "\n" for each in replies), encoding="utf-8")
     return ModelSettings(f"script:{script}", samples=samples)
 
 

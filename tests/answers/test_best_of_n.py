@@ -144,14 +144,14 @@ def score(answer: Answer) -> float:
     return by_text(ASKED, answer)
 
 
-def source(scores: Sequence[float], asked: list[int]) -> Source:
-    """Answers with these rewards, in order; how many were asked for at a time goes into `asked`."""
-    left = saying(scores)
+def source(scores: Sequence[float], sizes: list[int]) -> Source:
+    """Answers with these rewards, in order; how many were asked for at a time goes into `sizes`."""
+    remaining = saying(scores)
 
     def sample(size: int) -> Sequence[Answer]:
-        asked.append(size)
-        drawn = left[:size]
-        del left[:size]
+        sizes.append(size)
+        drawn = remaining[:size]
+        del remaining[:size]
         return drawn
 
     return sample

@@ -45,12 +45,12 @@ class WordJudge:
     ) -> list[EvidenceJudgement]:
         judged = []
         for passage in passages:
-            found = [
+            scores = [
                 (odds, match.span())
                 for word, odds in self._odds.items()
                 if (match := re.search(word, passage.text))
             ]
-            odds, span = max(found, default=(-9.0, (0, 1)))
+            odds, span = max(scores, default=(-9.0, (0, 1)))
             judged.append(EvidenceJudgement(odds, span, 0.0, 0.0, 0.0, 1.0))
         return judged
 
@@ -153,8 +153,8 @@ def narrow(judge: EvidenceJudge, longest: int = 900) -> str:
     at = page.text.index("Two")
     judgement = EvidenceJudgement(2.0, (at, at + 3), 0.0, 0.0, 0.0, 1.0)
     section = JudgedSection(page, 0, len(page.text), judgement, 1.0)
-    found = narrow_section("which box?", section, judge, longest)
-    return page.text[slice(*found.judgement.span)]
+    span = narrow_section("which box?", section, judge, longest)
+    return page.text[slice(*span.judgement.span)]
 
 
 @pytest.mark.parametrize("cell", ["b1", "d3", "f4"])

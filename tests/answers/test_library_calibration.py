@@ -82,14 +82,18 @@ def measure_error(
     own, _ = draw_library_questions(pages)
     library, errors = InMemoryLibrary(pages), []
     absent, _ = draw_library_questions(make_pages(20, seed=9))
-    for number, asked in enumerate([*own[:20], *absent[:20]]):
+    for number, question in enumerate([*own[:20], *absent[:20]]):
         answer = answer_by_evidence(
-            Question(f"{number}", asked.text), library, judge, settings
+            Question(f"{number}", question.text), library, judge, settings
         ).answer
         assert answer is not None
         assert answer.score is not None
         first = answer.quotes[0]
-        right = first.digest == asked.digest and first.start < asked.end and asked.start < first.end
+        right = (
+            first.digest == question.digest
+            and first.start < question.end
+            and question.start < first.end
+        )
         errors.append((answer.score - right) ** 2)
     return sum(errors) / len(errors)
 
@@ -136,8 +140,8 @@ def test_equal_arguments_give_equal_results_within_the_budget() -> None:
     pages, heard = make_pages(60), list[tuple[int, int]]()
     library = InMemoryLibrary(pages)
 
-    def observe(done: int, total: int) -> None:
-        heard.append((done, total))
+    def observe(step: int, total: int) -> None:
+        heard.append((step, total))
 
     made = calibrate_library(library, pages, OVERCONFIDENT, "documents", "model", observe)
     assert made == calibrate_library(library, pages, OVERCONFIDENT, "documents", "model")
@@ -162,8 +166,8 @@ def test_a_small_library_is_not_calibrated() -> None:
 def test_it_can_be_interrupted() -> None:
     pages = make_pages(60)
 
-    def observe(done: int, total: int) -> None:
-        if done > 20:
+    def observe(step: int, total: int) -> None:
+        if step > 20:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -135,7 +135,7 @@ def test_a_batch_answers_as_many_questions_at_once_as_the_server_has_slots(
     tmp_path: Path, slots: int | None, expected: int
 ) -> None:
     shown = {} if slots is None else {"/props": reply(json.dumps({"total_slots": slots}).encode())}
-    with serving(said(chat("x")), shown=shown) as server:
+    with serving(said(chat("x")), files=shown) as server:
         settings = ModelSettings("m", server.base_url)
         with ModelPool(settings, tmp_path / "a.sqlite") as pool:
             assert pool.max_concurrent == expected
@@ -155,7 +155,7 @@ def test_two_roles_on_one_server_share_its_slots(tmp_path: Path) -> None:
         lock.release()
         return said(chat("one"))
 
-    with serving(answer_alone, shown=shown) as server:
+    with serving(answer_alone, files=shown) as server:
         tables = (f'[{role}]\nmodel = "{role}"\nbase_url = "{server.base_url}"\n' for role in ROLES)
         (tmp_path / "e.toml").write_text("".join(tables))
         settings = ModelSettings(endpoints=str(tmp_path / "e.toml"))

@@ -54,10 +54,10 @@ class Says:
         """The text with the numbers that this prompt has."""
         lines = prompt.rpartition("\n\n")[2].split("\n")
         numbers = {
-            name: found[1]
+            name: match[1]
             for name, text in TEXTS.items()
             for line in lines
-            if (found := re.match(r"Reference \[(\d+)\]: (.*)", line)) and text in found[2]
+            if (match := re.match(r"Reference \[(\d+)\]: (.*)", line)) and text in match[2]
         }
         return [Completion(Template(self.text).substitute(numbers), (1, 2), (-0.5, -0.5))] * n
 

@@ -58,8 +58,10 @@ def judge(query: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudge
     ]
 
 
-def written(*said: str, stop: str = "end", found: Episode = FOUND, samples: int = 1) -> Episode:
-    return put_into_words(found, Says(said, stop), judge, BestOfNSettings(samples))
+def written(
+    *replies: str, stop: str = "end", episode: Episode = FOUND, samples: int = 1
+) -> Episode:
+    return put_into_words(episode, Says(replies, stop), judge, BestOfNSettings(samples))
 
 
 def test_the_prompt_has_the_sentence_with_the_answer_and_nothing_else_of_the_page() -> None:

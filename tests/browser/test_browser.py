@@ -573,8 +573,8 @@ def test_results_are_laid_out_once_for_what_was_searched_found_and_kept_secret()
     views, rules = PageViewCache(), BrowserRules()
     hits = [Hit(A.url, "One", "Crows bring gifts"), Hit(B.url, "Two", "ravens")]
 
-    def read(query: str, found: list[Hit], rules: BrowserRules, *secret: str) -> str:
-        return views.open_results(query, found, rules, frozenset(secret)).page.text
+    def read(query: str, hits: list[Hit], rules: BrowserRules, *secret: str) -> str:
+        return views.open_results(query, hits, rules, frozenset(secret)).page.text
 
     opened = views.open_results("crows", hits, rules, frozenset())
     assert views.open_results("crows", list(hits), rules, frozenset()) is opened

@@ -19,26 +19,26 @@ from rookery.records import Library, Question
 
 @pytest.fixture
 def site() -> Iterator[Stage]:
-    with stage() as here:
+    with stage() as stage_:
         visits = iter(range(1, 100))
-        here.routes["/robots.txt"] = Said("", "text/plain")
-        here.routes["/search"] = lambda visit: Said(
-            f'{{"results": [{{"url": "{here.base}/page", "title": "Crows", "content": "of crows"}},'
+        stage_.routes["/robots.txt"] = Said("", "text/plain")
+        stage_.routes["/search"] = lambda visit: Said(
+            f'{{"results": [{{"url": "{stage_.base}/page", "title": "Crows", "content": "of crows"}},'
             f' {{"url": "https://www.reddit.com/r/crows", "title": "Copied"}}]}}',
             "application/json",
         )
-        here.routes["/page"] = Said(
+        stage_.routes["/page"] = Said(
             "<title>Crows</title><p><a href='/gone'>gone</a> <a href='/paper.pdf'>paper</a>"
             " <a href='/news'>news</a> <a href='/moved'>moved</a> <a href='/film'>film</a></p>"
         )
-        here.routes["/paper.pdf"] = Said(
+        stage_.routes["/paper.pdf"] = Said(
             write_pdf([["Crows count to four."], ["Some count further."]], "Counting"),
             "application/pdf",
         )
-        here.routes["/news"] = lambda visit: Said(f"<p>Edition {next(visits)} of the news.</p>")
-        here.routes["/moved"] = Said("", status=301, headers=(("Location", "/page"),))
-        here.routes["/film"] = Said(b"\0" * 99, "video/mp4")
-        yield here
+        stage_.routes["/news"] = lambda visit: Said(f"<p>Edition {next(visits)} of the news.</p>")
+        stage_.routes["/moved"] = Said("", status=301, headers=(("Location", "/page"),))
+        stage_.routes["/film"] = Said(b"\0" * 99, "video/mp4")
+        yield stage_
 
 
 COMMANDS = (

@@ -222,8 +222,8 @@ def test_a_run_is_the_same_to_the_byte_whatever_the_timing(recording: CallRecord
             again = ReplayLibrary(recording, f"tester/7/{number}")
             return Asking(lambda _: time.sleep(latencies.random() / 50), again)
 
-        found = together(act, library, 24, RolloutLimits(at_once), seed=7)
-        return "\n".join(episode.to_json() for episode in found), batches
+        answer = together(act, library, 24, RolloutLimits(at_once), seed=7)
+        return "\n".join(episode.to_json() for episode in answer), batches
 
     together(sampling, size=24, recording=recording, seed=7)
     first, batches = run(Random(1), 24)
@@ -357,8 +357,8 @@ class Steady:
 
     name = "steady"
 
-    def __init__(self, said: str) -> None:
-        self.said = said
+    def __init__(self, text: str) -> None:
+        self.said = text
 
     def complete(self, prompt: str, n: int = 1, allow: object = None) -> list[Completion]:
         return [Completion(self.said)] * n
@@ -622,7 +622,7 @@ def test_a_start_page_is_asked_for_like_any_other() -> None:
 
 
 def test_an_actor_is_asked_once_for_a_turn_though_another_one_fails() -> None:
-    def failing(shown: Observation) -> str:
+    def failing(observation: Observation) -> str:
         raise LookupError("nothing to say")
 
     found = together(make_scripted_policy([actor(WELL), failing, actor(WELL)]), size=3)

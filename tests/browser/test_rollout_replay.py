@@ -25,14 +25,14 @@ ASKED = bundled_questions()
 def tasks() -> Iterator[BrowserTask]:
     """The questions about the bundled web, again and again; each time in another way."""
     lines = map(json.loads, ASKED.read_text(encoding="utf-8").splitlines())
-    known = [
+    questions = [
         Question(line["id"], line["text"], (), tuple(line["gold"]), line["source"])
         for line in lines
         if line.get("source")
     ]
     return (
         BrowserTask(question, BrowserRules(overlap=0))
-        for question in islice(cycle(known), EPISODES)
+        for question in islice(cycle(questions), EPISODES)
     )
 
 

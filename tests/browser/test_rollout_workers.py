@@ -70,10 +70,10 @@ def check_workers(
     folder: Path, expected: Sequence[str], killed: bool, ray: str = ""
 ) -> list[tuple[int, str]]:
     """Runs the tasks by two workers, and returns which tasks were begun by which process."""
-    found = run_rollouts_in_workers(
+    outcomes = run_rollouts_in_workers(
         TASKS, partial(make_resources, folder, killed), "p", 3, RolloutLimits(), 2, ray, SHARE
     )
-    episodes = list(found)
+    episodes = list(outcomes)
     assert [each.to_json() for each in episodes] == expected
     with CallRecording(folder / "recording") as recording:
         assert sorted(recording.list_sessions()) == sorted(f"p/3/{n}" for n in range(len(TASKS)))

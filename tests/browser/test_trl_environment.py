@@ -39,10 +39,10 @@ def test_what_cannot_be_done_is_a_sentence() -> None:
     assert environment.get_reward() == 0.0
 
 
-def make_scripted_model(tokenizer: Any, scripts: dict[str, tuple[str, ...]], seen: Any) -> Any:
+def make_scripted_model(tokenizer: Any, scripts: dict[str, tuple[str, ...]], prompts: Any) -> Any:
     """A tiny model that calls the tool with the next command for the question that it is asked.
 
-    `seen` is given the prompts of the browser, as the model is given them, by question.
+    `prompts` is given the prompts of the browser, as the model is given them, by question.
     """
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -60,7 +60,7 @@ def make_scripted_model(tokenizer: Any, scripts: dict[str, tuple[str, ...]], see
             (first,) = re.findall(r"<\|im_start\|>user\n(♦.*?)<\|im_end\|>", text, re.DOTALL)
             later = re.findall(r"<tool_response>\n(.*?)\n</tool_response>", text, re.DOTALL)
             question = first.split("\n")[1]
-            seen[question] = [first, *later]
+            prompts[question] = [first, *later]
             if len(later) == len(scripts[question]):
                 return "I have answered.<|im_end|>"
             call = {"name": "type_command", "arguments": {"command": scripts[question][len(later)]}}

@@ -133,8 +133,8 @@ def write_scans(writer: Writer) -> None:
             ["groff", "-ms", "-Tpdf"],
             input=page.encode(), check=True, capture_output=True,
         ).stdout  # fmt: skip
-        drawn = pdfium.PdfDocument(printed)[0].render(scale=200 / 72, grayscale=True).to_pil()
-        drawn.save(writer.folder / file)
+        image = pdfium.PdfDocument(printed)[0].render(scale=200 / 72, grayscale=True).to_pil()
+        image.save(writer.folder / file)
 
 
 @pytest.fixture
@@ -179,12 +179,14 @@ def write_texts(writer: Writer) -> None:
 
 def find_wrong(run: Run, writer: Writer, tmp_path: Path) -> list[tuple[Asked, list[str]]]:
     """Ask about every file, and return what is not answered by a quote of its sentence."""
-    asked, out = tmp_path / "asked.jsonl", tmp_path / "out.jsonl"
+    questions, out = tmp_path / "asked.jsonl", tmp_path / "out.jsonl"
     numbered = enumerate(writer.asked)
     lines = (json.dumps({"id": str(number), "text": one.question}) for number, one in numbered)
-    asked.write_text("\n".join(lines))
+    questions.write_text("\n".join(lines))
     # The pattern for everything asks for the text of pictures too.
-    code, _, err = run("ask", "--batch", asked, "--out", out, "--in", writer.folder, "--glob", "*")
+    code, _, err = run(
+        "ask", "--batch", questions, "--out", out, "--in", writer.folder, "--glob", "*"
+    )
     assert code == 0, err
     assert run("cite", "verify", out).code == 0
     answers = [AskResult.from_json(line) for line in out.read_bytes().splitlines()]

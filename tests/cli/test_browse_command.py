@@ -85,10 +85,10 @@ def test_a_demonstration_from_the_question_to_the_saved_answer(place: Path) -> N
     assert not list((place / "data" / "rookery" / "unfinished").iterdir())
 
 
-def told(kept: Path) -> str:
+def told(folder: Path) -> str:
     """What a file of a session under way holds; it is copied, since its process has locked it."""
-    copy = kept.with_suffix(".copy")
-    shutil.copy(kept, copy)
+    copy = folder.with_suffix(".copy")
+    shutil.copy(folder, copy)
     try:
         unfinished = UnfinishedSession(copy)
         try:

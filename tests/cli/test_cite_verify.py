@@ -34,14 +34,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture
-def ask(run: Run, asked: dict[str, str]) -> Callable[..., str]:
+def ask(run: Run, questions: dict[str, str]) -> Callable[..., str]:
     """The JSON line of `rookery ask QUESTION OPTIONS` over the bundled pages."""
 
     def asks(question: str = GIFTS, *options: str) -> str:
         key = repr((question, options))
-        if key not in asked:
-            asked[key] = run("ask", question, *CORVIDS, "--json", *options).out
-        return asked[key]
+        if key not in questions:
+            questions[key] = run("ask", question, *CORVIDS, "--json", *options).out
+        return questions[key]
 
     return asks
 
@@ -305,10 +305,10 @@ def perplexity(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
 
 
 def gemini(quoted: str, source: str = GIFTS_PAGE) -> tuple[str, str]:
-    said = f"“{quoted}”"
-    text = f"Früher hieß es: {said}, ja."
+    quotation = f"“{quoted}”"
+    text = f"Früher hieß es: {quotation}, ja."
     start = len("Früher hieß es: ".encode())
-    segment = {"startIndex": start, "endIndex": start + len(said.encode()), "text": said}
+    segment = {"startIndex": start, "endIndex": start + len(quotation.encode()), "text": quotation}
     metadata = {
         "groundingChunks": [{"web": {"uri": source, "title": "gifts"}}],
         "groundingSupports": [{"segment": segment, "groundingChunkIndices": [0]}],
@@ -408,9 +408,9 @@ def test_files_are_found_by_their_place_beside_the_answer_and_in_given_folders(
 # Addresses and versions
 
 
-def story(said: str) -> str:
+def story(text: str) -> str:
     filler = "The wind was in the trees all day, and the rain came down on the roof. " * 3
-    return f"<title>Jays</title><article><h1>Jays</h1><p>{said} {filler}</p></article>"
+    return f"<title>Jays</title><article><h1>Jays</h1><p>{text} {filler}</p></article>"
 
 
 @pytest.mark.slow

@@ -115,9 +115,9 @@ def set_up(page: Page, run: Run, site: Site, folder: Path) -> None:
     expect(page.get_by_text("It has no items yet. Import some with")).to_have_count(2)
     checks = []
     for number in range(200, 200 + CHECKS):
-        told = "Only {1} says a year." if number % 2 == 0 else "Only {2} says a year."
+        clause = "Only {1} says a year." if number % 2 == 0 else "Only {2} says a year."
         expected = {"overall": find_right_value(str(number))}
-        checks.append(item(number, gold={"expected": expected, "justification": told}))
+        checks.append(item(number, gold={"expected": expected, "justification": clause}))
     for file, more in (
         (write_items(folder / "trial.jsonl", [item(100 + n) for n in range(TRIALS)]),
          ("--batch", "trial", "--raters", "6")),
@@ -127,8 +127,8 @@ def set_up(page: Page, run: Run, site: Site, folder: Path) -> None:
          ("--batch", "pairs", "--raters", "2")),
     ):  # fmt: skip
         place = site.opened.store.place
-        done = run("judge", "import", file, "--form", "certain", *more, "--store", place)
-        assert done.code == 0, done.err
+        result = run("judge", "import", file, "--form", "certain", *more, "--store", place)
+        assert result.code == 0, result.err
 
 
 def work(site: Site, pages: dict[str, Page], count: int, right: bool = True) -> None:

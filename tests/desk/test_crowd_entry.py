@@ -105,8 +105,8 @@ def test_a_link_is_for_its_project_its_study_and_its_time(
 def test_who_came_works_for_the_project_alone_and_as_much_as_asked(
     store: Store, clock: Clock, desk: Desk
 ) -> None:
-    put(store, "other", wanted=9, batch="elsewhere", priority=9)
-    put(store, "a", "b", "c", wanted=9)
+    put(store, "other", copies=9, batch="elsewhere", priority=9)
+    put(store, "a", "b", "c", copies=9)
     person = enter(store)
     assert labelling_queue.count_waiting_items(store, person) == {"compare": 3}
     assert outcome(finish_crowd_session, store, person, False) == "not_allowed"
@@ -142,8 +142,8 @@ def test_who_works_for_two_projects_has_a_session_and_a_code_of_each(
 ) -> None:
     save_project(store, "jays", ProjectSettings(session_items=2), "Rita")
     place_batch(store, "second", "jays", "Rita")
-    put(store, "a", "b", "c", wanted=9)
-    put(store, "d", "e", "f", wanted=9, batch="second")
+    put(store, "a", "b", "c", copies=9)
+    put(store, "d", "e", "f", copies=9, batch="second")
     person = enter(store)
     hand_in_now(store, clock, person)
     held = named(store, person)  # and is not handed in when they come for the other project
@@ -190,7 +190,7 @@ def test_the_platforms_own_code_is_given_and_none_for_excluded_work(
 ) -> None:
     settings = ProjectSettings(session_items=1, completion_code="C0RV1D")
     save_project(store, "corvids", settings, "Rita")
-    put(store, "a", wanted=9)
+    put(store, "a", copies=9)
     good, bad = enter(store), enter(store, "s2", "other")
     for person in (good, bad):
         hand_in_now(store, clock, person)

@@ -34,9 +34,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return Settings(places=(str(made(tmp_path_factory.mktemp("web") / "pages")),))
 
 
-def deeds(here: Desk, place: DemonstrationKey) -> list[str]:
+def deeds(desk: Desk, place: DemonstrationKey) -> list[str]:
     """What was done, in a word or two each."""
-    with here.store.begin_read() as connection:
+    with desk.store.begin_read() as connection:
         bodies = map(msgspec.json.decode, store.read_events(connection, place.stream))
         return [body.get("command") or body["type"] for body in bodies]
 
@@ -346,16 +346,16 @@ def test_every_character_of_a_window_stands_where_it_says(here: Desk, pages: Set
 def slow() -> Iterator[tuple[Stage, threading.Event]]:
     """A search engine that answers when it is allowed to."""
     allowed = threading.Event()
-    with stage() as there:
+    with stage() as web:
 
         def waits(visit: Visit) -> Said:
             allowed.wait(20)
-            found = [{"url": f"{there.base}/a", "title": "A", "content": ""}]
+            found = [{"url": f"{web.base}/a", "title": "A", "content": ""}]
             return Said(msgspec.json.encode({"results": found}).decode(), "application/json")
 
-        there.routes["/search"] = waits
-        there.routes["/a"] = Said("<title>A</title><p>A page.</p>")
-        yield there, allowed
+        web.routes["/search"] = waits
+        web.routes["/a"] = Said("<title>A</title><p>A page.</p>")
+        yield web, allowed
         allowed.set()
 
 

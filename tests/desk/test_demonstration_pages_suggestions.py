@@ -69,10 +69,10 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> BeadJudge:
     return planted
 
 
-def events(here: Desk, item: str, person: str = "Ada") -> list[str]:
-    with here.store.begin_read() as connection:
+def events(desk: Desk, item: str, person: str = "Ada") -> list[str]:
+    with desk.store.begin_read() as connection:
         bodies = map(
-            msgspec.json.decode, store.read_events(connection, here.place(item, person).stream)
+            msgspec.json.decode, store.read_events(connection, desk.place(item, person).stream)
         )
         return [body.get("command") or body["type"] for body in bodies]
 
@@ -84,10 +84,10 @@ def opened(browser: TestClient, item: str, words: str = "Trays") -> Seen:
     return seen.presses(words)
 
 
-def passages(seen: Seen) -> list[tuple[str, str]]:
+def passages(screen: Seen) -> list[tuple[str, str]]:
     grades, texts = (
-        seen.tree.css("#suggestions .tag:first-child"),
-        seen.tree.css("#suggestions blockquote"),
+        screen.tree.css("#suggestions .tag:first-child"),
+        screen.tree.css("#suggestions blockquote"),
     )
     return [(one.text(), text.text()) for one, text in zip(grades, texts, strict=True)]
 

@@ -122,8 +122,8 @@ def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def context(here: tuple[Desk, str], browser: Browser) -> Iterator[BrowserContext]:
-    there, address = here
+def context(opened_desk: tuple[Desk, str], browser: Browser) -> Iterator[BrowserContext]:
+    there, address = opened_desk
     context = browser.new_context(base_url=address, reduced_motion="reduce")
     context.add_cookies([{"name": "rookery", "value": there.sessions["Ada"], "url": address}])
     context.set_default_timeout(PATIENCE)
@@ -135,27 +135,27 @@ def context(here: tuple[Desk, str], browser: Browser) -> Iterator[BrowserContext
 def tab(context: BrowserContext) -> Iterator[Tab]:
     """A window; whatever the browser complains of fails the test."""
     page = context.new_page()
-    said: list[str] = []
+    messages: list[str] = []
 
-    def asked(dialog: Dialog) -> None:
-        said.append(dialog.message)
+    def ask(dialog: Dialog) -> None:
+        messages.append(dialog.message)
         dialog.dismiss()
 
-    def told(line: ConsoleMessage) -> None:
+    def note_dialog(line: ConsoleMessage) -> None:
         if line.type == "error" and "422" not in line.text:
-            said.append(line.text)
+            messages.append(line.text)
 
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", asked)
-    page.on("console", told)
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("dialog", ask)
+    page.on("console", note_dialog)
     yield page
-    assert said == []
+    assert messages == []
 
 
-def opened(there: Desk, page: Page, name: str) -> str:
+def opened(desk: Desk, page: Page, name: str) -> str:
     """A demonstration that has this page open; its item's id."""
-    item = there.item(Question(name, f"What of {name}?"), start=page.url)
-    fetched(DemonstrationStore(there.store), there.place(item), Little(page))
+    item = desk.item(Question(name, f"What of {name}?"), start=page.url)
+    fetched(DemonstrationStore(desk.store), desk.place(item), Little(page))
     return item
 
 

@@ -69,8 +69,8 @@ def acted(random: Random, work: BrowserSession) -> str:
         return demonstration_commands.undo_last_command(work)
     if what < 8:
         return demonstration_commands.save_draft_answer(work, f"Crows {random.random()} [1].")
-    shown = work.observation
-    start, end = sorted(random.randrange(shown.start, shown.end + 1) for _ in range(2))
+    observation = work.observation
+    start, end = sorted(random.randrange(observation.start, observation.end + 1) for _ in range(2))
     return demonstration_commands.quote_window_span(work, start, end)
 
 

@@ -59,9 +59,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def labelled(
-    folder: Path, out: Path, desk: HumanFeedback, told: StepCallback = lambda *_: None
+    folder: Path, out: Path, desk: HumanFeedback, on_step: StepCallback = lambda *_: None
 ) -> OnlineLabellingResult:
-    tell = desk.report_steps(told)
+    tell = desk.report_steps(on_step)
     return train_with_online_labels(
         settings_of(folder), world_of(folder), desk, out, tell, desk.find_stop_reason
     )
@@ -302,36 +302,36 @@ def small(folder: Path, **more: Any) -> ReinforcementSettings:
 
 
 def learn(
-    settings: ReinforcementSettings, out: Path, sign: int, told: StepCallback, cord: StopCheck
+    settings: ReinforcementSettings, out: Path, sign: int, on_step: StepCallback, cord: StopCheck
 ) -> None:
     def reward(question: Question, answer: Answer) -> float:
         return sign * vowels(question, answer)
 
     world = world_of(Path(settings.policy.model))(score_one_by_one(reward), 1)
-    train_by_reinforcement(settings, world, out, told, cord=cord)
+    train_by_reinforcement(settings, world, out, on_step, cord=cord)
 
 
-def pull_at_random_times(place: str, said: Connection) -> None:
+def pull_at_random_times(place: str, sender: Connection) -> None:
     """Another process: each time that it is told, pulls the cord some time later."""
     chance = random.Random(11)
     with Store(place) as store:
-        while said.recv():
+        while sender.recv():
             time.sleep(chance.uniform(0, 0.12))
             number = stop_switch.stop_run(store, "crows", "ada", "stop").number
-            said.send((time.monotonic_ns(), number))
+            sender.send((time.monotonic_ns(), number))
 
 
 @contextmanager
 def puller(store: Store) -> Iterator[Connection]:
-    ours, theirs = PROCESSES.Pipe()
+    receiver, sender = PROCESSES.Pipe()
     process = PROCESSES.Process(
-        target=pull_at_random_times, args=(store.place, theirs), daemon=True
+        target=pull_at_random_times, args=(store.place, sender), daemon=True
     )
     process.start()
     try:
-        yield ours
+        yield receiver
     finally:
-        ours.send(False)
+        receiver.send(False)
         process.join()
 
 
@@ -340,7 +340,7 @@ def learn_until_stopped(
 ) -> None:
     """The other process is told at the beginning, or once a step was made."""
 
-    def told(step: int, count: int, measured: dict[str, float]) -> None:
+    def on_step(step: int, count: int, measured: dict[str, float]) -> None:
         if waiting and wait:
             other.send(waiting.pop())
 
@@ -348,7 +348,7 @@ def learn_until_stopped(
     with HumanFeedback(store, out, QUICK) as desk:
         if not wait:
             other.send(True)
-        learn(small(folder), out, 1, desk.report_steps(told), desk.find_stop_reason)
+        learn(small(folder), out, 1, desk.report_steps(on_step), desk.find_stop_reason)
 
 
 @pytest.mark.slow
@@ -415,10 +415,10 @@ def watching(store: Store, run: str) -> Iterator[None]:
         thread.join()
 
 
-def _mean(said: Sequence[stop_switch.PolicySample], pushes: Sequence[int], way: int) -> float:
+def _mean(samples: Sequence[stop_switch.PolicySample], pushes: Sequence[int], way: int) -> float:
     found = [
         vowels(QUESTIONS[0], Answer(one.said))
-        for one, push in zip(said, pushes, strict=True)
+        for one, push in zip(samples, pushes, strict=True)
         if push == way
     ]
     return sum(found) / max(len(found), 1)

@@ -57,7 +57,7 @@ def judged(place: Path, by: dict[str, list[int]], seconds: float = 100.0) -> Non
                 now[0] += seconds
                 order = labelling_queue.shuffle_answers(lease.item_id, person, 2)
                 version = FORMS["compare_short"].digest
-                told = Judgement(
+                judgement = Judgement(
                     "",
                     "",
                     "",
@@ -70,7 +70,7 @@ def judged(place: Path, by: dict[str, list[int]], seconds: float = 100.0) -> Non
                     lease.began,
                     now[0],
                 )
-                labelling_queue.submit_judgement(store, lease.token, person, told)
+                labelling_queue.submit_judgement(store, lease.token, person, judgement)
 
 
 def told(run: Run, *arguments: str | Path) -> str:

@@ -47,16 +47,16 @@ def test_the_same_items_are_added_once(desk: Store) -> None:
 
 def test_an_item_wanted_of_nobody_is_refused(desk: Store) -> None:
     with pytest.raises(ValueError, match="1 person"):
-        put(desk, "a", wanted=0)
+        put(desk, "a", copies=0)
 
 
 def test_no_item_gets_more_people_than_it_is_wanted_of(desk: Store) -> None:
-    put(desk, "a", wanted=2)
+    put(desk, "a", copies=2)
     assert [named(desk, name) for name in NAMES] == ["a", "a", None, None]
 
 
 def test_every_item_has_its_first_judgement_before_any_has_its_second(desk: Store) -> None:
-    put(desk, "a", "b", wanted=2)
+    put(desk, "a", "b", copies=2)
     assert [named(desk, name) for name in NAMES] == ["a", "b", "a", "b"]
 
 
@@ -79,7 +79,7 @@ def test_what_comes_first_is_what_is_most_urgent(desk: Store) -> None:
 def test_a_batch_begins_with_its_prelude(desk: Store) -> None:
     put(desk, "a", priority=5)
     put(desk, "b", batch="other")
-    put(desk, "p", "q", wanted=4, prelude=True)
+    put(desk, "p", "q", copies=4, prelude=True)
     seen = []
     for _ in range(4):
         lease = given(desk, "Ada")
@@ -140,7 +140,7 @@ def test_a_form_may_be_asked_for(desk: Store) -> None:
 
 
 def test_what_is_waiting_is_counted_no_further_than_asked(desk: Store) -> None:
-    put(desk, *"abcdef", wanted=3)
+    put(desk, *"abcdef", copies=3)
     assert labelling_queue.count_waiting_items(desk, "Ada", most=4) == {"compare": 4}
 
 
@@ -202,7 +202,7 @@ def test_late_work_is_an_extra_where_another_took_its_place(desk: Store, clock: 
 
 
 def test_late_work_takes_another_place_that_is_free(desk: Store, clock: Clock) -> None:
-    put(desk, "a", wanted=2)
+    put(desk, "a", copies=2)
     late = given(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
     given(desk, "Ben")
@@ -220,7 +220,7 @@ def test_late_work_takes_the_place_of_one_who_is_late_too(desk: Store, clock: Cl
 
 
 def test_an_old_tab_hands_in_for_the_lease_that_came_after_it(desk: Store, clock: Clock) -> None:
-    put(desk, "a", wanted=2)
+    put(desk, "a", copies=2)
     old = given(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
     given(desk, "Ben")
@@ -243,7 +243,7 @@ def test_a_double_click_hands_in_once(desk: Store) -> None:
 
 
 def test_nobody_hands_in_what_was_not_theirs_to_do(desk: Store) -> None:
-    put(desk, "a", wanted=2)
+    put(desk, "a", copies=2)
     lease = given(desk, "Ada")
     assert outcome(submit_judgement, desk, lease.token, "Ben", work()) == "no_lease"
     assert outcome(submit_judgement, desk, "made up", "Ben", work()) == "no_lease"
@@ -269,7 +269,7 @@ def test_what_is_given_back_goes_to_others_and_never_comes_again(desk: Store, wa
 
 
 def test_what_was_handed_in_cannot_be_skipped(desk: Store, clock: Clock) -> None:
-    put(desk, "a", wanted=2)
+    put(desk, "a", copies=2)
     old = given(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
     given(desk, "Ben")
@@ -291,7 +291,7 @@ def test_a_draft_is_kept_over_a_reload_and_goes_when_it_is_handed_in(desk: Store
 def test_retired_items_are_handed_out_no_more_and_work_on_them_is_taken(
     desk: Store, clock: Clock
 ) -> None:
-    put(desk, "a", "b", wanted=2, policy=3)
+    put(desk, "a", "b", copies=2, policy=3)
     put(desk, "c", batch="second", policy=4)
     put(desk, "d")
     lease = given(desk, "Ada")
@@ -336,7 +336,7 @@ def test_nobody_corrects_another_s_work(desk: Store) -> None:
 
 
 def test_the_database_itself_refuses_one_person_two_places(desk: Store) -> None:
-    put(desk, "a", wanted=2)
+    put(desk, "a", copies=2)
     with pytest.raises(IntegrityError), desk.begin_write() as connection:
         connection.execute(tables.slots.update().values(person="Ada"))
 
@@ -357,7 +357,7 @@ def test_who_comes_back_while_another_takes_over_does_not_take_it_away_again(
 
 
 def test_judgements_are_taken_in_from_elsewhere(desk: Store, fresh: Callable[[str], str]) -> None:
-    put(desk, "a", "b", wanted=2)
+    put(desk, "a", "b", copies=2)
     hand_in(desk, given(desk, "Ada"))
     [first] = list_judgements(desk, "Ada", 9)
     second = correct_judgement(
@@ -365,7 +365,7 @@ def test_judgements_are_taken_in_from_elsewhere(desk: Store, fresh: Callable[[st
     )
     with Store(fresh("sqlite")) as other:
         accounts.add_person(other, "Ada", "labeller")
-        put(other, "a", "b", wanted=2)
+        put(other, "a", "b", copies=2)
         assert labelling_queue.restore_judgements(other, [first, second]) == 2
         assert labelling_queue.restore_judgements(other, [first, second]) == 0
         assert list_judgements(other, "Ada", 9) == [second]

@@ -84,8 +84,8 @@ class Plain:
         ]
 
     def claim(self, person: str, form: str | None) -> tuple[Work, int] | None:
-        if held := self.held(person, form):
-            one = held[0][2]
+        if task := self.held(person, form):
+            one = task[0][2]
         else:
             ranked = [
                 (-one.priority, self.free(one)[0][0], one.number, one)
@@ -137,7 +137,7 @@ class Desk(RuleBasedStateMachine):
     @initialize()
     def opens(self) -> None:
         for number in range(3):
-            self.arrives("compare", "first", priority=0, wanted=1 + number % 2, prelude=False)
+            self.arrives("compare", "first", priority=0, copies=1 + number % 2, prelude=False)
 
     @rule(
         form=st.sampled_from(FORMS),
@@ -146,11 +146,11 @@ class Desk(RuleBasedStateMachine):
         wanted=st.integers(1, 3),
         prelude=st.booleans(),
     )
-    def arrives(self, form: str, batch: str, priority: int, wanted: int, prelude: bool) -> None:
+    def arrives(self, form: str, batch: str, priority: int, copies: int, prelude: bool) -> None:
         number = len(self.plain.items) + 1
         found = [item(str(number), form)]
-        assert add_items(self.store, found, batch, wanted, priority, prelude) == (1, 0)
-        places = [Place() for _ in range(wanted)]
+        assert add_items(self.store, found, batch, copies, priority, prelude) == (1, 0)
+        places = [Place() for _ in range(copies)]
         one = Work(number, str(number), form, batch, priority, prelude, places, {})
         self.plain.items.append(one)
 
@@ -223,14 +223,14 @@ class Desk(RuleBasedStateMachine):
             tables.items.c.number, tables.judgements.c.person, tables.judgements.c.kind
         ).join_from(tables.judgements, tables.items)
         with self.store.begin_read() as connection:
-            kept = sorted(tuple(row) for row in connection.execute(query))
-        assert kept == sorted(
+            rows = sorted(tuple(row) for row in connection.execute(query))
+        assert rows == sorted(
             (one.number, person, kind)
             for one in self.plain.items
             for person, kind in one.judged.items()
         )
-        done = Counter(number for number, _, kind in kept if kind == "done")
-        assert all(done[one.number] <= len(one.places) for one in self.plain.items)
+        judgements = Counter(number for number, _, kind in rows if kind == "done")
+        assert all(judgements[one.number] <= len(one.places) for one in self.plain.items)
 
     @invariant()
     def what_is_waiting_is_what_could_be_had(self) -> None:

@@ -218,7 +218,7 @@ def test_a_task_of_somebody_else_is_refused_with_a_sentence(opened: Opened, do: 
 
 
 def test_work_after_the_lease_ran_out_is_kept_and_told(opened: Opened) -> None:
-    opened.lay(item("thumbs"), wanted=1)
+    opened.lay(item("thumbs"), copies=1)
     slow = opened.visit("slow").begin("thumbs")
     opened.clock.now += 2 * labelling_queue.LEASE_SECONDS
     opened.visit("quick").begin("thumbs").send({"thumbs.0": "down"})
@@ -287,8 +287,8 @@ def test_who_fails_an_attention_check_gets_no_more_of_its_batch_until_a_lead_say
     opened: Opened,
 ) -> None:
     gold = GoldLabels({"thumbs": ["up"]}, JUSTIFICATION)
-    opened.lay(*(item("thumbs", n, gold) for n in range(4)), prelude=True, wanted=2)
-    opened.lay(item("thumbs", 9), wanted=2)
+    opened.lay(*(item("thumbs", n, gold) for n in range(4)), prelude=True, copies=2)
+    opened.lay(item("thumbs", 9), copies=2)
     visit, good = opened.visit("omar"), opened.visit("lena")
     for said in ("down", "up", "up"):
         assert "given no more" not in visit.get("/desk").text
@@ -381,7 +381,7 @@ def everything(opened: Opened) -> dict[str, list[Any]]:
 
 
 def test_a_task_that_is_in_other_hands_is_not_shown(opened: Opened) -> None:
-    (task,) = opened.lay(item("thumbs"), wanted=1)
+    (task,) = opened.lay(item("thumbs"), copies=1)
     opened.visit("lena").begin("thumbs")
     other = opened.visit("omar").get(f"/tasks/{task}")
     assert other.status == 409

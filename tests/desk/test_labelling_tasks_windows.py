@@ -30,9 +30,9 @@ def begin(page: Page, form: str) -> str:
     return page.url.partition("?")[0]
 
 
-def screens(site: Site, seen: Seen) -> Iterator[str]:
+def screens(site: Site, screen: Seen) -> Iterator[str]:
     """Opens one screen after the other, and says which it is."""
-    page = seen.page
+    page = screen.page
     for address in ("/desk", "/guides", "/guides/compare", "/enter/x"):
         page.goto(address)
         yield address
@@ -60,11 +60,11 @@ def screens(site: Site, seen: Seen) -> Iterator[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def work(site: Site) -> None:
-    site.opened.lay(*(item(form) for form in FORMS_HERE if form != "supported"), wanted=50)
+    site.opened.lay(*(item(form) for form in FORMS_HERE if form != "supported"), copies=50)
     check = item("supported", 1, GoldLabels({"supported": ["yes", "no"]}, JUSTIFICATION))
-    site.opened.lay(check, wanted=50, batch="checked", prelude=True)
-    site.opened.lay(item("supported"), wanted=50, batch="checked")
-    site.opened.lay(*(item("best_of_four", n) for n in range(3)), wanted=50, batch="more")
+    site.opened.lay(check, copies=50, batch="checked", prelude=True)
+    site.opened.lay(item("supported"), copies=50, batch="checked")
+    site.opened.lay(*(item("best_of_four", n) for n in range(3)), copies=50, batch="more")
 
 
 @pytest.mark.slow

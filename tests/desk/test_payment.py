@@ -46,7 +46,7 @@ def submit(store: Store, clock: Clock, token: str, person: str, began: float) ->
 def test_a_pause_counts_for_ten_minutes_and_an_action_begins_anew(
     store: Store, clock: Clock, desk: Desk
 ) -> None:
-    put(store, "a", "b", wanted=2)
+    put(store, "a", "b", copies=2)
     silent = given(store, "Ada")
     clock.pass_by(50 * MINUTE)
     submit(store, clock, silent.token, "Ada", silent.began)

@@ -43,9 +43,9 @@ def finish(store: Store, person: str, batch: str) -> None:
 def test_before_they_are_admitted_people_get_the_trial_alone(store: Store, desk: Desk) -> None:
     place_batch(store, "real", "corvids", "Rita")
     place_batch(store, "trial", "corvids", "Rita", trial=True)
-    put(store, "work", wanted=5, batch="real", priority=9)
-    put(store, "try", wanted=5, batch="trial")
-    put(store, "other", wanted=5, batch="elsewhere", priority=-1)
+    put(store, "work", copies=5, batch="real", priority=9)
+    put(store, "try", copies=5, batch="trial")
+    put(store, "other", copies=5, batch="elsewhere", priority=-1)
     assert labelling_queue.count_waiting_items(store, "Ada") == {"compare": 2}
     assert named(store, "Ada") == "try"
     assert named(store, "Rita") == "work"
@@ -67,7 +67,7 @@ def test_before_they_are_admitted_people_get_the_trial_alone(store: Store, desk:
 
 def test_a_batch_for_named_people_is_for_them_alone(store: Store, desk: Desk) -> None:
     place_batch(store, "pool", "", "Rita", named=("Ada", "Ada"))
-    put(store, "theirs", wanted=5, batch="pool")
+    put(store, "theirs", copies=5, batch="pool")
     assert labelling_queue.count_waiting_items(store, "Ben") == {}
     assert named(store, "Ben") is None
     assert named(store, "Rita") is None

@@ -24,7 +24,7 @@ def desk(store: Store, clock: Clock) -> Desk:
 def test_progress_counts_what_is_done_and_what_one_could_still_get(
     store: Store, desk: Desk
 ) -> None:
-    put(store, "a", "b", "c", wanted=2, batch="first")
+    put(store, "a", "b", "c", copies=2, batch="first")
     put(store, "d", batch="second")
     put(store, "old", batch="over")
     hand_in(store, given(store, "Ada"))

@@ -44,8 +44,8 @@ def desk(store: Store, clock: Clock) -> Desk:
     return made
 
 
-def of(found: QualityReport, name: str) -> RaterReport:
-    return next(each for each in found.people if each.name == name)
+def of(report: QualityReport, name: str) -> RaterReport:
+    return next(each for each in report.people if each.name == name)
 
 
 def failure(what: Any, *arguments: Any, **named: Any) -> str:

@@ -75,7 +75,7 @@ def desk(store: Store, clock: Clock) -> Desk:
     compared = desk.lay(some("compare_short", 3), priority=2, policy=7)
     [supported] = desk.lay([cited])
     [gold] = desk.lay(some("compare_short", 1, {"overall": 1}, "gold"))
-    [asked] = desk.lay(some("demonstrate", 1))
+    [item] = desk.lay(some("demonstrate", 1))
     for person in ("Ada", "Ben", "Rita"):
         desk.judge(person, checks[0], overall=1)
         desk.judge(person, supported, plausible=["yes"] * 2, supported=["yes", "no"], preferred=0)
@@ -86,8 +86,8 @@ def desk(store: Store, clock: Clock) -> Desk:
     wrong = desk.judge("Ben", compared[1], overall=-1)
     desk.skip("Ben", compared[2])
     steps = (Step("a window", Completion("search: crows")), Step("then", Completion("quote")))
-    shown = Episode(Question("crows0", "Why crows 0?"), "Ada", steps, QUOTED)
-    desk.judge("Ada", asked, **add_episode({}, shown))
+    episode = Episode(Question("crows0", "Why crows 0?"), "Ada", steps, QUOTED)
+    desk.judge("Ada", item, **add_episode({}, episode))
     exclude_judgements(store, "judgement", wrong, "misread the guide", "Rita")
     labelling_queue.retire_items(store, "the policy is old", policy_before=8)
     return desk
@@ -112,14 +112,14 @@ def failure(what: Any, *arguments: Any) -> str:
 
 def rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What was put before people, and what they made of it."""
-    kept = (tables.items, tables.judgements, tables.pages, tables.snapshots)
+    columns = (tables.items, tables.judgements, tables.pages, tables.snapshots)
     with store.begin_read() as connection:
         return {
             table.name: [
                 tuple(value for name, value in row._mapping.items() if name not in TIMES)
                 for row in connection.execute(table.select().order_by(*table.primary_key.columns))
             ]
-            for table in kept
+            for table in columns
         }
 
 

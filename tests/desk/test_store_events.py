@@ -118,19 +118,19 @@ def dies(context: Any, place: str, seed: int) -> tuple[str, int]:
     """The stream, and the number of the last event that a process said to be written before it was
     killed at any moment."""
     chance, stream = Random(seed), f"s{seed % AT_ONCE}"
-    ours, its = context.Pipe(duplex=False)
-    process = context.Process(target=keep_writing, args=(place, stream, its))
+    parent_end, child_end = context.Pipe(duplex=False)
+    process = context.Process(target=keep_writing, args=(place, stream, child_end))
     process.start()
-    its.close()
-    newest = ours.recv()
+    child_end.close()
+    newest = parent_end.recv()
     end = time.monotonic() + LONGEST * chance.random()
-    while (left := end - time.monotonic()) > 0:
-        if ours.poll(left):
-            newest = ours.recv()
+    while (remaining := end - time.monotonic()) > 0:
+        if parent_end.poll(remaining):
+            newest = parent_end.recv()
     os.kill(process.pid, signal.SIGKILL)
     try:
         while True:
-            newest = ours.recv()
+            newest = parent_end.recv()
     except EOFError:
         process.join()
         return stream, newest

@@ -214,12 +214,12 @@ def broken(grades: Sequence[float], labels: int) -> tuple[float, float]:
     broken, and the mean coverage. A grade is the probability that its answers are good."""
     random, failures, coverage = Random(labels), 0, 0.0
     for _ in range(RUNS):
-        drawn = random.choices(range(len(grades)), k=labels)
-        good = [random.random() < grades[score] for score in drawn]
-        found = calibrate_threshold(drawn, good, 0.8, 0.9)
-        kept = [grade for score, grade in enumerate(grades) if found.accepts_score(score)]
-        failures += bool(kept) and sum(kept) / len(kept) < 0.8
-        coverage += len(kept) / len(grades)
+        sample = random.choices(range(len(grades)), k=labels)
+        good = [random.random() < grades[score] for score in sample]
+        threshold = calibrate_threshold(sample, good, 0.8, 0.9)
+        accepted = [grade for score, grade in enumerate(grades) if threshold.accepts_score(score)]
+        failures += bool(accepted) and sum(accepted) / len(accepted) < 0.8
+        coverage += len(accepted) / len(grades)
     return failures / RUNS, coverage / RUNS
 
 

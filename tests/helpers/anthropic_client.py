@@ -24,16 +24,16 @@ def main(address: str, key: str) -> None:
     anthropic = import_module("anthropic")
     client = anthropic.Anthropic(base_url=address, api_key=key, max_retries=0)
     for line in sys.stdin:
-        asked = {"model": "rookery-extract", "max_tokens": 1024, **json.loads(line)}
-        said: Json = {"models": [model.id for model in client.models.list()]}
+        request = {"model": "rookery-extract", "max_tokens": 1024, **json.loads(line)}
+        reply: Json = {"models": [model.id for model in client.models.list()]}
         try:
-            said["whole"] = dumped(client.messages.create(**asked))
-            with client.messages.stream(**asked) as stream:
-                said["events"] = [dumped(event) for event in stream]
-                said["streamed"] = dumped(stream.get_final_message())
+            reply["whole"] = dumped(client.messages.create(**request))
+            with client.messages.stream(**request) as stream:
+                reply["events"] = [dumped(event) for event in stream]
+                reply["streamed"] = dumped(stream.get_final_message())
         except anthropic.APIStatusError as error:
-            said["error"] = {"kind": type(error).__name__, "body": error.body}
-        print(json.dumps(said))  # noqa: T201
+            reply["error"] = {"kind": type(error).__name__, "body": error.body}
+        print(json.dumps(reply))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -68,10 +68,10 @@ def held(answering: AnswerService, count: int) -> Iterator[None]:
             each.let_go()
 
 
-def enter(here: Served, name: str) -> Visit:
+def enter(served: Served, name: str) -> Visit:
     """A reader who has come in."""
-    client = TestClient(here.app, base_url="http://desk.test")
-    token = accounts.create_invite(here.store, name, "reader", "ada")
+    client = TestClient(served.app, base_url="http://desk.test")
+    token = accounts.create_invite(served.store, name, "reader", "ada")
     assert client.post(f"/enter/{token}").status_code == 200
     return Visit(client, name)
 

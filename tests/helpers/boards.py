@@ -49,10 +49,10 @@ def judge(opened: Opened, name: str, key: str, seconds: float, **filled: Any) ->
     began = opened.clock.now
     opened.clock.now += seconds
     order = labelling_queue.shuffle_answers(key, name, form.answers)
-    made = Judgement(
+    judgement = Judgement(
         "", key, name, "done", filled, form.digest, 1, order, False, began, opened.clock.now
     )
-    labelling_queue.submit_judgement(opened.store, lease.token, name, made)
+    labelling_queue.submit_judgement(opened.store, lease.token, name, judgement)
     return labelling_queue.list_judgements(opened.store, name, 1)[0].id
 
 
@@ -63,18 +63,18 @@ def work(opened: Opened) -> None:
         item("supported", 100 + n, GoldLabels({"preferred": 0}, "Only one is about age."))
         for n in range(CHECKS)
     ]
-    known = opened.lay(*checks, batch="ravens", prelude=True)
-    found = opened.lay(*(item("supported", n) for n in range(ITEMS)), batch="ravens", wanted=4)
-    opened.lay(*(item("best_of_four", n) for n in range(5)), batch="crows-run", wanted=1)
+    checks_laid = opened.lay(*checks, batch="ravens", prelude=True)
+    items = opened.lay(*(item("supported", n) for n in range(ITEMS)), batch="ravens", copies=4)
+    opened.lay(*(item("best_of_four", n) for n in range(5)), batch="crows-run", copies=1)
     for name in ("lea", "ada", "bob"):
-        for key in known:
+        for key in checks_laid:
             judge(
                 opened, name, key, 40, **_supported(0 if name != "bob" else chance.choice((0, 1)))
             )
-        for number, key in enumerate(found[:-2]):
+        for number, key in enumerate(items[:-2]):
             best = 1 if name == "bob" else number % 2 if chance.random() < 0.9 else "both_good"
             judge(opened, name, key, 3 if name == "bob" else 95, **_supported(best))
-    for name, key, reason in (("ada", found[-1], "senseless"), ("bob", found[-2], "too_long")):
+    for name, key, reason in (("ada", items[-1], "senseless"), ("bob", items[-2], "too_long")):
         lease = labelling_queue.claim_item(opened.store, name, item=key)
         assert lease is not None
         give_back = labelling_queue.flag_item if name == "ada" else labelling_queue.skip_item
@@ -101,9 +101,9 @@ def train(opened: Opened) -> None:
     """One run that learns, one that was stopped, one that ended."""
     for run in ("old-run", "jays-run", "crows-run"):
         stop_switch.begin_run(opened.store, run)
-        shown = "Question: Why do crows bury acorns?\nAnswer:"
+        prompt = "Question: Why do crows bury acorns?\nAnswer:"
         stop_switch.record_progress(
-            opened.store, run, 40, [PolicySample(39, shown, *each) for each in SAID]
+            opened.store, run, 40, [PolicySample(39, prompt, *each) for each in SAID]
         )
         opened.clock.now += 60
     stop_switch.end_run(opened.store, "old-run", "finished")

@@ -131,11 +131,11 @@ def _filled(store: Store) -> bool:
 
 
 def _counted(store: Store) -> Seen:
-    done = select(judgements.c.item, judgements.c.person, judgements.c.kind)
-    given = select(leases.c.token)
+    judged = select(judgements.c.item, judgements.c.person, judgements.c.kind)
+    leased = select(leases.c.token)
     with store.begin_read() as connection:
-        rows: list[Any] = list(connection.execute(done))
-        tokens = connection.scalars(given).all()
+        rows: list[Any] = list(connection.execute(judged))
+        tokens = connection.scalars(leased).all()
     pairs = Counter((row.item, row.person) for row in rows)
     each = Counter(row.item for row in rows if row.kind == "done")
     return Seen(

@@ -41,7 +41,7 @@ def validate_openenv(address: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def serve_scripted_model(episodes: Episodes, seen: dict[str, list[str]]) -> Iterator[str]:
+def serve_scripted_model(episodes: Episodes, prompts: dict[str, list[str]]) -> Iterator[str]:
     """The address of a chat model that says an episode's next command, and notes its prompts."""
     commands = {each["question"]: each["commands"] for each in episodes}
 
@@ -56,14 +56,14 @@ def serve_scripted_model(episodes: Episodes, seen: dict[str, list[str]]) -> Iter
             told = [_read_text(each) for each in body["messages"] if each["role"] == "user"]
             prompts = [json.loads(each)["observation"]["prompt"] for each in told]
             question = prompts[0].split("\n")[1]
-            seen[question] = prompts
+            prompts[question] = prompts
             said = commands[question][len(prompts) - 1]
             self.answer(said, bool(body.get("stream")))
 
-        def answer(self, said: str, stream: bool) -> None:
+        def answer(self, reply: str, stream: bool) -> None:
             head = {"id": "1", "created": 0, "model": "scripted"}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-            message = {"role": "assistant", "content": said}
+            message = {"role": "assistant", "content": reply}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             whole = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
             kind, data = "application/json", json.dumps(whole)
@@ -118,7 +118,7 @@ def play_verifiers(address: str, episodes: Episodes) -> Iterator[dict[str, Any]]
             taskset=OpenEnvConfig(id="openenv", base_url=address, resets=resets),
         )
     )
-    seen: dict[str, list[str]] = {}
+    prompts: dict[str, list[str]] = {}
 
     async def note_nothing(episode: Any) -> None:
         pass
@@ -130,11 +130,11 @@ def play_verifiers(address: str, episodes: Episodes) -> Iterator[dict[str, Any]]
             slots = [RunSlot(task) for task in environment.taskset]
             return [await environment.run_slot(one, context, None, note_nothing) for one in slots]
 
-    with serve_scripted_model(episodes, seen) as model:
+    with serve_scripted_model(episodes, prompts) as model:
         played = asyncio.run(run_slots(model))
     for each, episode in zip(episodes, played, strict=True):
         (trace,) = episode.traces
-        yield {"prompts": seen.get(each["question"]), "reward": trace.reward}
+        yield {"prompts": prompts.get(each["question"]), "reward": trace.reward}
 
 
 PLAYERS = {

@@ -70,11 +70,11 @@ async def keep_rows(
 ) -> None:
     """Stand in for the TransferQueue, which would start Ray: note the rows, decoded."""
     for row in range(len(keys)):
-        said = TOKENIZER.decode(fields["responses"][row].tolist(), skip_special_tokens=True)
+        completion = TOKENIZER.decode(fields["responses"][row].tolist(), skip_special_tokens=True)
         assert fields["response_mask"][row].all()
         assert len(fields["rollout_log_probs"][row]) == len(fields["responses"][row])
         PLAYED[-1]["prompts"].append(TOKENIZER.decode(fields["prompts"][row].tolist()))
-        PLAYED[-1]["said"].append(said)
+        PLAYED[-1]["said"].append(completion)
         PLAYED[-1]["rewards"].append(fields["rm_scores"][row].sum().item())
 
 

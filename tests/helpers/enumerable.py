@@ -40,10 +40,10 @@ ENDS = frozenset({END})
 def write_listed(folder: Path, seed: int, width: int = 32) -> str:
     """A random Llama over ten ids, with a tokenizer of ten words."""
     words = {"end": END, **{f"w{number}": number for number in SAID}}
-    made = Tokenizer(models.WordLevel(words, "w1"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    word_level = Tokenizer(models.WordLevel(words, "w1"))
+    word_level.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=made, eos_token="end"
+        tokenizer_object=word_level, eos_token="end"
     )
     config = LlamaConfig(
         vocab_size=IDS,
@@ -179,15 +179,15 @@ def trial(
     return Trial(
         listing.best() - watch.seen[0].worth(),
         listing.gap(AutoModelForCausalLM.from_pretrained(reached.model)),
-        all(listing.below_the_frontier(seen) for seen in watch.seen),
+        all(listing.below_the_frontier(step) for step in watch.seen),
         reached.faults,
     )
 
 
-def a2c_like_ppo(**given: Any) -> ReinforcementSettings:
+def a2c_like_ppo(**changes: Any) -> ReinforcementSettings:
     """A2C with the KL in the reward: in the loss it is not differentiated for where tokens lead, so
     that what it reaches is something else than J."""
-    return make_a2c_settings(kl="reward", **given)
+    return make_a2c_settings(kl="reward", **changes)
 
 
 class Rule:
@@ -204,14 +204,16 @@ class Rule:
         self.prompts = chance.sample(every, 8)
         self.said = list(_all_said())
 
-    def reward(self, prompt: Sequence[int], said: Sequence[int]) -> float:
+    def reward(self, prompt: Sequence[int], completion: Sequence[int]) -> float:
         if self.ordered:
-            copied = sum(token == there for token, there in zip(said, prompt, strict=False))
-            return 1.3 * copied + 0.3 * (said[-1] == END)
-        return 1.1 * sum(token in prompt for token in said) + 0.5 * (said[-1] == END)
+            copied = sum(token == there for token, there in zip(completion, prompt, strict=False))
+            return 1.3 * copied + 0.3 * (completion[-1] == END)
+        return 1.1 * sum(token in prompt for token in completion) + 0.5 * (completion[-1] == END)
 
-    def rewards(self, prompts: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
-        pairs = zip(prompts, said, strict=True)
+    def rewards(
+        self, prompts: Sequence[int], completions: Sequence[Sequence[int]]
+    ) -> list[float | None]:
+        pairs = zip(prompts, completions, strict=True)
         return [self.reward(self.prompts[number], tokens) for number, tokens in pairs]
 
     def world(self, group: int = 1) -> PromptEnvironment:
@@ -228,13 +230,13 @@ class Rule:
         logits = model(input_ids=torch.tensor(rows)).logits[:, 2:].log_softmax(-1)
         tree = logits.view(len(self.prompts), size, size, size, 4, IDS)
         sums = tree[:, 0, 0, 0, 0]
-        found = [sums[:, :1]]
+        columns = [sums[:, :1]]
         for depth in range(1, 4):
-            here = tree[(slice(None), *[slice(None)] * depth, *[0] * (3 - depth), depth)]
-            sums = sums[..., 1:, None] + here
-            found.append(sums[..., 0].flatten(1))
-        found.append(sums[..., 1:].flatten(1))
-        return torch.cat(found, 1)
+            column = tree[(slice(None), *[slice(None)] * depth, *[0] * (3 - depth), depth)]
+            sums = sums[..., 1:, None] + column
+            columns.append(sums[..., 0].flatten(1))
+        columns.append(sums[..., 1:].flatten(1))
+        return torch.cat(columns, 1)
 
 
 def _all_said() -> Iterable[tuple[int, ...]]:
@@ -303,13 +305,13 @@ class Browsing:
             [f"{seed} {episode} open" for episode in episodes],
             [self.opens for _ in episodes],
         )
-        seen = [
+        contexts = [
             (question, one.row.action[0]) for question, one in zip(questions, opened, strict=True)
         ]
         quoted = sample(
-            [self.second(*pair) for pair in seen],
+            [self.second(*pair) for pair in contexts],
             [f"{seed} {episode} quote" for episode in episodes],
-            [self.quotes(*pair) for pair in seen],
+            [self.quotes(*pair) for pair in contexts],
         )
         return [
             Trajectory(
@@ -345,13 +347,13 @@ class Browsing:
         ]
         padded = torch.tensor([row + [END] * (8 - len(row)) for row in rows])
         logits = model(input_ids=padded).logits
-        found = []
+        logprobs = []
         for number, (page, _) in enumerate(self.said):
             allow, total = self.quotes(question, page), pages[page - 1]
-            said = [*rows[number][5:], END]
-            for at, token in enumerate(said):
-                ids = allow(said[:at])
+            actions = [*rows[number][5:], END]
+            for at, token in enumerate(actions):
+                ids = allow(actions[:at])
                 line = logits[number, 4 + at][ids].log_softmax(-1)
                 total = total + line[ids.index(token)]
-            found.append(total)
-        return torch.stack(found)
+            logprobs.append(total)
+        return torch.stack(logprobs)

@@ -55,9 +55,9 @@ def figures(draw: st.DrawFn) -> Figure:
     kind: Kind = draw(st.sampled_from(["curves", "bars", "grid"]))
     places = draw(st.lists(WORDS, min_size=1, max_size=4))
     each = lines() if kind == "curves" else lines(len(places))
-    drawn = tuple(draw(st.lists(each, max_size=3)))
+    points = tuple(draw(st.lists(each, max_size=3)))
     picture = FigurePicture(
-        kind, drawn, draw(WORDS), draw(WORDS), tuple(places), draw(st.booleans())
+        kind, points, draw(WORDS), draw(WORDS), tuple(places), draw(st.booleans())
     )
     head = tuple(draw(st.lists(WORDS, min_size=1, max_size=3)))
     cell = st.one_of(WORDS, st.integers(-(10**9), 10**9), NUMBERS, st.none())

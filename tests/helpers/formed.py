@@ -77,16 +77,16 @@ def _texts() -> st.SearchStrategy[str]:
 
 @st.composite
 def _claims(draw: st.DrawFn, field: FormField, of: LabellingItem) -> list[dict[str, Any]] | None:
-    found = {}
+    claims = {}
     for answer in draw(st.lists(st.integers(0, len(of.answers) - 1), max_size=4)):
         text = of.answers[answer].text
         start, end = sorted(draw(st.sets(st.integers(0, len(text)), min_size=2, max_size=2)))
         quotes = draw(st.sets(st.sampled_from(range(len(of.answers[answer].quotes) or 1))))
-        said = {
+        texts = {
             "support": draw(st.none() | st.sampled_from([one.value for one in field.support])),
             "relevance": draw(st.none() | st.sampled_from([one.value for one in field.relevance])),
             "quotes": sorted(quotes) if of.answers[answer].quotes else [],
         }
-        if text[start:end].strip() and any(said.values()):
-            found[answer, start, end] = {"answer": answer, "start": start, "end": end, **said}
-    return [found[span] for span in sorted(found)] or None
+        if text[start:end].strip() and any(texts.values()):
+            claims[answer, start, end] = {"answer": answer, "start": start, "end": end, **texts}
+    return [claims[span] for span in sorted(claims)] or None

@@ -25,8 +25,8 @@ def work(overall: int = 1) -> Judgement:
     return Judgement("", "", "", "done", {"overall": overall}, "v1", 1, (1, 0), False, 10.0, 20.0)
 
 
-def put(store: Store, *texts: str, wanted: int = 1, batch: str = "first", **more: Any) -> None:
-    add_items(store, [item(text) for text in texts], batch, wanted, **more)
+def put(store: Store, *texts: str, copies: int = 1, batch: str = "first", **more: Any) -> None:
+    add_items(store, [item(text) for text in texts], batch, copies, **more)
 
 
 def given(store: Store, person: str, **more: Any) -> ItemLease:

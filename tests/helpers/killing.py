@@ -176,12 +176,12 @@ class Person:
             follow_redirects=True,
             timeout=120,
         )
-        kept = self.logged()
-        self.lost += kept[: len(self.acknowledged)] != self.acknowledged
-        before, seen = self.shown, self.seen
+        rows = self.logged()
+        self.lost += rows[: len(self.acknowledged)] != self.acknowledged
+        before, last_screen = self.shown, self.seen
         self.looks()
         self.acknowledged = self.logged()
-        if self.seen == seen and before and self.shown:
+        if self.seen == last_screen and before and self.shown:
             self.other += before != self.shown
 
     def _take(self, answer: httpx.Response) -> None:
@@ -199,15 +199,15 @@ def killed(desk: Desk, folder: Path, kills: int, seed: int = 0) -> Count:
     """Demonstrations, one after the other, until the server was killed as often as this."""
     chance = random.Random(seed)
     server = Server(desk, folder)
-    done = acknowledged = lost = other = 0
+    finished = acknowledged = lost = other = 0
     made_of: list[Episode] = []
     try:
-        while done < kills:
+        while finished < kills:
             item = desk.item(Question(f"k{len(made_of)}", f"Do crows bring gift {len(made_of)}?"))
             person = Person(desk, server, item)
             person.looks()
             step = 0
-            timer = _timer(server, chance.random() * MOST) if done < kills else None
+            timer = _timer(server, chance.random() * MOST) if finished < kills else None
             while step < len(SCRIPT):
                 try:
                     person.does(SCRIPT[step])
@@ -215,17 +215,17 @@ def killed(desk: Desk, folder: Path, kills: int, seed: int = 0) -> Count:
                 except httpx.TransportError:
                     assert timer is not None
                     timer.join()
-                    done += 1
+                    finished += 1
                     server.start()
                     before = len(person.acknowledged)
                     person.again()
                     step += _applied(person, before, SCRIPT[step])
-                    timer = _timer(server, chance.random() * MOST) if done < kills else None
+                    timer = _timer(server, chance.random() * MOST) if finished < kills else None
             if timer is not None:
                 timer.cancel()
                 timer.join()
                 if not server.alive:
-                    done += 1
+                    finished += 1
                     server.start()
             acknowledged += len(person.acknowledged)
             lost, other = lost + person.lost, other + person.other
@@ -234,7 +234,7 @@ def killed(desk: Desk, folder: Path, kills: int, seed: int = 0) -> Count:
             person.browser.close()
     finally:
         server.close()
-    return Count(done, acknowledged, lost, other, made_of)
+    return Count(finished, acknowledged, lost, other, made_of)
 
 
 def _timer(server: Server, seconds: float) -> Timer:

@@ -32,7 +32,7 @@ TOKENS = 5
 def settings_of(folder: Path, **more: Any) -> OnlineLabellingSettings:
     """Four batches of eight episodes, 4 labels at first and 12 in the end, three reward models, and
     checkpoints that are often older than the last label."""
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "reinforce": ReinforcementSettings(
             policy=TrainedModelSettings(str(folder)),
             steps=4,
@@ -56,7 +56,7 @@ def settings_of(folder: Path, **more: Any) -> OnlineLabellingSettings:
         "validation": 0.5,
         "samples": 10,
     }
-    return OnlineLabellingSettings(**(given | more))
+    return OnlineLabellingSettings(**(values | more))
 
 
 def world_of(folder: Path) -> EnvironmentFactory:
@@ -64,7 +64,7 @@ def world_of(folder: Path) -> EnvironmentFactory:
     speech = load_policy_tokenizer(folder, TOKENS)
     contexts = [speech.encode_prompt(question.text) for question in QUESTIONS]
 
-    def made(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
+    def make_world(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
         def rewards(numbers: Sequence[int], actions: Sequence[Sequence[int]]) -> list[float | None]:
             said = [speech.decode_action(action) for action in actions]
             asked = [QUESTIONS[number] for number in numbers]
@@ -73,7 +73,7 @@ def world_of(folder: Path) -> EnvironmentFactory:
 
         return PromptEnvironment(contexts, rewards, group)
 
-    return made
+    return make_world
 
 
 def vowels(question: Question, answer: Answer) -> float:
@@ -97,8 +97,8 @@ class Person:
         self._then = then
         self._mock = MockLabeller(vowels)
 
-    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
-        for one in asked:
+    def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+        for one in questions:
             with self._log.open("a") as log:
                 log.write(f"{one.number}\n")
             self._before(one.number)
@@ -115,20 +115,20 @@ def run(
     out: Path,
     before: Then = nothing,
     then: Then = nothing,
-    told: StepCallback | None = None,
+    on_step: StepCallback | None = None,
     **more: Any,
 ) -> OnlineLabellingResult:
     person = Person(out.with_suffix(".asked"), before, then)
     return train_with_online_labels(
-        settings_of(folder, **more), world_of(folder), person, out, told
+        settings_of(folder, **more), world_of(folder), person, out, on_step
     )
 
 
 def kill_at(number: int) -> Then:
     """What ends this process as nothing else does."""
 
-    def at(asked: int) -> None:
-        if asked == number:
+    def at(count: int) -> None:
+        if count == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return at

@@ -70,13 +70,13 @@ def _untaught(tokenizer: PreTrainedTokenizerFast) -> MistralForCausalLM:
 
 
 def _lesson(
-    tokenizer: PreTrainedTokenizerFast, prompt: str, said: str
+    tokenizer: PreTrainedTokenizerFast, prompt: str, completion: str
 ) -> tuple[list[int], list[int]]:
     """The end of the prompt as the server renders it, and what is said then, as tokens."""
     chat = [{"role": "user", "content": prompt}]
     shown = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     assert isinstance(shown, str)
-    return _tokens(tokenizer, shown)[-NEAR:], _tokens(tokenizer, said + tokenizer.eos_token)
+    return _tokens(tokenizer, shown)[-NEAR:], _tokens(tokenizer, completion + tokenizer.eos_token)
 
 
 def _tokens(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
@@ -95,15 +95,15 @@ def _batch(lessons: Sequence[tuple[list[int], list[int]]]) -> tuple[torch.Tensor
     return tokens, wanted
 
 
-def _teach(model: MistralForCausalLM, tokens: torch.Tensor, wanted: torch.Tensor) -> None:
+def _teach(model: MistralForCausalLM, tokens: torch.Tensor, labels: torch.Tensor) -> None:
     """Until each token that is to be learnt is the likeliest in its place."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    wanted = wanted[:, 1:]
-    counts = wanted != LEFT_OUT
+    labels = labels[:, 1:]
+    counts = labels != LEFT_OUT
     for _ in range(MOST_STEPS):
         logits = model(tokens).logits[:, :-1]
-        loss = cross_entropy(logits[counts], wanted[counts])
-        if loss < 0.02 and torch.equal(logits[counts].argmax(-1), wanted[counts]):
+        loss = cross_entropy(logits[counts], labels[counts])
+        if loss < 0.02 and torch.equal(logits[counts].argmax(-1), labels[counts]):
             return
         optimizer.zero_grad()
         torch.autograd.backward(loss)

@@ -66,10 +66,10 @@ def run(
 ) -> tuple[list[Observation], BrowseResult | None]:
     """The same, and what came of the session where it ended."""
     flow = browse_library(BrowserTask(question, rules, start), library, PageViewCache())
-    shown = [next(flow)]
+    pages = [next(flow)]
     for command in commands:
         try:
-            shown.append(flow.send(command))
+            pages.append(flow.send(command))
         except StopIteration as ended:
-            return shown, ended.value
-    return shown, None
+            return pages, ended.value
+    return pages, None

@@ -20,28 +20,28 @@ Call = Callable[..., Awaitable[Json]]
 
 async def conversation(call: Call) -> Json:
     """Two sessions side by side: search, open, find, quote; then answer, verify, fetch."""
-    said: Json = {}
-    said["search"] = await call("search", query="why do crows bring gifts", k=3)
-    said["search again"] = await call("search", query="jays bury acorns", k=3)
-    one = said["search"]["structuredContent"]["session"]
-    other = said["search again"]["structuredContent"]["session"]
-    said["open"] = await call("open", session=one, link=0)
-    said["open again"] = await call("open", session=other, link=0)
-    said["find"] = await call("find", session=one, text="A gift needs a giver")
-    said["quote"] = await call("quote", session=one, text="A gift needs a giver")
-    window = said["open again"]["structuredContent"]
+    reply: Json = {}
+    reply["search"] = await call("search", query="why do crows bring gifts", k=3)
+    reply["search again"] = await call("search", query="jays bury acorns", k=3)
+    one = reply["search"]["structuredContent"]["session"]
+    other = reply["search again"]["structuredContent"]["session"]
+    reply["open"] = await call("open", session=one, link=0)
+    reply["open again"] = await call("open", session=other, link=0)
+    reply["find"] = await call("find", session=one, text="A gift needs a giver")
+    reply["quote"] = await call("quote", session=one, text="A gift needs a giver")
+    window = reply["open again"]["structuredContent"]
     span = {"start": window["start"], "end": window["start"] + 40}
-    said["quote again"] = await call("quote", session=other, **span)
-    said["answer"] = await call("answer", question="Why do crows bring gifts to people?")
-    answered = said["answer"]["structuredContent"]["answer"]
-    said["verify"] = await call("verify", answer=json.dumps(answered))
-    said["verify markdown"] = await call(
-        "verify", answer=said["quote"]["structuredContent"]["markdown"]
+    reply["quote again"] = await call("quote", session=other, **span)
+    reply["answer"] = await call("answer", question="Why do crows bring gifts to people?")
+    answered = reply["answer"]["structuredContent"]["answer"]
+    reply["verify"] = await call("verify", answer=json.dumps(answered))
+    reply["verify markdown"] = await call(
+        "verify", answer=reply["quote"]["structuredContent"]["markdown"]
     )
-    result = said["search"]["structuredContent"]["results"][0]
-    said["fetch"] = await call("fetch", id=result["id"])
-    said["wrong"] = await call("open", session=one, link=9999)
-    return said
+    result = reply["search"]["structuredContent"]["results"][0]
+    reply["fetch"] = await call("fetch", id=result["id"])
+    reply["wrong"] = await call("open", session=one, link=9999)
+    return reply
 
 
 async def by_session(streams: tuple[Any, ...]) -> Json:
@@ -54,8 +54,8 @@ async def by_session(streams: tuple[Any, ...]) -> Json:
         async def call(name: str, **arguments: Any) -> Json:
             return dumped(await session.call_tool(name, arguments))
 
-        said = await conversation(call)
-        return {**said, "version": agreed.protocolVersion, "tools": dumped(listed)["tools"]}
+        reply = await conversation(call)
+        return {**reply, "version": agreed.protocolVersion, "tools": dumped(listed)["tools"]}
 
 
 async def by_client(server: Any, mode: str) -> Json:
@@ -66,9 +66,9 @@ async def by_client(server: Any, mode: str) -> Json:
         async def call(name: str, **arguments: Any) -> Json:
             return dumped(await client.call_tool(name, arguments))
 
-        said = await conversation(call)
+        reply = await conversation(call)
         version = client.session.protocol_version
-        return {**said, "version": version, "tools": dumped(listed)["tools"]}
+        return {**reply, "version": version, "tools": dumped(listed)["tools"]}
 
 
 def dumped(result: Any) -> Json:

@@ -63,7 +63,7 @@ NOTHING: Mapping[str, bytes] = {}
 
 
 @contextmanager
-def serving(*answers: Answer, shown: Mapping[str, bytes] = NOTHING) -> Iterator[Server]:
+def serving(*answers: Answer, files: Mapping[str, bytes] = NOTHING) -> Iterator[Server]:
     """A server with these answers while the block runs, and these pages at these paths."""
     turn = threading.Lock()
 
@@ -74,18 +74,18 @@ def serving(*answers: Answer, shown: Mapping[str, bytes] = NOTHING) -> Iterator[
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
             with turn:
-                answer = here.answers[min(len(here.asked), len(here.answers) - 1)]
-                here.asked.append(asking := Asking(here, self, data))
+                answer = server_.answers[min(len(server_.asked), len(server_.answers) - 1)]
+                server_.asked.append(asking := Asking(server_, self, data))
             with contextlib.suppress(OSError):
-                said = answer if isinstance(answer, bytes) else answer(asking)
-                if said is not None:
-                    asking.send(said)
+                reply = answer if isinstance(answer, bytes) else answer(asking)
+                if reply is not None:
+                    asking.send(reply)
                     return
             self.close_connection = True
 
         def do_GET(self) -> None:
             with contextlib.suppress(OSError):
-                self.connection.sendall(shown.get(self.path) or refused("404 Not Found"))
+                self.connection.sendall(files.get(self.path) or refused("404 Not Found"))
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -98,14 +98,14 @@ def serving(*answers: Answer, shown: Mapping[str, bytes] = NOTHING) -> Iterator[
 
     with Quiet(("127.0.0.1", 0), Handler) as listener:
         base_url = f"http://127.0.0.1:{listener.server_port}/v1"
-        here = Server(base_url, list(answers), [], threading.Event())
+        server_ = Server(base_url, list(answers), [], threading.Event())
         thread = threading.Thread(target=listener.serve_forever, args=(0.01,))
         listener.daemon_threads = True
         thread.start()
         try:
-            yield here
+            yield server_
         finally:
-            here.closing.set()
+            server_.closing.set()
             listener.shutdown()
             thread.join()
 

@@ -37,12 +37,14 @@ class Obedient:
         grammar = self._grammar(fields)
         if grammar is None:
             return said(*[chat(FREE)] * fields.get("n", 1))
-        made = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
-        if made.is_error():
-            return refused("400 Bad Request", made.get_error())
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+        if matcher.is_error():
+            return refused("400 Bad Request", matcher.get_error())
         random = Random(fields.get("seed"))
         most = fields["max_tokens"]
-        choices = [self._write(made.deep_copy(), random, most) for _ in range(fields.get("n", 1))]
+        choices = [
+            self._write(matcher.deep_copy(), random, most) for _ in range(fields.get("n", 1))
+        ]
         return said(*choices, usage=usage(1, 1))
 
     def _grammar(self, fields: dict[str, Any]) -> str | None:
@@ -71,14 +73,14 @@ class Obedient:
 
 def tokenizer() -> Any:
     """A vocabulary made from the bundled pages."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    built = Tokenizer(models.BPE())
+    built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    built.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=2000,
         special_tokens=[END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train([str(page) for page in sorted(get_bundled_folder().glob("*raven*.html"))], trainer)
-    return llguidance.LLTokenizer(made.to_str(), eos_token=made.token_to_id(END))
+    built.train([str(page) for page in sorted(get_bundled_folder().glob("*raven*.html"))], trainer)
+    return llguidance.LLTokenizer(built.to_str(), eos_token=built.token_to_id(END))

@@ -11,8 +11,8 @@ def write_pdf(pages: list[list[str]], title: str = "", encrypt: bool = False) ->
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
     for number, lines in enumerate(pages):
-        shown = " T* ".join(f"({line}) Tj" for line in lines)
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET"
+        operators = " T* ".join(f"({line}) Tj" for line in lines)
+        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {operators} ET"
         objects += [
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R"
             " /Resources << /Font << /F1 3 0 R >> >> >>",

@@ -70,14 +70,14 @@ class Served(NamedTuple):
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """One request: bytes as they are, anything else as JSON."""
-        given = {"Content-Type": "application/json", **(headers or {})}
+        all_headers = {"Content-Type": "application/json", **(headers or {})}
         if key:
-            given["Authorization"] = f"Bearer {key}"
+            all_headers["Authorization"] = f"Bearer {key}"
         content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         connection = HTTPConnection(self.address.removeprefix("http://"), timeout=600)
         try:
             how = method or ("GET" if body is None else "POST")
-            connection.request(how, path, content, given)
+            connection.request(how, path, content, all_headers)
             answer = connection.getresponse()
             return Answer(answer.status, dict(answer.getheaders()), answer.read())
         finally:

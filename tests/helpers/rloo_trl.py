@@ -55,7 +55,7 @@ def main(folder: str, out: Path) -> None:
     )
     trainer._compute_loss(trainer.model, batch).backward()
     sizes = batch["completion_mask"].sum(-1).tolist()
-    found = {
+    results = {
         "policy": policy,
         "contexts": batch["prompt_ids"].tolist(),
         "actions": [
@@ -64,7 +64,7 @@ def main(folder: str, out: Path) -> None:
         "advantages": batch["advantages"],
         "gradients": {name: each.grad for name, each in trainer.model.named_parameters()},
     }
-    torch.save(found, out)
+    torch.save(results, out)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class Server:
 def running(folder: Path, *only: str, port: int = 0) -> Iterator[Server]:
     """The server while the block runs; it starts meanwhile. `only`: the one model that it has."""
     options = ("--host", "127.0.0.1", "--port", str(port), "--device", "cpu")
-    kept = ("--model-timeout", "3600")
+    lifetime = ("--model-timeout", "3600")
     offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1"}
     log = folder / f"{time.monotonic_ns()}.log"
     with (
@@ -67,7 +67,7 @@ def running(folder: Path, *only: str, port: int = 0) -> Iterator[Server]:
                 "serve",
                 *only,
                 *options,
-                *kept,
+                *lifetime,
             ],
             cwd=folder,
             env={**os.environ, **offline, "HF_HOME": str(folder / "hub")},

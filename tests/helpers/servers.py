@@ -128,8 +128,8 @@ def _answer(connection: socket.socket, server: Server, routes: Mapping[str, Rout
             if not data:
                 return
             head += data
-        asked, _, head = head.partition(b"\r\n\r\n")
-        visit = Visit(server, connection, asked)
+        request, _, head = head.partition(b"\r\n\r\n")
+        visit = Visit(server, connection, request)
         server.visits.append(visit)
         route = routes.get(visit.path, routes.get("*", NOT_FOUND))
         if not isinstance(route, bytes):

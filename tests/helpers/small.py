@@ -27,16 +27,18 @@ LONG = " ".join([CROWS, MAGPIES] * 8)
 def logprobs(
     model: PreTrainedModel,
     prompt: Sequence[int],
-    said: Sequence[int],
+    completion: Sequence[int],
     temperature: float = 1.0,
     allow: Callable[[Sequence[int]], Iterable[int]] | None = None,
 ) -> list[float]:
     """Of each token, from one plain pass over prompt and tokens."""
     with torch.inference_mode():
-        logits = model(input_ids=torch.tensor([[*prompt, *said]])).logits[0] / temperature
-    found = []
-    for number, token in enumerate(said):
+        logits = model(input_ids=torch.tensor([[*prompt, *completion]])).logits[0] / temperature
+    sums = []
+    for number, token in enumerate(completion):
         row = logits[len(prompt) + number - 1]
-        ids = list(range(len(row))) if allow is None else [int(n) for n in allow(said[:number])]
-        found.append(float(row[ids].log_softmax(-1)[ids.index(token)]))
-    return found
+        ids = (
+            list(range(len(row))) if allow is None else [int(n) for n in allow(completion[:number])]
+        )
+        sums.append(float(row[ids].log_softmax(-1)[ids.index(token)]))
+    return sums

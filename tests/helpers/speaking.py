@@ -152,15 +152,15 @@ class StandIn:
         return {"tokens": self._tokenizer(fields["prompt"], add_special_tokens=False).input_ids}
 
     def _reload(self, fields: dict[str, Any]) -> dict[str, Any]:
-        given = fields["kwargs"]
+        arguments = fields["kwargs"]
         if fields["method"] == "download_weights":
             with tempfile.TemporaryDirectory() as folder:
-                for name in given["files"]:
-                    urllib.request.urlretrieve(f"{given['address']}/{name}", f"{folder}/{name}")
+                for name in arguments["files"]:
+                    urllib.request.urlretrieve(f"{arguments['address']}/{name}", f"{folder}/{name}")
                 shutil.copy(Path(self._folder, "config.json"), folder)
                 self._load(folder)
         else:
-            self._load(given["weights_path"])
+            self._load(arguments["weights_path"])
         return {"results": [None]}
 
     def _name(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -170,14 +170,16 @@ class StandIn:
     def say(self, fields: dict[str, Any]) -> dict[str, Any]:
         settings = SamplingSettings(fields["max_tokens"], fields["temperature"])
         ends = frozenset(fields["stop_token_ids"])
-        held = self._hold(fields["structured_outputs"]) if "structured_outputs" in fields else None
-        (said,) = sample_actions(
-            self._model, [fields["prompt"]], [fields["seed"]], ends, settings, [held]
+        constraint = (
+            self._hold(fields["structured_outputs"]) if "structured_outputs" in fields else None
+        )
+        (action,) = sample_actions(
+            self._model, [fields["prompt"]], [fields["seed"]], ends, settings, [constraint]
         )
         choice = {
             "prompt_token_ids": fields["prompt"],
-            "token_ids": said.row.action,
-            "logprobs": {"token_logprobs": said.logprobs},
+            "token_ids": action.row.action,
+            "logprobs": {"token_logprobs": action.logprobs},
         }
         return {"choices": [choice]}
 
@@ -187,9 +189,9 @@ class StandIn:
             self._tokenizer.backend_tokenizer.to_str(), eos_token=self._tokenizer.eos_token_id
         )
 
-    def _hold(self, asked: dict[str, str]) -> Callable[[Sequence[int]], Any]:
+    def _hold(self, request: dict[str, str]) -> Callable[[Sequence[int]], Any]:
         whole = self._llguidance_tokenizer
-        grammar = llguidance.grammar_from("grammar", asked["grammar"])
+        grammar = llguidance.grammar_from("grammar", request["grammar"])
         matcher = llguidance.LLMatcher(whole, grammar)
         mask = allocate_token_bitmask(1, whole.vocab_size)
 

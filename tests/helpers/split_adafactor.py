@@ -36,8 +36,8 @@ class Shapes(nn.Module):
             setattr(self, name, nn.Parameter(torch.randn(shape, generator=chance)))
         self.zeros = nn.Parameter(torch.zeros(4, 3))
 
-    def forward(self, given: list[Tensor]) -> Tensor:
-        pairs = zip(self.parameters(), given, strict=True)
+    def forward(self, inputs: list[Tensor]) -> Tensor:
+        pairs = zip(self.parameters(), inputs, strict=True)
         return torch.stack([(weight * each).sum() for weight, each in pairs]).sum()
 
 

@@ -54,11 +54,11 @@ class Killer:
     def load(self, _: Path) -> None: ...
 
 
-def train_policy(said: ReinforcementSettings, out: Path) -> None:
+def train_policy(settings: ReinforcementSettings, out: Path) -> None:
     steps, kill = int(sys.argv[2]) if sys.argv[2:] else 1000, sys.argv[3:] == ["kill"]
     also = [Killer(steps)] if kill else []
     stop = cord() if kill else cord(steps)
-    train_by_reinforcement(said, Browsing(0), out, also=also, cord=stop)
+    train_by_reinforcement(settings, Browsing(0), out, also=also, cord=stop)
 
 
 split: list[nn.Module] = []

@@ -49,14 +49,14 @@ def stage() -> Iterator[Stage]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             names = {name.lower(): value for name, value in self.headers.items()}
             visit = Visit(parts.path, query, names)
-            here.visits.append(visit)
-            route = here.routes.get(parts.path, Said("<p>Nothing is here.</p>", status=404))
-            said = route(visit) if callable(route) else route
-            body = said.body if isinstance(said.body, bytes) else said.body.encode()
-            self.send_response(said.status)
-            self.send_header("Content-Type", said.content_type)
+            stage_.visits.append(visit)
+            route = stage_.routes.get(parts.path, Said("<p>Nothing is here.</p>", status=404))
+            reply = route(visit) if callable(route) else route
+            body = reply.body if isinstance(reply.body, bytes) else reply.body.encode()
+            self.send_response(reply.status)
+            self.send_header("Content-Type", reply.content_type)
             self.send_header("Content-Length", str(len(body)))
-            for name, value in said.headers:
+            for name, value in reply.headers:
                 self.send_header(name, value)
             self.end_headers()
             with suppress(ConnectionError):  # the visitor may have left
@@ -66,11 +66,11 @@ def stage() -> Iterator[Stage]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    here = Stage(f"http://127.0.0.1:{server.server_port}", {}, [])
+    stage_ = Stage(f"http://127.0.0.1:{server.server_port}", {}, [])
     thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield here
+        yield stage_
     finally:
         server.shutdown()
         server.server_close()

@@ -113,9 +113,9 @@ def serving() -> Iterator[Server]:
             stderr=subprocess.DEVNULL,
         )
         try:
-            made = Server(folder)
-            _wait(made.address("postgres"))
-            yield made
+            server_ = Server(folder)
+            _wait(server_.address("postgres"))
+            yield server_
         finally:
             server.send_signal(signal.SIGQUIT)
             server.wait()

@@ -108,11 +108,11 @@ def pytest_runtest_makereport(
     if "CI" in os.environ and quick and report.when == "call" and report.passed:
         spent = item.stash.get(SPENT, 0.0)
         if spent * PACE > LIMIT * pace_of_this_session() and (
-            (taken := spent * PACE / measure_pace()) > LIMIT
+            (seconds := spent * PACE / measure_pace()) > LIMIT
         ):
             report.outcome = "failed"
             report.longrepr = (
-                f"{item.nodeid} takes {taken:.2f} s of CPU, and a quick test at most {LIMIT}: "
+                f"{item.nodeid} takes {seconds:.2f} s of CPU, and a quick test at most {LIMIT}: "
                 "make it faster, or mark it slow"
             )
     return report

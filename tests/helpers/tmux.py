@@ -44,11 +44,11 @@ class Terminal:
         """Keys by tmux's names: Enter, Escape, C-c, Down, NPage."""
         self._tmux("send-keys", *keys)
 
-    def sees(self, *wanted: str) -> str:
+    def sees(self, *texts: str) -> str:
         """The screen, as soon as all of this is on it."""
         until = time.monotonic() + PATIENCE
-        while not all(each in (screen := self.screen()) for each in wanted):
-            assert time.monotonic() < until, f"{wanted} is not on the screen:\n{screen}"
+        while not all(each in (screen := self.screen()) for each in texts):
+            assert time.monotonic() < until, f"{texts} is not on the screen:\n{screen}"
             time.sleep(0.03)
         return screen
 

@@ -83,10 +83,10 @@ def tokens(state: DecodingState, vocabulary: Vocabulary) -> set[bytes]:
     return {vocabulary.tokens[n] or END.encode() for n in state.find_allowed_ids().tolist()}
 
 
-def may(grammar: VerbatimGrammar, documents: Documents, said: str) -> bool:
+def may(grammar: VerbatimGrammar, documents: Documents, text: str) -> bool:
     """Whether this may be written and be whole."""
     try:
-        state = VerbatimConstraint(grammar, documents).start_decoding(said)
+        state = VerbatimConstraint(grammar, documents).start_decoding(text)
     except ValueError:
         return False
     return grammar.vocabulary.end in state.find_allowed_ids()

@@ -64,78 +64,78 @@ class Oracle:
                 if start >= row[-1][1]
             ]
 
-    def judge(self, said: bytes) -> tuple[bool, bool]:
+    def judge(self, text: bytes) -> tuple[bool, bool]:
         """Whether this is the beginning of something allowed, and whether it is whole."""
         if self.shape.form == "quote":
-            return said in self.begun_ends, said in self.whole_ends
+            return text in self.begun_ends, text in self.whole_ends
         if self.shape.form == "answer":
-            return self.outside(said, False)
-        if said.startswith(b"%<"):
-            return self.claim(said[2:])
-        return b"%<".startswith(said), False
+            return self.outside(text, False)
+        if text.startswith(b"%<"):
+            return self.claim(text[2:])
+        return b"%<".startswith(text), False
 
-    def outside(self, said: bytes, quoted: bool) -> tuple[bool, bool]:
-        if quoted and said.startswith(b"%("):
-            return self.evidence(said[2:])
-        found = OPENS.search(said)
+    def outside(self, text: bytes, quoted: bool) -> tuple[bool, bool]:
+        if quoted and text.startswith(b"%("):
+            return self.evidence(text[2:])
+        found = OPENS.search(text)
         if found:
-            before = said[: found.end() - 2]
-            return self.claim(said[found.end() :]) if utf8(before)[1] else (False, False)
-        begun, whole = utf8(said)
+            before = text[: found.end() - 2]
+            return self.claim(text[found.end() :]) if utf8(before)[1] else (False, False)
+        begun, whole = utf8(text)
         return begun, whole and quoted
 
-    def claim(self, said: bytes) -> tuple[bool, bool]:
-        found = CITES.search(said)
+    def claim(self, text: bytes) -> tuple[bool, bool]:
+        found = CITES.search(text)
         if found:
-            claim = said[: found.end() - 3]
+            claim = text[: found.end() - 3]
             return (
-                self.evidence(said[found.end() :]) if claim and utf8(claim)[1] else (False, False)
+                self.evidence(text[found.end() :]) if claim and utf8(claim)[1] else (False, False)
             )
-        return utf8(said)[0], False
+        return utf8(text)[0], False
 
-    def evidence(self, said: bytes) -> tuple[bool, bool]:
-        if said in self.begun_ends and said not in self.whole_ends:
+    def evidence(self, text: bytes) -> tuple[bool, bool]:
+        if text in self.begun_ends and text not in self.whole_ends:
             return True, False
-        for size in range(len(said) + 1):
-            if said[:size] in self.whole_ends:
-                rest = said[size:]
+        for size in range(len(text) + 1):
+            if text[:size] in self.whole_ends:
+                rest = text[size:]
                 return self.outside(rest, True) if self.shape.form == "answer" else (not rest,) * 2
         return False, False
 
-    def missing(self, said: bytes) -> int:
+    def missing(self, text: bytes) -> int:
         """How many bytes a text of the form `claim` or `quote` lacks until it is whole."""
         if self.shape.form == "quote":
-            return self.to_end(said)
+            return self.to_end(text)
         lead = b"%<x>%("
-        found = [
+        costs = [
             len(middle) + len(lead[at:]) + self.to_end(b"")
             for middle in (b"", b"x", *(byte * n for byte in (b"\x80", b"\xbf") for n in (1, 2, 3)))
             for at in range(len(lead))
-            if self.begins_evidence(said + middle + lead[at:])
+            if self.begins_evidence(text + middle + lead[at:])
         ]
-        cited = CITES.search(said)
-        evidence = self.to_end(said[cited.end() :]) if cited else NEVER
-        return min([*found, evidence])
+        cited = CITES.search(text)
+        evidence = self.to_end(text[cited.end() :]) if cited else NEVER
+        return min([*costs, evidence])
 
-    def begins_evidence(self, said: bytes) -> bool:
-        found = CITES.search(said)
-        return found is not None and found.end() == len(said) and self.judge(said)[0]
+    def begins_evidence(self, text: bytes) -> bool:
+        found = CITES.search(text)
+        return found is not None and found.end() == len(text) and self.judge(text)[0]
 
     def to_end(self, begun: bytes) -> int:
         ends = (len(end) for end in self.whole_ends if end.startswith(begun))
         return min(ends, default=NEVER) - len(begun)
 
-    def allowed(self, said: bytes, vocabulary: Vocabulary, left: int = NEVER) -> list[int]:
+    def allowed(self, text: bytes, vocabulary: Vocabulary, budget: int = NEVER) -> list[int]:
         """The ids that may follow, ascending, if each byte takes one of the tokens that are left
         (or if any number is)."""
         ids = [
             number
             for number, token in enumerate(vocabulary.tokens)
             if token is not None
-            and self.judge(said + token)[0]
-            and (left == NEVER or self.missing(said + token) + 1 < left)
+            and self.judge(text + token)[0]
+            and (budget == NEVER or self.missing(text + token) + 1 < budget)
         ]
-        return sorted([*ids, vocabulary.end]) if self.judge(said)[1] else ids
+        return sorted([*ids, vocabulary.end]) if self.judge(text)[1] else ids
 
 
 def escaped(title: str) -> str:
@@ -181,8 +181,8 @@ def trained(kind: str, lines: Sequence[str], size: int) -> str:
         show_progress=False,
     )
     tokenizer.train_from_iterator(lines, trainer)
-    made: str = tokenizer.to_str()
-    return made
+    saved: str = tokenizer.to_str()
+    return saved
 
 
 def _sentencepiece(lines: Sequence[str], size: int) -> str:
@@ -194,10 +194,10 @@ def _sentencepiece(lines: Sequence[str], size: int) -> str:
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     )
-    made: dict[str, Any] = json.loads(tokenizer.to_str())
+    saved: dict[str, Any] = json.loads(tokenizer.to_str())
     # As in Llama 2: the bytes are ordinary tokens, and only the others are added ones.
-    made["added_tokens"] = made["added_tokens"][:2]
-    return json.dumps(made)
+    saved["added_tokens"] = saved["added_tokens"][:2]
+    return json.dumps(saved)
 
 
 def in_lark(documents: Sequence[tuple[str, str]], shape: AnswerShape) -> str:

@@ -143,10 +143,10 @@ class Opened(NamedTuple):
     limits: VisitorLimits = VisitorLimits()
 
     def lay(
-        self, *items: LabellingItem, wanted: int = 9, batch: str = "first", **more: bool
+        self, *items: LabellingItem, copies: int = 9, batch: str = "first", **more: bool
     ) -> list[str]:
         """Puts items there; their ids."""
-        labelling_queue.add_items(self.store, items, batch, wanted, **more)
+        labelling_queue.add_items(self.store, items, batch, copies, **more)
         return [digest_of(f"{batch}\n{each.to_json()}") for each in items]
 
     def client(self, site: str = "http://desk.test") -> TestClient:

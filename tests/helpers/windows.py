@@ -93,10 +93,10 @@ def flaws(page: Page) -> list[str]:
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(AXE)
     options = {"runOnly": LEVELS, "resultTypes": ["violations"]}
-    found = page.evaluate("options => axe.run(document, options)", options)
+    report = page.evaluate("options => axe.run(document, options)", options)
     return [
         f"{flaw['id']}: {node['html'][:120]}"
-        for flaw in found["violations"]
+        for flaw in report["violations"]
         for node in flaw["nodes"]
     ]
 
@@ -117,6 +117,6 @@ def quote_is_marked(page: Page, number: int) -> None:
     page.wait_for_function(IN_VIEW)  # a sheet that opens, or a new width, scrolls to it afterwards
 
 
-def _dismissed(dialog: Dialog, said: list[str]) -> None:
-    said.append(dialog.message)
+def _dismissed(dialog: Dialog, messages: list[str]) -> None:
+    messages.append(dialog.message)
     dialog.dismiss()

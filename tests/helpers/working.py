@@ -39,10 +39,10 @@ class Desk:
             accounts.add_person(self.store, name, role)
 
     def lay(
-        self, items: Sequence[LabellingItem], batch: str = "first", wanted: int = 9, **more: Any
+        self, items: Sequence[LabellingItem], batch: str = "first", copies: int = 9, **more: Any
     ) -> list[str]:
         """Puts items there; their ids."""
-        labelling_queue.add_items(self.store, items, batch, wanted, **more)
+        labelling_queue.add_items(self.store, items, batch, copies, **more)
         return [digest_of(f"{batch}\n{item.to_json()}") for item in items]
 
     def judge(
@@ -57,7 +57,7 @@ class Desk:
         began, form = self.clock(), FORMS[labelling_queue.load_item(self.store, item).form]
         self.clock.pass_by(seconds)
         order = labelling_queue.shuffle_answers(item, person, form.answers)
-        made = Judgement(
+        judgement = Judgement(
             digest_of(f"{item} {person} {supersedes}"),
             item,
             person,
@@ -71,8 +71,8 @@ class Desk:
             self.clock(),
             supersedes,
         )
-        labelling_queue.restore_judgements(self.store, [made])
-        return made.id
+        labelling_queue.restore_judgements(self.store, [judgement])
+        return judgement.id
 
     def skip(self, person: str, item: str, reason: str = "too_long") -> None:
         """Leaves it to others."""

@@ -84,11 +84,11 @@ def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     }
 
 
-def agree(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
+def agree(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
         bound = 1e-5 * max(float(value.detach().abs().max()), 1.0)
-        torch.testing.assert_close(found[name], value, atol=bound, rtol=0)
+        torch.testing.assert_close(actual[name], value, atol=bound, rtol=0)
 
 
 def compute_plainly(actor: ActorCritic, batch: ActionBatch) -> dict[str, Tensor]:

@@ -132,10 +132,10 @@ def test_offers_that_are_too_long_are_left_out_while_others_are_not(
     long = "x" * (TOKENS + 1)
 
     def allowed(*texts: str) -> set[int]:
-        found: list[set[int]] = []
+        token_sets: list[set[int]] = []
 
         def sampler(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
-            found.extend(set(each([])) for each in allow)
+            token_sets.extend(set(each([])) for each in allow)
             return []
 
         def offer(_: str) -> Sequence[str]:
@@ -143,7 +143,7 @@ def test_offers_that_are_too_long_are_left_out_while_others_are_not(
 
         offered = allow_candidates(speech, offer)
         ConstrainedEnvironment(Asks(speech), speech, offered).play_episodes(sampler, [0], 0)
-        return found[0]
+        return token_sets[0]
 
     assert allowed("End: Answer", long) == allowed("End: Answer") != allowed(long) != set()
 

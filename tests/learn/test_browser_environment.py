@@ -101,12 +101,12 @@ class Says:
     ) -> list[SampledAction]:
         self.seeds += seeds
         tokenizer = self._speech.tokenizer
-        found = []
+        actions = []
         for context, seed in zip(contexts, seeds, strict=True):
-            said = self._script(str(tokenizer.decode(list(context))), seed)
-            action = [*tokenizer(said, add_special_tokens=False)["input_ids"], self._end]
-            found.append(SampledAction(ActionRow(context, action), [-1.0] * len(action), True))
-        return found
+            text = self._script(str(tokenizer.decode(list(context))), seed)
+            action = [*tokenizer(text, add_special_tokens=False)["input_ids"], self._end]
+            actions.append(SampledAction(ActionRow(context, action), [-1.0] * len(action), True))
+        return actions
 
 
 def knows(prompt: str, seed: str) -> str:

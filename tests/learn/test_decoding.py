@@ -81,9 +81,9 @@ def test_only_whole_pieces_that_are_the_same_are_used_again() -> None:
         with_kwargs=True,
     )
 
-    def again(known: PromptPrefix | None, tokens: list[int]) -> tuple[list[int], PromptPrefix]:
+    def again(prefix: PromptPrefix | None, tokens: list[int]) -> tuple[list[int], PromptPrefix]:
         read_at_once.clear()
-        return read_at_once, prefill_prompt(model, tokens, known)
+        return read_at_once, prefill_prompt(model, tokens, prefix)
 
     taken, first = again(None, prompt)
     assert taken == [PREFILL_CHUNK_TOKENS] * 3

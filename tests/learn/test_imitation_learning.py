@@ -91,15 +91,15 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def held(place: Place, reached: ImitationResult, out: Path) -> list[ImitationExample]:
     """The validation examples, known by what was said of them."""
-    asked = {line["question"] for line in lines(out / "samples.jsonl")}
+    held_out = {line["question"] for line in lines(out / "samples.jsonl")}
     loaded = load_model(place.model, "cpu")
-    found = [
+    scores = [
         each
         for each in build_imitation_examples(place.episodes, loaded).found
-        if each.question in asked
+        if each.question in held_out
     ]
-    assert len(found) == reached.validation_rows
-    return found
+    assert len(scores) == reached.validation_rows
+    return scores
 
 
 @pytest.mark.slow
@@ -162,10 +162,10 @@ def test_the_loss_is_that_of_transformers_with_prompts_masked(place: Place, tmp_
             labels = tokens.clone()
             if masked:
                 labels[:, : len(each.row.context)] = -100
-            said = int((labels[:, 1:] != -100).sum())
+            labelled = int((labels[:, 1:] != -100).sum())
             with torch.inference_mode():
-                nats += float(model(input_ids=tokens, labels=labels).loss) * said
-            count += said
+                nats += float(model(input_ids=tokens, labels=labels).loss) * labelled
+            count += labelled
         return nats / count
 
     assert line["loss"] == pytest.approx(mean_loss(masked=True), abs=1e-4)
@@ -217,8 +217,8 @@ def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Pat
 def killed_in(step: int, way: ImitationSettings, out: Path) -> None:
     """Trains in another process, which kills itself once this step is made."""
 
-    def kill(made: int, steps: int, measured: Measured) -> None:
-        if made == step:
+    def kill(epoch: int, steps: int, measured: Measured) -> None:
+        if epoch == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     child = os.fork()

@@ -140,9 +140,9 @@ def test_some_requests_are_outstanding_while_the_policy_learns(
     shown: list[list[int]] = []
 
     class Watched(Person):
-        def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
-            shown.append([one.number for one in asked])
-            return super().compare_answers(asked)
+        def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+            shown.append([one.number for one in questions])
+            return super().compare_answers(questions)
 
     plan, out = settings_of(folder, outstanding=3), tmp_path / "run"
     person = Watched(out.with_suffix(".asked"))
@@ -254,7 +254,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_nothing_had_been(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(folder, out, told=interrupt)
+        run(folder, out, on_step=interrupt)
 
     def give_up(number: int) -> None:
         if number == 9:
@@ -415,13 +415,13 @@ def test_a_cord_pulled_while_the_reward_is_learnt_stops_that(
     assert not (out / "labels/rewards/00/model").exists()
 
 
-def pull_at_random_times(folder: Path, said: Connection) -> None:
+def pull_at_random_times(folder: Path, sender: Connection) -> None:
     """Another process: for each run that it is told of, pulls its cord some time later."""
     chance = random.Random(7)
-    for number in iter(said.recv, None):
+    for number in iter(sender.recv, None):
         time.sleep(chance.uniform(0, 0.03))
         (folder / str(number) / "cord").write_text("stop")
-        said.send(time.monotonic_ns())
+        sender.send(time.monotonic_ns())
 
 
 class Nothing:

@@ -164,19 +164,19 @@ def test_a_full_stop_between_two_tokens_ends_an_answer_and_without_one_there_is_
     dot, bird = (speech.encode_prompt(text)[-1] for text in (".", " a"))
 
     def play(action: list[int], full_stop: int) -> list[Answer]:
-        found: list[Answer] = []
+        answers: list[Answer] = []
 
         def scores(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
-            found.extend(answer for _, answer in pairs)
+            answers.extend(answer for _, answer in pairs)
             return [0.0] * len(pairs)
 
         world = make_text_environment(
             ASKED[:1], lambda question: question.text, speech, True, full_stop
         )(scores, 1)
-        said = SampledAction(ActionRow([bird], action), [0.0] * len(action), False)
-        [played] = world.play_episodes(lambda *_: [said], [0], 0)
-        assert (played.reward is None) == (not found)
-        return found
+        utterance = SampledAction(ActionRow([bird], action), [0.0] * len(action), False)
+        [played] = world.play_episodes(lambda *_: [utterance], [0], 0)
+        assert (played.reward is None) == (not answers)
+        return answers
 
     early, late = [bird, dot, bird, bird, bird], [bird, dot, bird, dot, bird, dot, bird]
     assert play(early, 4) == []

@@ -31,14 +31,14 @@ class PaperAdafactor:
         self.second: Values = np.zeros(())
 
     def step(self, gradient: Values, rate: float, number: int) -> None:
-        kept = 1 - number**-0.8
+        decay = 1 - number**-0.8
         square = gradient**2
         if gradient.ndim == 2:
-            self.rows = kept * self.rows + (1 - kept) * square.sum(1)
-            self.columns = kept * self.columns + (1 - kept) * square.sum(0)
+            self.rows = decay * self.rows + (1 - decay) * square.sum(1)
+            self.columns = decay * self.columns + (1 - decay) * square.sum(0)
             self.second = np.outer(self.rows, self.columns) / self.rows.sum()
         else:
-            self.second = kept * self.second + (1 - kept) * square
+            self.second = decay * self.second + (1 - decay) * square
         update = gradient / np.sqrt(self.second)
         update /= max(1.0, math.sqrt(float((update**2).mean())))
         scale = max(1e-3, math.sqrt(float((self.weight**2).mean())))
@@ -56,7 +56,7 @@ def layer() -> nn.Linear:
         return nn.Linear(4, 3)
 
 
-def take_step(learner: ModelOptimizer, step: int, given: Sequence[Tensor]) -> None:
+def take_step(learner: ModelOptimizer, step: int, gradients: Sequence[Tensor]) -> None:
     """One step whose gradient is what was given."""
 
     def compute_loss(pair: Sequence[Tensor]) -> Tensor:
@@ -64,7 +64,7 @@ def take_step(learner: ModelOptimizer, step: int, given: Sequence[Tensor]) -> No
         found: Tensor = (model.weight * pair[0]).sum() + (model.bias * pair[1]).sum()
         return found
 
-    learner.step(step, [given], compute_loss)
+    learner.step(step, [gradients], compute_loss)
 
 
 def test_the_first_step_of_a_matrix_is_what_a_hand_computes() -> None:

@@ -55,17 +55,17 @@ def outputs(seed: int | None, steps: int = 3, draws: int = 0) -> list[Tensor]:
     """What a model gave in each step, at a rate that changes next to nothing."""
     settings = OptimizerSettings(1e-12, "constant")
     learner = ModelOptimizer(network(), settings, 9, Accelerator(cpu=True), dropout_seed=seed)
-    found: list[Tensor] = []
+    logits: list[Tensor] = []
 
     def compute_loss(piece: Tensor) -> Tensor:
-        found.append(learner.model(piece).detach())
+        logits.append(learner.model(piece).detach())
         return learner.model(piece).sum()  # type: ignore[no-any-return]
 
     for step in range(steps):
         torch.rand(draws)
         learner.step(step, [torch.ones(1, 4)], compute_loss)
         assert learner.model.training == (seed is None)
-    return found
+    return logits
 
 
 def test_what_is_dropped_depends_on_the_seed_and_the_step_alone() -> None:

@@ -145,10 +145,10 @@ def test_a_sampler_at_another_temperature_is_found_out(model: str, tmp_path: Pat
             policy = AutoModelForCausalLM.from_pretrained(model)
             warm = SamplingSettings(max_tokens=4, temperature=2.0)
             prompts = [Rule(0).prompts[episode % 8] for episode in episodes]
-            said = sample_with(policy, prompts, episodes, ENDS, warm)
+            completions = sample_with(policy, prompts, episodes, ENDS, warm)
             return [
                 Trajectory(episode, [one], 1.0 * episode, 0)
-                for episode, one in zip(episodes, said, strict=True)
+                for episode, one in zip(episodes, completions, strict=True)
             ]
 
     sample_with = sample_actions
@@ -301,8 +301,8 @@ def test_the_reference_is_not_changed(
 
 
 def test_no_answer_has_the_reward_of_the_settings(model: str, tmp_path: Path) -> None:
-    def ended(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
-        return [2.0 if tokens[-1] == 0 else None for tokens in said]
+    def ended(_: Sequence[int], completions: Sequence[Sequence[int]]) -> list[float | None]:
+        return [2.0 if tokens[-1] == 0 else None for tokens in completions]
 
     world = PromptEnvironment(Rule(0).prompts, ended)
     train_by_reinforcement(settings(model, no_answer=-3.0), world, tmp_path)
@@ -318,8 +318,8 @@ def test_bad_syntax_is_worth_its_reward_less_the_penalty(model: str, tmp_path: P
         def play_episodes(
             self, sample: PolicySampler, episodes: Sequence[int], seed: int
         ) -> list[Trajectory]:
-            def score(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
-                return [3.0] * len(said)
+            def score(_: Sequence[int], completions: Sequence[Sequence[int]]) -> list[float | None]:
+                return [3.0] * len(completions)
 
             played = PromptEnvironment(Rule(0).prompts, score).play_episodes(sample, episodes, seed)
             return [one._replace(malformed=one.rows[0].row.action[-1] != 0) for one in played]

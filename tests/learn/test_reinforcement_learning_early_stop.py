@@ -56,8 +56,8 @@ class Told:
     ) -> list[Trajectory]:
         worth = self.left.pop(0)
 
-        def reward(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float | None]:
-            return [worth] * len(said)
+        def reward(_: Sequence[int], completions: Sequence[Sequence[int]]) -> list[float | None]:
+            return [worth] * len(completions)
 
         return PromptEnvironment(Rule(0).prompts, reward).play_episodes(sample, episodes, seed)
 
@@ -152,11 +152,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> str:
 def imitation(model: str, folder: Path, **changes: Any) -> ImitationSettings:
     """Prompts of one word, each to be followed by the next."""
     place = folder / "episodes.jsonl"
-    said = [(word, Completion(after)) for word, after in pairwise(WORDS)]
+    pairs = [(word, Completion(after)) for word, after in pairwise(WORDS)]
     place.write_text(
         "".join(
             Episode(Question(text, text), "ada", (Step(text, words),)).to_json() + "\n"
-            for text, words in said
+            for text, words in pairs
         )
     )
     usual: dict[str, Any] = {
@@ -216,9 +216,9 @@ def test_a_run_that_broke_off_chooses_the_same_to_the_last_bit(
         if step == 3:
             raise Breaks
 
-    def train(name: str, told: Any = None) -> ReinforcementResult:
+    def train(name: str, on_step: Any = None) -> ReinforcementResult:
         return train_by_reinforcement(
-            rules, Browsing(0), tmp_path / name, told, validation=Browsing(1)
+            rules, Browsing(0), tmp_path / name, on_step, validation=Browsing(1)
         )
 
     whole = train("whole")

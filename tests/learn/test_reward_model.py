@@ -33,13 +33,13 @@ def parts(showing: RewardInputEncoder, question: Question, answer: Answer) -> li
     tokens = showing.encode_answer(question, answer).tokens
     assert tokens[0] == showing.tokenizer.bos_token_id
     assert tokens[-1] == showing.end
-    found: list[list[int]] = [[]]
+    groups: list[list[int]] = [[]]
     for token in tokens[1:]:
         if token == showing.end:
-            found.append([])
+            groups.append([])
         else:
-            found[-1].append(token)
-    return [str(showing.tokenizer.decode(each)) for each in found[:-1]]
+            groups[-1].append(token)
+    return [str(showing.tokenizer.decode(each)) for each in groups[:-1]]
 
 
 def test_question_quotes_with_titles_and_numbered_answer_are_shown(

@@ -389,9 +389,9 @@ def close(one: RewardTrainingResult, other: RewardTrainingResult, limit: float) 
     assert len(rows[0]) == len(rows[1]) > 5
     for first, second in zip(*rows, strict=True):
         assert first == pytest.approx(second, abs=limit, rel=limit)
-    asked = [(question(n), answer(bool(n % 2), Random(n))) for n in range(10)]
+    pairs = [(question(n), answer(bool(n % 2), Random(n))) for n in range(10)]
     scores = [
-        RewardModel(Path(each.model), device="cpu").score_answers(asked) for each in (one, other)
+        RewardModel(Path(each.model), device="cpu").score_answers(pairs) for each in (one, other)
     ]
     assert scores[0] == pytest.approx(scores[1], abs=10 * limit)
 

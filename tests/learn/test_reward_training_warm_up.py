@@ -48,16 +48,16 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def learnt(warm: Path, tmp_path_factory: pytest.TempPathFactory) -> RewardTrainingResult:
     folder = tmp_path_factory.mktemp("learnt")
-    made = [compared(number) for number in range(160)]
+    comparisons = [compared(number) for number in range(160)]
     ratings = [
         Rating(each.question, one, scale, weight, "ada")
-        for each in made
+        for each in comparisons
         for one, weight in zip(each.answers, each.weights, strict=True)
         for scale in ("supported", "plausible")
     ]
     settings = RewardTrainingSettings(
         TrainedModelSettings(str(warm)),
-        str(write_lines(folder / "c.jsonl", made)),
+        str(write_lines(folder / "c.jsonl", comparisons)),
         OptimizerSettings(rate=3e-3),
         ratings=str(write_lines(folder / "r.jsonl", ratings)),
         epochs=2,

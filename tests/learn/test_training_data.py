@@ -51,13 +51,16 @@ def loaded(folder: Path) -> LoadedModel:
 
 
 def episode(
-    *said: Completion | str, by: str = "person", answer: Answer | None = QUOTED, asked: str = "Why?"
+    *turns: Completion | str,
+    by: str = "person",
+    answer: Answer | None = QUOTED,
+    question: str = "Why?",
 ) -> Episode:
     steps = tuple(
         Step(f"Prompt {n}", each if isinstance(each, Completion) else Completion(each))
-        for n, each in enumerate(said)
+        for n, each in enumerate(turns)
     )
-    return Episode(Question("1", asked), by, steps, answer)
+    return Episode(Question("1", question), by, steps, answer)
 
 
 def spelt(row: ActionRow, loaded: LoadedModel) -> str:
@@ -202,7 +205,7 @@ def test_rated_good_is_supported_and_plausible_by_the_mean_of_raters(loaded: Loa
     )
     rated = EpisodeFilter(rated=("plausible", "supported"))
     good, unsupported = episode("good"), episode("other", answer=other)
-    elsewhere = episode("elsewhere", asked="How?")
+    elsewhere = episode("elsewhere", question="How?")
     found, left_out = build_imitation_examples(
         [good, unsupported, elsewhere], loaded, rated, judged
     )
@@ -231,9 +234,9 @@ def test_prompts_that_are_not_stored_are_built_again(tmp_path: Path) -> None:
         assert list(read_episodes([stored], recording)) == [whole]
 
 
-def lines(folder: Path, *said: str) -> Path:
+def lines(folder: Path, *texts: str) -> Path:
     path = folder / "episodes.jsonl"
-    path.write_text("\n".join(said) + "\n")
+    path.write_text("\n".join(texts) + "\n")
     return path
 
 

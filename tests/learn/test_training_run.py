@@ -52,8 +52,8 @@ def learner(
 
 def squares(learner: ModelOptimizer, step: int, sizes: Sequence[int] = (8,)) -> float:
     """One step of least squares, its batch cut into pieces of these sizes."""
-    inputs, wanted = data(step)
-    parts = torch.split(inputs, list(sizes)), torch.split(wanted, list(sizes))
+    inputs, targets = data(step)
+    parts = torch.split(inputs, list(sizes)), torch.split(targets, list(sizes))
     pieces = list(zip(*parts, strict=True))
 
     def loss(piece: tuple[Tensor, Tensor]) -> Tensor:
@@ -92,8 +92,8 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
-def same(ours: ModelOptimizer, others: ModelOptimizer) -> bool:
-    return all(map(torch.equal, weights(ours), weights(others)))
+def same(one: ModelOptimizer, others: ModelOptimizer) -> bool:
+    return all(map(torch.equal, weights(one), weights(others)))
 
 
 # Resume

@@ -45,12 +45,12 @@ def metrics(out: Path) -> list[dict[str, float]]:
 def alike(split: Path, whole: Path) -> None:
     """Weights and what was measured on the way, up to the order of sums."""
     for place in sorted(whole.glob("model/**/model.safetensors")):
-        ours, theirs = load_file(split / place.relative_to(whole)), load_file(place)
-        furthest = max((ours[name] - weight).abs().max() for name, weight in theirs.items())
+        tensors, references = load_file(split / place.relative_to(whole)), load_file(place)
+        furthest = max((tensors[name] - weight).abs().max() for name, weight in references.items())
         assert furthest < 1e-5, place
-    found, wanted = metrics(split), metrics(whole)
-    assert len(found) == len(wanted) >= 2
-    for line, expected in zip(found, wanted, strict=True):
+    metrics_split, metrics_whole = metrics(split), metrics(whole)
+    assert len(metrics_split) == len(metrics_whole) >= 2
+    for line, expected in zip(metrics_split, metrics_whole, strict=True):
         assert line.keys() == expected.keys()
         for key in (key for key in line if not key.endswith("_a_second")):
             assert line[key] == pytest.approx(expected[key], abs=1e-5, rel=1e-4), key

@@ -91,12 +91,12 @@ def plain(model: str) -> Any:
 
 
 def farthest(
-    policy: Any, said: Sequence[SampledAction], temperature: float = WARM.temperature
+    policy: Any, samples: Sequence[SampledAction], temperature: float = WARM.temperature
 ) -> float:
     """How far a log-probability lies from what a plain pass over the same tokens gives."""
     return max(
         abs(one - other)
-        for each in said
+        for each in samples
         for one, other in zip(
             each.logprobs,
             logprobs(policy, each.row.context, each.row.action, temperature),
@@ -427,8 +427,8 @@ def said(**fields: Callable[[Any], Any]) -> Fault:
     """What is said, but for some fields, each made of what was there."""
 
     def fault(one: StandIn) -> Answer:
-        def answer(asked: dict[str, Any]) -> tuple[int, Any]:
-            (choice,) = one.say(asked)["choices"]
+        def answer(request: dict[str, Any]) -> tuple[int, Any]:
+            (choice,) = one.say(request)["choices"]
             new = {name: make(choice[name]) for name, make in fields.items()}
             return 200, {"choices": [choice | new]}
 
@@ -444,10 +444,10 @@ def always(status: int, body: Any) -> Fault:
 def cold(one: StandIn) -> Answer:
     """Log-probabilities of temperature 1, whatever the tokens were drawn at."""
 
-    def answer(asked: dict[str, Any]) -> tuple[int, Any]:
-        said = one.say(asked)
+    def answer(request: dict[str, Any]) -> tuple[int, Any]:
+        said = one.say(request)
         (choice,) = said["choices"]
-        choice["logprobs"]["token_logprobs"] = one.found(asked["prompt"], choice["token_ids"])
+        choice["logprobs"]["token_logprobs"] = one.found(request["prompt"], choice["token_ids"])
         return 200, said
 
     return answer

@@ -59,17 +59,19 @@ QUESTIONS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that vLLM computes without a GPU, with heads 32 wide, and that ends claims soon."""
-    made = tmp_path_factory.mktemp("tiny") / "model"
-    write_tiny_model(made, [*TEXTS, ">%( " * 50], vocabulary=400, context=2048)
-    change_json(made / "config.json", num_attention_heads=2, num_key_value_heads=1, head_dim=32)
-    model = AutoModelForCausalLM.from_pretrained(made)
-    [ending] = load_policy_tokenizer(made, 1).tokenizer(">%(", add_special_tokens=False)[
+    model_folder = tmp_path_factory.mktemp("tiny") / "model"
+    write_tiny_model(model_folder, [*TEXTS, ">%( " * 50], vocabulary=400, context=2048)
+    change_json(
+        model_folder / "config.json", num_attention_heads=2, num_key_value_heads=1, head_dim=32
+    )
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    [ending] = load_policy_tokenizer(model_folder, 1).tokenizer(">%(", add_special_tokens=False)[
         "input_ids"
     ]
     with torch.no_grad():
         model.lm_head.weight[ending] *= 10
-    model.save_pretrained(made)
-    return made
+    model.save_pretrained(model_folder)
+    return model_folder
 
 
 @pytest.fixture(scope="module")
@@ -108,17 +110,17 @@ def make_browser(speech: PolicyTokenizer) -> ConstrainedEnvironment:
 def check_rows(policy: Any, played: Sequence[Trajectory], narrowest: int) -> None:
     """Every token was drawn from what the row has, with the probability that the policy gives; each
     row has a token with fewer choices than `narrowest`."""
-    for said in (row for episode in played for row in episode.rows):
-        allowed = said.row.allowed
+    for sampled in (row for episode in played for row in episode.rows):
+        allowed = sampled.row.allowed
         assert allowed is not None
         assert min(map(len, allowed)) < narrowest
 
         def list_allowed(tokens: Sequence[int], allowed: Sequence[TokenIds] = allowed) -> TokenIds:
             return allowed[len(tokens)]
 
-        row = said.row
+        row = sampled.row
         expected = logprobs(policy, row.context, row.action, WARM.temperature, list_allowed)
-        assert said.logprobs == pytest.approx(expected, abs=1e-4)
+        assert sampled.logprobs == pytest.approx(expected, abs=1e-4)
 
 
 def test_vllm_says_quotes_and_commands_with_the_probabilities_of_the_policy(

@@ -57,7 +57,7 @@ class Place:
         self.opened.append(folder)
         return folder
 
-    def note(self, done: int, total: int, what: str) -> None:
+    def note(self, count: int, total: int, what: str) -> None:
         self.read.append(Path(what).name)
 
 
@@ -425,7 +425,7 @@ def test_work_is_made_lasting_after_so_many_bytes_of_files(place: Place) -> None
         place.write(f"{number:02}.txt", f"Raven number{number:02} croaks.".ljust(904, "."))
     seen: list[int] = []
 
-    def look(done: int, total: int, what: str) -> None:
+    def look(count: int, total: int, what: str) -> None:
         (inner,) = (place.cache / "folders").iterdir()
         seen.append(len(SearchIndex(inner / "index")))
 

@@ -62,7 +62,7 @@ class Crawl:
         block: bytes = b"",
         headers: Headers | None = None,
         status: str = "200 OK",
-        **said: str,
+        **fields: str,
     ) -> str:
         """Writes one record; underscores in the names of headers stand for hyphens."""
         if headers:
@@ -76,7 +76,7 @@ class Crawl:
             "WARC-Target-URI": name if ":" in name else SITE + name,
             "WARC-Block-Digest": f"sha1:{b32encode(hashlib.sha1(block).digest()).decode()}",
         }
-        about |= {key.replace("_", "-"): value for key, value in said.items()}
+        about |= {key.replace("_", "-"): value for key, value in fields.items()}
         about["Content-Length"] = str(len(block))
         lines = ["WARC/1.1", *(f"{key}: {value}" for key, value in about.items()), "", ""]
         self.write("\r\n".join(lines).encode() + block + b"\r\n\r\n")
@@ -371,12 +371,12 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
         damaged.write_bytes(changed)
         touched = max(number for number, place in enumerate(places) if place <= bit // 8)
         try:
-            found = [page.text for page in pages(read_warc(damaged, readers=READERS))]
+            texts = [page.text for page in pages(read_warc(damaged, readers=READERS))]
         except Failed:
             assert touched == 0
             return
-        assert found[:touched] == texts[:touched]
-        assert set(found) <= set(texts)
+        assert texts[:touched] == texts[:touched]
+        assert set(texts) <= set(texts)
 
     @given(st.integers(0, len(data) - 1))
     def cut(at: int) -> None:
@@ -387,10 +387,10 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
         except Failed:
             assert whole == 0
             return
-        found = [entry.text for entry in entries if isinstance(entry, Page)]
+        texts = [entry.text for entry in entries if isinstance(entry, Page)]
         # The empty lines behind a record are not missed.
-        assert found in (texts[:whole], texts[: whole + 1])
-        if found == texts[:whole] and at not in places:
+        assert texts in (texts[:whole], texts[: whole + 1])
+        if texts == texts[:whole] and at not in places:
             assert isinstance(entries[-1], Failure)
             assert entries[-1].what == str(damaged)
 
@@ -631,7 +631,7 @@ class Place:
         self.read.clear()
         return WarcLibrary(self.path, self.archive, self.cache, self.note)
 
-    def note(self, done: int, total: int, what: str) -> None:
+    def note(self, count: int, total: int, what: str) -> None:
         self.read.append(what)
 
     def write(self, *texts: tuple[str, str]) -> None:

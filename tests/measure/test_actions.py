@@ -11,8 +11,8 @@ from rookery.records import Answer, Completion, Episode, Question, Step
 QUESTION = Question("1", "Why?")
 
 
-def episode(*said: str, answer: Answer | None = Answer("So."), stop: str = "end") -> Episode:
-    steps = (Step("", Completion(each, tuple(range(len(each.split()))))) for each in said)
+def episode(*answer_text: str, answer: Answer | None = Answer("So."), stop: str = "end") -> Episode:
+    steps = (Step("", Completion(each, tuple(range(len(each.split()))))) for each in answer_text)
     return Episode(QUESTION, "model", tuple(steps), answer, stop)
 
 

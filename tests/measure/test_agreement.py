@@ -40,15 +40,15 @@ Table = list[dict[str, float]]
 def tables(count: int, missing: float = 0.4) -> list[Table]:
     """Random tables of 2 to 6 people and 3 to 40 items on scales of 2 to 7 values."""
     random = Random(6)
-    found = []
+    drawn_tables = []
     for _ in range(count):
         people, values = PEOPLE[: random.randint(2, 6)], random.randint(2, 7)
         points = [random.choice((k, k * k - 3.5)) for k in range(values)]
         rows = range(random.randint(3, 40))
-        found.append(
+        drawn_tables.append(
             [{p: random.choice(points) for p in people if random.random() > missing} for _ in rows]
         )
-    return found
+    return drawn_tables
 
 
 def measure_alpha(

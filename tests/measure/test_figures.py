@@ -237,8 +237,8 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-def _dismissed(dialog: Dialog, said: list[str]) -> None:
-    said.append(dialog.message)
+def _dismissed(dialog: Dialog, messages: list[str]) -> None:
+    messages.append(dialog.message)
     dialog.dismiss()
 
 

@@ -92,15 +92,15 @@ def parts(text: str) -> set[tuple[str, ...]]:
 
 
 def same_by_force(train: Sequence[Question], question: Question, likeness: float) -> str:
-    ours, best, most = parts(question.text), "", likeness
+    words, best, most = parts(question.text), "", likeness
     for each in train:
         if each.text == question.text:
             return each.id
     for each in reversed(train):
-        theirs = parts(each.text)
-        shared = len(ours & theirs) / len(ours | theirs)
-        known = not each.gold or not question.gold or set(each.gold) & set(question.gold)
-        if known and shared >= most:
+        other_words = parts(each.text)
+        shared = len(words & other_words) / len(words | other_words)
+        may_differ = not each.gold or not question.gold or set(each.gold) & set(question.gold)
+        if may_differ and shared >= most:
             best, most = each.id, shared
     return best
 

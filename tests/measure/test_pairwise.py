@@ -19,8 +19,8 @@ from rookery.measure.pairwise import (
 from rookery.records import Answer, Comparison, Question
 
 
-def compared(*said: str, weights: tuple[float, ...], question: Question) -> Comparison:
-    return Comparison(question, tuple(map(Answer, said)), weights, "somebody")
+def compared(*texts: str, weights: tuple[float, ...], question: Question) -> Comparison:
+    return Comparison(question, tuple(map(Answer, texts)), weights, "somebody")
 
 
 def system(answer: Answer) -> str:

@@ -30,10 +30,10 @@ def played(count: int, seed: int, ties: float = 0.2, each: int = 1) -> list[Pair
     return found
 
 
-def by_choix(found: list[PairwiseMatch], names: list[str]) -> list[float]:
+def by_choix(matches: list[PairwiseMatch], names: list[str]) -> list[float]:
     """Every match counts twice, so that a tie is a win for each."""
     pairs = []
-    for each in found:
+    for each in matches:
         one, other = names.index(each.one), names.index(each.other)
         pairs += [(one, other)] * round(2 * each.win)
         pairs += [(other, one)] * round(2 - 2 * each.win)

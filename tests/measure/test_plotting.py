@@ -45,24 +45,24 @@ GRID = figure(
 EMPTY = figure(FigurePicture("curves", (FigureLine("none", ()),)))
 
 
-def words(drawn: str) -> list[str]:
+def words(svg: str) -> list[str]:
     """The texts of a picture, in their order."""
-    return ["".join(text.itertext()) for text in ElementTree.fromstring(drawn).iter(f"{SVG}text")]
+    return ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def shapes(drawn: str, colour: str) -> list[np.ndarray]:
+def shapes(svg: str, colour: str) -> list[np.ndarray]:
     """The corners of each shape that is filled with a colour, itself or where it is used."""
-    root = ElementTree.fromstring(drawn)
+    root = ElementTree.fromstring(svg)
     used = {
         use.get("{http://www.w3.org/1999/xlink}href", "")[1:]: use.get("style", "")
         for use in root.iter(f"{SVG}use")
     }
-    found = [
+    paths = [
         path
         for path in root.iter(f"{SVG}path")
         if f"fill: {colour}" in path.get("style", "") + used.get(path.get("id", ""), "")
     ]
-    numbers = [re.findall(r"-?[\d.]+", path.get("d", "")) for path in found]
+    numbers = [re.findall(r"-?[\d.]+", path.get("d", "")) for path in paths]
     return [np.asarray(each, float).reshape(-1, 2) for each in numbers]
 
 

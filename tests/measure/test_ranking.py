@@ -30,13 +30,13 @@ def over_all_orders(worths: Sequence[float], predicted: Sequence[float], measure
     """The mean over every order in which the ranker's ties may come."""
     numbers = sorted(range(len(worths)), key=lambda at: -predicted[at])
     tied = [list(each) for _, each in groupby(numbers, key=lambda at: predicted[at])]
-    found = []
+    figures = []
     for order in product(*(permutations(each) for each in tied)):
         inside = [worths[at] for each in order for at in each]
-        told = measure(inside, range(len(inside), 0, -1))
-        assert told is not None
-        found.append(Fraction(told))
-    return float(sum(found) / len(found))
+        measured = measure(inside, range(len(inside), 0, -1))
+        assert measured is not None
+        figures.append(Fraction(measured))
+    return float(sum(figures) / len(figures))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -66,8 +66,8 @@ def test_two_empty_answers_match_and_share_nothing() -> None:
     assert compute_token_f1("the", ["an"]) == 0
 
 
-def f1_by_counting(said: str, gold: str) -> float:
-    ours, theirs = normalize_squad(said).split(), normalize_squad(gold).split()
+def f1_by_counting(answer: str, gold: str) -> float:
+    ours, theirs = normalize_squad(answer).split(), normalize_squad(gold).split()
     common = (Counter(ours) & Counter(theirs)).total()
     if not common:
         return 0.0

@@ -40,11 +40,11 @@ class Porter:
         return [self._stemmer.stem(word) if len(word) > 3 else word for word in found]
 
 
-def assert_equal(ours: dict[str, WordOverlap], theirs: dict[str, Any]) -> None:
+def assert_equal(actual: dict[str, WordOverlap], expected: dict[str, Any]) -> None:
     for kind, name in THEIRS.items():
-        assert ours[kind].precision == pytest.approx(theirs[name].precision, abs=1e-12)
-        assert ours[kind].recall == pytest.approx(theirs[name].recall, abs=1e-12)
-        assert ours[kind].f1 == pytest.approx(theirs[name].fmeasure, abs=1e-12)
+        assert actual[kind].precision == pytest.approx(expected[name].precision, abs=1e-12)
+        assert actual[kind].recall == pytest.approx(expected[name].recall, abs=1e-12)
+        assert actual[kind].f1 == pytest.approx(expected[name].fmeasure, abs=1e-12)
 
 
 @given(LINES | ENGLISH, LINES | ENGLISH)

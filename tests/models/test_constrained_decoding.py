@@ -87,16 +87,16 @@ class Model:
     def allowed(self, matcher: Any) -> list[int]:
         return allowed(matcher, self.vocabulary.width)
 
-    def takes(self, matcher: Any, said: str) -> bool:
+    def takes(self, matcher: Any, text: str) -> bool:
         """Writes this, byte by byte, if it may be written."""
-        ids = [self.vocabulary.tokens.index(bytes([byte])) for byte in said.encode()]
+        ids = [self.vocabulary.tokens.index(bytes([byte])) for byte in text.encode()]
         taken: int = matcher.try_consume_tokens(ids)
         return taken == len(ids)
 
-    def may(self, matcher: Any, said: str) -> bool:
+    def may(self, matcher: Any, text: str) -> bool:
         """Whether this may be written from the beginning, and be whole."""
         assert matcher.reset()
-        return self.takes(matcher, said) and bool(matcher.is_accepting())
+        return self.takes(matcher, text) and bool(matcher.is_accepting())
 
     def write(self, matcher: Any, random: Random) -> str:
         """One answer, written at random."""
@@ -127,7 +127,7 @@ def differences(
     model: Model, grammar: str, constraint: VerbatimConstraint, random: Random
 ) -> list[bytes]:
     """After what a walk at random finds another mask in the grammar than in the constraint."""
-    matcher, state, said, found = (
+    matcher, state, text, different = (
         model.matcher(UNFORCED + grammar),
         constraint.start_decoding(),
         b"",
@@ -136,13 +136,13 @@ def differences(
     while not state.done:
         ids = state.find_allowed_ids().tolist()
         if model.allowed(matcher) != ids:
-            found.append(said)
+            different.append(text)
         token = model.chosen(ids, random)
         state.accept_token(token)
-        said += model.vocabulary.tokens[token] or b""
+        text += model.vocabulary.tokens[token] or b""
         if not matcher.consume_token(token):
-            return [*found, said]
-    return found
+            return [*different, text]
+    return different
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -63,10 +63,10 @@ def asking(
             yield model, endpoint, server
 
 
-def checked(said: Completion, pages: Sequence[Page] = PAGES) -> Answer:
+def checked(completion: Completion, pages: Sequence[Page] = PAGES) -> Answer:
     """The answer, whose quotes are all verbatim."""
-    assert said.stop == "end"
-    answer, kept = parse_inline(said.text, pages), {page.digest: page for page in pages}
+    assert completion.stop == "end"
+    answer, kept = parse_inline(completion.text, pages), {page.digest: page for page in pages}
     assert answer.quotes
     assert all(
         verdict.verbatim for verdict in verify_quotes(answer, lambda quote: kept.get(quote.digest))

@@ -40,14 +40,14 @@ class Numbering:
         self._numbers = count()
 
     def complete(
-        self, prompt: str, n: int = 1, allow: object = None, **given: Any
+        self, prompt: str, n: int = 1, allow: object = None, **options: Any
     ) -> list[Completion]:
         """A number for each, with the prompt and what else was given."""
         if prompt == "fail":
             raise Failed(
                 Failure(self.name, "model_failed", f"for the {next(self._numbers)}th time")
             )
-        return [Completion(f"{next(self._numbers)} {prompt} {given}") for _ in range(n)]
+        return [Completion(f"{next(self._numbers)} {prompt} {options}") for _ in range(n)]
 
 
 def all_said(

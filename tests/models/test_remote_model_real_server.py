@@ -80,10 +80,10 @@ def served(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 def written(folder: Path, home: Path) -> dict[str, str]:
     """Makes the models, or waits until another process has; gives what `taught` is to say."""
-    known = folder / "lessons.json"
+    cache = folder / "lessons.json"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not known.exists():
+        if not cache.exists():
             from lessons import write_models
 
             prompts = {method: prompted(home, method) for method in TRUE}
@@ -92,9 +92,9 @@ def written(folder: Path, home: Path) -> dict[str, str]:
                 page.read_text("utf-8", "replace") for page in get_bundled_folder().rglob("*.html")
             ]
             write_models(folder, sorted(texts), {"taught": true, "liar": false})
-            known.write_text(json.dumps(true))
-    found: dict[str, str] = json.loads(known.read_text())
-    return found
+            cache.write_text(json.dumps(true))
+    lessons: dict[str, str] = json.loads(cache.read_text())
+    return lessons
 
 
 def prompted(home: Path, method: str) -> list[str]:

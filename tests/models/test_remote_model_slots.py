@@ -37,7 +37,7 @@ def test_a_server_with_one_slot_is_asked_one_thing_at_a_time() -> None:
         return said(chat("one"))
 
     with (
-        serving(one_slot, shown=slots(1)) as server,
+        serving(one_slot, files=slots(1)) as server,
         RemoteModel(ModelEndpoint("m", server.base_url)) as model,
         ThreadPoolExecutor(3) as pool,
     ):
@@ -70,7 +70,7 @@ def test_two_models_on_one_server_share_its_slots() -> None:
 
     table = SlotTable()
     with (
-        serving(count_open, shown=slots(2)) as server,
+        serving(count_open, files=slots(2)) as server,
         RemoteModel(ModelEndpoint("a", server.base_url), slots=table) as writer,
         RemoteModel(ModelEndpoint("b", server.base_url), slots=table) as browser,
         ThreadPoolExecutor(6) as pool,
@@ -90,7 +90,7 @@ def test_a_request_that_is_given_up_leaves_its_slot_to_the_next() -> None:
         return said(chat("one"))
 
     table = SlotTable()
-    with serving(answer_later, shown=slots(1)) as server, ThreadPoolExecutor(2) as pool:
+    with serving(answer_later, files=slots(1)) as server, ThreadPoolExecutor(2) as pool:
         first, waiting, last = (
             RemoteModel(ModelEndpoint(name, server.base_url), slots=table) for name in "abc"
         )
@@ -109,7 +109,7 @@ def test_a_request_that_is_given_up_leaves_its_slot_to_the_next() -> None:
 
 def test_several_samples_take_turns_too() -> None:
     with (
-        serving(said(chat("one")), shown=slots(1)) as server,
+        serving(said(chat("one")), files=slots(1)) as server,
         RemoteModel(ModelEndpoint("m", server.base_url)) as model,
     ):
         assert [one.text for one in model.complete("x", n=4)] == ["one"] * 4
@@ -124,7 +124,7 @@ def test_two_slots_are_used_together() -> None:
         return said(chat("two"))
 
     with (
-        serving(together, shown=slots(2)) as server,
+        serving(together, files=slots(2)) as server,
         RemoteModel(ModelEndpoint("m", server.base_url)) as model,
         ThreadPoolExecutor(4) as pool,
     ):
@@ -148,7 +148,7 @@ def test_two_slots_are_used_together() -> None:
     ],
 )
 def test_what_a_server_shows_is_the_number(shown: dict[str, bytes], expected: int) -> None:
-    with serving(said(chat("x")), shown=shown) as server:
+    with serving(said(chat("x")), files=shown) as server:
         endpoint = ModelEndpoint("m", server.base_url)
         with RemoteModel(endpoint, limits=RemoteLimits(at_once=5)) as model:
             assert model.count_slots() == expected

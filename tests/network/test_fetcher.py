@@ -578,10 +578,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate, key
 
 
-def tls_server(pair: tuple[Path, Path], asked: list[str | None]) -> ssl.SSLContext:
+def tls_server(pair: tuple[Path, Path], names: list[str | None]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
-    context.sni_callback = lambda _, name, __: asked.append(name)
+    context.sni_callback = lambda _, name, __: names.append(name)
     return context
 
 

@@ -26,12 +26,12 @@ def page(html: str | bytes, url: str = URL, content_type: str = "text/html") -> 
     return read_page(data, url, content_type)
 
 
-def texts(found: Page, kind: str = "") -> list[str]:
-    return [found.text[b.start : b.end] for b in found.iter_shown() if kind in ("", b.kind)]
+def texts(page: Page, kind: str = "") -> list[str]:
+    return [page.text[b.start : b.end] for b in page.iter_shown() if kind in ("", b.kind)]
 
 
-def linked(found: Page) -> list[tuple[str, str]]:
-    return [(found.text[link.start : link.end], link.url) for link in found.links]
+def linked(page: Page) -> list[tuple[str, str]]:
+    return [(page.text[link.start : link.end], link.url) for link in page.links]
 
 
 def outcome(data: bytes, url: str = URL, content_type: str = "text/html") -> str:

@@ -46,9 +46,9 @@ TURNS = {90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}
 """How the content of a page is turned that /Rotate sets upright again."""
 
 
-def turn_pages(source: bytes, turn: int, shown: bool) -> bytes:
-    """A document whose pages lie turned in the file, and are set upright if they are `shown` so."""
-    made = io.BytesIO()
+def turn_pages(source: bytes, turn: int, visible: bool) -> bytes:
+    """A document whose pages lie turned in the file, and are set upright if they are `visible` so."""
+    buffer = io.BytesIO()
     with pdfium.PdfDocument(source) as document:
         for page in document:
             width, height = page.get_size()
@@ -60,10 +60,10 @@ def turn_pages(source: bytes, turn: int, shown: bool) -> bytes:
             page.set_mediabox(0, 0, *sides)
             page.set_cropbox(0, 0, *sides)
             assert pdfium_c.FPDFPage_TransFormWithClip(page, matrix, None)
-            page.set_rotation(turn if shown else 0)
+            page.set_rotation(turn if visible else 0)
             page.close()
-        document.save(made)
-    return made.getvalue()
+        document.save(buffer)
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["upright", "on its side"])

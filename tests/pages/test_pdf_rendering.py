@@ -52,30 +52,30 @@ class Letter(NamedTuple):
 
 def letters_of(pdf: Path) -> list[tuple[float, list[Letter]]]:
     """The width of each page and its letters, found without the code under test."""
-    document, found = pypdfium2.PdfDocument(pdf), []
+    document, pages = pypdfium2.PdfDocument(pdf), []
     for page in document:
         width, height = page.get_size()
-        text, there = page.get_textpage(), []
+        text, letters = page.get_textpage(), []
         for at in range(text.count_chars()):
             letter = text.get_text_range(at, 1).strip("\ufffe\x02 \r\n")
-            left, bottom, right, top = text.get_charbox(at)
+            x0, bottom, right, top = text.get_charbox(at)
             if letter:
-                there.append(Letter(letter, (left + right) / 2, height - (bottom + top) / 2))
-        found.append((width, there))
+                letters.append(Letter(letter, (x0 + right) / 2, height - (bottom + top) / 2))
+        pages.append((width, letters))
     document.close()
-    return found
+    return pages
 
 
-def words_under(width: float, there: list[Letter], drawn: DrawnPage) -> str:
+def words_under(width: float, letters: list[Letter], page: DrawnPage) -> str:
     """The letters whose middle lies in one of the boxes."""
-    scale = drawn.width / width
+    scale = page.width / width
     return "".join(
         one.letter
-        for one in there
+        for one in letters
         if any(
             box.x <= one.x * scale <= box.x + box.width
             and box.y <= one.y * scale <= box.y + box.height
-            for box in drawn.boxes
+            for box in page.boxes
         )
     )
 

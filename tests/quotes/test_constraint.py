@@ -205,8 +205,8 @@ def test_any_words_can_be_written_in_any_tokens(
     assert written > 20
 
 
-def cut_at_random(said: str, vocabulary: Vocabulary, random: Random) -> list[int]:
-    ids, rest = [], said.encode()
+def cut_at_random(text: str, vocabulary: Vocabulary, random: Random) -> list[int]:
+    ids, rest = [], text.encode()
     by_bytes = {token: n for n, token in enumerate(vocabulary.tokens) if token}
     while rest:
         size = random.choice([size for size in range(1, 30) if rest[:size] in by_bytes])

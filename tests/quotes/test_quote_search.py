@@ -29,12 +29,12 @@ def pages() -> list[Page]:
     ]
 
 
-def quoted(page: Page, said: str) -> tuple[str | None, str]:
+def quoted(page: Page, text: str) -> tuple[str | None, str]:
     """The text of what this command quotes on the page; or nothing, and the note."""
     task = BrowserTask(Question("1", "Why?"), BrowserRules(overlap=0), page.url)
     session = browse_library(task, InMemoryLibrary([page]))
     next(session)
-    shown = session.send(f"Quote: {said}")
+    shown = session.send(f"Quote: {text}")
     return (shown.quotes[0].text if shown.quotes else None), shown.note
 
 

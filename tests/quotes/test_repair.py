@@ -236,12 +236,12 @@ def rates(change: Change, source: int = 0) -> tuple[float, float, float]:
     near, overlaps = 0, []
     for start, end in quotes(pages()[source], random):
         typed = change(random, pages()[source].text[start:end])
-        found = repair_quote(pages()[0], typed, folded=folded)
-        near += found.score >= RepairSettings().cutoff
-        if found.quote:
-            both = min(end, found.quote.end) - max(start, found.quote.start)
-            either = max(end, found.quote.end) - min(start, found.quote.start)
-            overlaps.append(both / either)
+        repair = repair_quote(pages()[0], typed, folded=folded)
+        near += repair.score >= RepairSettings().cutoff
+        if repair.quote:
+            overlap = min(end, repair.quote.end) - max(start, repair.quote.start)
+            either = max(end, repair.quote.end) - min(start, repair.quote.start)
+            overlaps.append(overlap / either)
     fit = sum(overlaps) / len(overlaps) if overlaps else 1.0
     return near / QUOTES, len(overlaps) / QUOTES, fit
 

@@ -28,8 +28,8 @@ def markdown(text: str) -> list[ClaimedQuote]:
     return extract_claimed_quotes(text.encode(), "answer.md")
 
 
-def pairs(found: list[ClaimedQuote]) -> list[tuple[str, str]]:
-    return [(claimed.text, claimed.url) for claimed in found if claimed.quoted]
+def pairs(quotes: list[ClaimedQuote]) -> list[tuple[str, str]]:
+    return [(claimed.text, claimed.url) for claimed in quotes if claimed.quoted]
 
 
 def annotation(text: str, mark: str, url: str, title: str = "") -> dict[str, Any]:
@@ -140,10 +140,10 @@ CHUNKS = [
 ]
 
 
-def support(said: str, *numbers: int, **more: int) -> dict[str, Any]:
+def support(text: str, *numbers: int, **more: int) -> dict[str, Any]:
     """What a Gemini response says of one segment, by bytes."""
-    start = GEMINI.encode().index(said.encode())
-    segment = {"startIndex": start, "endIndex": start + len(said.encode()), "text": said, **more}
+    start = GEMINI.encode().index(text.encode())
+    segment = {"startIndex": start, "endIndex": start + len(text.encode()), "text": text, **more}
     segment = {name: value for name, value in segment.items() if value != 0}  # as protobuf does
     return {"segment": segment, "groundingChunkIndices": list(numbers)}
 

@@ -14,10 +14,10 @@ from rookery.quotes.text_search import CHUNK_LENGTH, TextFinder
 LETTERS = 'aAb \n\t\u00ad“"-–½1é'
 
 
-def spans(text: str, wanted: str, spaced: bool) -> set[tuple[int, int]]:
-    """Every span of the text that folds to `wanted`: tried one by one."""
+def spans(text: str, phrase: str, spaced: bool) -> set[tuple[int, int]]:
+    """Every span of the text that folds to `phrase`: tried one by one."""
     space = " " if spaced else ""
-    plain = re.sub(" ", space, fold_text(wanted).text.strip())
+    plain = re.sub(" ", space, fold_text(phrase).text.strip())
     return {
         (start, end)
         for start in range(len(text))

@@ -150,13 +150,13 @@ def test_it_agrees_on_stems_with_the_published_algorithm(peer: Any) -> None:
     )
 
 
-def assert_same(theirs: Any, said: list[str], reference: list[str]) -> None:
+def assert_same(expected: Any, texts: list[str], reference: list[str]) -> None:
     ours = {
-        "rouge1": compute_rouge_n(said, reference),
-        "rouge2": compute_rouge_n(said, reference, 2),
-        "rougeL": compute_rouge_l(said, reference),
+        "rouge1": compute_rouge_n(texts, reference),
+        "rouge2": compute_rouge_n(texts, reference, 2),
+        "rougeL": compute_rouge_l(texts, reference),
     }
     for name, overlap in ours.items():
-        assert overlap.precision == pytest.approx(theirs[name].precision, abs=1e-12)
-        assert overlap.recall == pytest.approx(theirs[name].recall, abs=1e-12)
-        assert overlap.f1 == pytest.approx(theirs[name].fmeasure, abs=1e-12)
+        assert overlap.precision == pytest.approx(expected[name].precision, abs=1e-12)
+        assert overlap.recall == pytest.approx(expected[name].recall, abs=1e-12)
+        assert overlap.f1 == pytest.approx(expected[name].fmeasure, abs=1e-12)

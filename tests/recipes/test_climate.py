@@ -10,10 +10,10 @@ from recipes.fact_comparisons import make_fact_comparisons, read_climate_claims
 from rookery.errors import Failed
 
 
-def line(number: int, label: str, *shown: tuple[str, int, str, str]) -> str:
+def line(number: int, label: str, *facts: tuple[str, int, str, str]) -> str:
     evidences = [
         {"evidence_id": f"{page}:{at}", "evidence_label": of, "article": page, "evidence": words}
-        for page, at, of, words in shown
+        for page, at, of, words in facts
     ]
     claim = {"claim_id": str(number), "claim": f"Claim {number}.", "claim_label": label}
     return json.dumps(claim | {"evidences": evidences, "unknown": None})

@@ -39,17 +39,17 @@ SETTINGS = EvidenceTrainingSettings(
 def make_example(number: int) -> EvidenceExample:
     """A bird's food: the passage answers for its own bird, and supports its own food."""
     random = Random(number)
-    asked, other = random.sample(BIRDS, 2)
+    subject, other = random.sample(BIRDS, 2)
     food, wrong = random.sample(FOODS, 2)
     if number % 2:
-        bird = asked if number % 4 == 1 else other
+        bird = subject if number % 4 == 1 else other
         passage = f"in spring the {bird} eats {food}"
         at = passage.index(food)
-        span = (at, at + len(food)) if bird == asked else None
-        answers = float(bird == asked)
-        return EvidenceExample(f"what eats the {asked}", passage, "birds", answers, span)
-    passage = f"in spring the {asked} eats {food}"
-    claim = f"the {asked} eats {food if number % 4 == 0 else wrong}"
+        span = (at, at + len(food)) if bird == subject else None
+        answers = float(bird == subject)
+        return EvidenceExample(f"what eats the {subject}", passage, "birds", answers, span)
+    passage = f"in spring the {subject} eats {food}"
+    claim = f"the {subject} eats {food if number % 4 == 0 else wrong}"
     return EvidenceExample(
         claim, passage, "birds", support="supports" if number % 4 == 0 else "refutes"
     )

@@ -80,10 +80,10 @@ def world(tmp_path: Path) -> World:
     return World(facts, left_out, read_fever_pages(paths, facts))
 
 
-def by_kind(made: Sequence[FactComparison], number: int) -> dict[str, Comparison]:
+def by_kind(comparisons: Sequence[FactComparison], number: int) -> dict[str, Comparison]:
     return {
         each.comparison.by.removeprefix("facts/"): each.comparison
-        for each in made
+        for each in comparisons
         if each.comparison.question.id.startswith(f"{number}/")
     }
 

@@ -187,14 +187,14 @@ def made_up(of: int, knows: bool, seed: int = 0) -> Samples:
     """Four samples a question, of which one in two is good where it can be answered; a reward that
     knows it, or that is drawn by lot."""
     chance = Random(seed)
-    found: Samples = []
+    samples: Samples = []
     for number in range(2 * of):
-        found.append([])
+        samples.append([])
         for _ in range(4):
             good = float(number < of and chance.random() < 0.5)
             reward = good + 0.1 * chance.random() if knows else chance.random()
-            found[-1].append(Sample(good, reward, reward, chance.random(), 40))
-    return found
+            samples[-1].append(Sample(good, reward, reward, chance.random(), 40))
+    return samples
 
 
 def judge(sft: Samples, rl: Samples, script: float = 0.0) -> list[str]:

@@ -98,7 +98,7 @@ def test_only_answers_of_one_time_are_compared_where_that_is_wanted() -> None:
 def forum(questions: int, seed: int = 0) -> list[ForumThread]:
     """Votes come to who is early and who writes much."""
     chance = Random(seed)
-    made = []
+    threads = []
     for number in range(questions):
         posts = []
         for _ in range(chance.randint(2, 9)):
@@ -106,8 +106,8 @@ def forum(questions: int, seed: int = 0) -> list[ForumThread]:
             votes = max(int(20 - hour + 5 * words + chance.gauss(0, 8)), 1)
             text = " ".join(chance.choices(["crow", "nest", "sky"], k=words))
             posts.append(ForumPost(text, votes, f"2014-01-21T{hour:02}:00:00Z"))
-        made.append(ForumThread(str(number), f"Why {number}?", tuple(posts)))
-    return made
+        threads.append(ForumThread(str(number), f"Why {number}?", tuple(posts)))
+    return threads
 
 
 @settings(max_examples=20)

@@ -153,13 +153,13 @@ def drawn(share: float, skill: float, seed: int) -> JudgedSamples:
 
 
 def judge(
-    known: dict[str, JudgedSamples], fresh: dict[str, JudgedSamples], script: float = 0.0
+    judged: dict[str, JudgedSamples], fresh: dict[str, JudgedSamples], script: float = 0.0
 ) -> list[str]:
     """Verdicts, where the script is right so often."""
     asked = [Question(f"{at}", "When?") for at in range(300)]
     floors = {RANDOM: [0.0] * 300, SCRIPT: [script] * 300, EXTRACT: [1.0] * 300}
     costs = ComputeCosts({CLONED_POLICY: 1.0}, 0.5)
-    tables = list(make_tables(asked, floors, known, fresh, costs, 8))
+    tables = list(make_tables(asked, floors, judged, fresh, costs, 8))
     return [each.verdict for each in list_findings(list_effects(8), [tables])]
 
 

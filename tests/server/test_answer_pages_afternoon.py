@@ -84,13 +84,13 @@ def write_documents(folder: Path, browser: Browser) -> list[Path]:
         council.add_paragraph(line)
     printer = browser.new_page()
     printer.set_content(SURVEY)
-    made = {
+    documents = {
         "council.docx": council.build_file("Minutes of the council", "2026-05-03"),
         "puffins.pdf": printer.pdf(),
     }
     printer.close()
     for name, text in DOCUMENTS.items():
-        (folder / name).write_bytes(made.get(name) or text.encode())
+        (folder / name).write_bytes(documents.get(name) or text.encode())
     return [folder / name for name in DOCUMENTS]
 
 

@@ -91,9 +91,9 @@ def test_a_conversation_is_its_askers_and_each_answer_is_shared_and_deleted_by_i
     assert tess.page.css_first(".searched-as") is None
 
 
-def chat(here: Served, *said: tuple[str, str], **more: Any) -> Any:
-    messages: Any = [{"role": role, "content": content} for role, content in said]
-    return here.openai().chat.completions.create(model=MODEL, messages=messages, **more)
+def chat(served: Served, *turns: tuple[str, str], **more: Any) -> Any:
+    messages: Any = [{"role": role, "content": content} for role, content in turns]
+    return served.openai().chat.completions.create(model=MODEL, messages=messages, **more)
 
 
 def test_earlier_messages_of_a_chat_give_the_last_one_its_context(here: Served) -> None:

@@ -52,11 +52,11 @@ def answered(opened: Opened, steps: tuple[Step, ...] = STEPS) -> str:
     failures = (Failure("/home/somebody/x.pdf", "encrypted", "needs a password"),)
     episode = Episode(question, "webgpt", steps, ANSWER, "end", failures)
     key = begun(opened)
-    taken = answer_queue.lease_answer(opened.store, key, 60)
-    assert taken is not None
+    lease = answer_queue.lease_answer(opened.store, key, 60)
+    assert lease is not None
     verdicts = tuple(check_quote(quote, PAGE) for quote in ANSWER.quotes)
     last = [("searching", {"query": f"crows {EVIL}"}), ("answered", {})]
-    assert answer_queue.complete_answer(opened.store, taken, AnswerOutcome(episode, verdicts), last)  # type: ignore[arg-type]
+    assert answer_queue.complete_answer(opened.store, lease, AnswerOutcome(episode, verdicts), last)  # type: ignore[arg-type]
     return key
 
 

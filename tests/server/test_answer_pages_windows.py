@@ -259,9 +259,9 @@ def test_a_verdict_and_a_wrong_citation_are_kept(asking: tuple[Site, AnswerServi
     assert kinds == {"done", "flagged"}
 
 
-def screens(site: Site, answering: AnswerService, seen: Seen) -> Iterator[str]:
+def screens(site: Site, answering: AnswerService, screen: Seen) -> Iterator[str]:
     """Opens one screen after the other, and says which it is."""
-    page = seen.page
+    page = screen.page
     with held(answering, 2):
         ask(page)
         yield "waiting"

@@ -72,12 +72,12 @@ def heard(answering: AnswerService, answer: str) -> list[AnswerEvent]:
     return found
 
 
-def has_ended(found: list[AnswerEvent]) -> bool:
-    return bool(found) and found[-1].kind in FINAL_EVENTS
+def has_ended(events: list[AnswerEvent]) -> bool:
+    return bool(events) and events[-1].kind in FINAL_EVENTS
 
 
-def kinds(found: list[AnswerEvent]) -> list[EventKind]:
-    return [event.kind for event in found]
+def kinds(events: list[AnswerEvent]) -> list[EventKind]:
+    return [event.kind for event in events]
 
 
 def outcome(failed: "pytest.ExceptionInfo[Failed]") -> str:
@@ -132,10 +132,10 @@ def test_listeners_hold_no_thread_and_all_hear_all(answering: AnswerService) -> 
 
     heard_by: list[list[AnswerEvent]] = [[] for _ in range(200)]
 
-    async def listen(found: list[AnswerEvent]) -> list[AnswerEvent]:
-        while not has_ended(found):
-            found += await answering.wait_for_events(answer, len(found) - 1, SECONDS)
-        return found
+    async def listen(events: list[AnswerEvent]) -> list[AnswerEvent]:
+        while not has_ended(events):
+            events += await answering.wait_for_events(answer, len(events) - 1, SECONDS)
+        return events
 
     async def all_of_them() -> tuple[int, list[list[AnswerEvent]]]:
         tasks = [asyncio.create_task(listen(found)) for found in heard_by]

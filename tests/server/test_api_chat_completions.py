@@ -57,9 +57,9 @@ def here(
 
 
 @pytest.fixture(scope="module")
-def client(here: Served) -> OpenAI:
+def client(served: Served) -> OpenAI:
     """What most tests ask was asked before: the passages of a question are judged once."""
-    client = here.openai()
+    client = served.openai()
     for question in (QUESTIONS[0], QUESTIONS[2], NOTHING):
         client.responses.create(model="rookery-extract", input=question)
     return client

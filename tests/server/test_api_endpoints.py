@@ -171,9 +171,9 @@ def test_a_budget_counts_answers_and_not_what_came_to_nothing(closed: Served) ->
     assert closed.send("/search", {"query": "crows"}, key=key).status == 200
 
 
-def spent(here: Served, key: str) -> float:
+def spent(served: Served, key: str) -> float:
     """How much of its budget a key has spent."""
-    return endpoints.authenticate_key(here.store, f"Bearer {key}", open_here=False).spent
+    return endpoints.authenticate_key(served.store, f"Bearer {key}", open_here=False).spent
 
 
 OWN = {"question": "Do crows use tools?", "method": "webgpt"}
@@ -275,9 +275,9 @@ def test_an_answer_cancelled_after_its_text_was_sent_is_charged(
 
 
 @contextmanager
-def left_open(here: Served, path: str, body: dict[str, Any], key: str) -> Iterator[socket.socket]:
+def left_open(served: Served, path: str, body: dict[str, Any], key: str) -> Iterator[socket.socket]:
     """A request whose client goes away at the end of the block, without reading the rest."""
-    host, port = here.address.removeprefix("http://").split(":")
+    host, port = served.address.removeprefix("http://").split(":")
     content = json.dumps(body).encode()
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -517,9 +517,9 @@ def test_who_goes_away_ends_the_work(
         assert len(model.asked) == asked_by_then < BrowserRules().actions
 
 
-def idle(here: Served) -> bool:
+def idle(served: Served) -> bool:
     """Whether no question is worked on."""
-    service = here.answering
+    service = served.answering
     free = service._worker_slots._value == service.worker_settings.workers
     return free and not service._live
 

@@ -40,9 +40,9 @@ def here(home: Path, empty_store: Path) -> Iterator[Served]:
         yield server
 
 
-def asking(*said: Any, **more: Any) -> dict[str, Any]:
+def asking(*contents: Any, **more: Any) -> dict[str, Any]:
     """A request with these messages of a user."""
-    messages = [{"role": "user", "content": content} for content in said]
+    messages = [{"role": "user", "content": content} for content in contents]
     return {"model": "rookery-extract", "max_tokens": 1024, "messages": messages, **more}
 
 

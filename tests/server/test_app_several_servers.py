@@ -143,10 +143,10 @@ def test_the_other_server_finishes_what_a_killed_one_was_asked_and_shows_its_pag
     assert stored == (2, 2, 2)
 
 
-def list_quotes(found: StoredAnswer) -> Any:
-    assert found.answered is not None
-    assert found.answered.episode.answer is not None
-    return found.answered.episode.answer.quotes
+def list_quotes(answer: StoredAnswer) -> Any:
+    assert answer.answered is not None
+    assert answer.answered.episode.answer is not None
+    return answer.answered.episode.answer.quotes
 
 
 class Rater:

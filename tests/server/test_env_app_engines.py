@@ -18,27 +18,27 @@ PLAYED = (("right", 0), ("cites what is not quoted", 2), ("nothing quoted", 1))
 """scripts, and the tasks that they are said to"""
 
 
-def run_python(script: Path, *arguments: str, said: Any = None) -> str:
+def run_python(script: Path, *arguments: str, payload: Any = None) -> str:
     """What a script prints in the engines' environment, beside its own folder."""
     python = Path(ROOT) / ".venv" / "engines" / "bin" / "python"
     if not python.exists() and "CI" not in os.environ:
         pytest.skip("needs .venv/engines: make .venv/engines/ready")
-    made = subprocess.run(
+    process = subprocess.run(
         [python, script, *arguments],
         env={**os.environ, "PYTHONPATH": ROOT},
         cwd=script.parent,
-        input=json.dumps(said),
+        input=json.dumps(payload),
         capture_output=True,
         text=True,
         timeout=540,
     )
-    assert made.returncode == 0, made.stderr[-3000:]
-    return made.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
 
 
-def run_engine(script: str, *arguments: str, said: Any = None) -> Any:
+def run_engine(script: str, *arguments: str, payload: Any = None) -> Any:
     """The last line that a script of this folder prints in the engines' environment, as JSON."""
-    return json.loads(run_python(HELPERS / script, *arguments, said=said).splitlines()[-1])
+    return json.loads(run_python(HELPERS / script, *arguments, payload=payload).splitlines()[-1])
 
 
 def list_episodes() -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def roll_out_same() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("engine", ["openenv", "verifiers"])
 def test_an_engine_plays_the_episodes_of_rollouts(tmp_path: Path, engine: str) -> None:
     with serving(tmp_path) as (address, _):
-        played = run_engine("engine_clients.py", engine, address, said=list_episodes())
+        played = run_engine("engine_clients.py", engine, address, payload=list_episodes())
     assert played == roll_out_same()
 
 
@@ -78,7 +78,7 @@ def read_manual(page: str, title: str) -> str:
 
 def test_verl_gets_a_row_a_turn(tmp_path: Path) -> None:
     (tmp_path / "loops.yaml").write_text(read_manual("verl.md", "loops.yaml"))
-    played = run_engine("engine_verl.py", str(tmp_path / "loops.yaml"), said=list_episodes())
+    played = run_engine("engine_verl.py", str(tmp_path / "loops.yaml"), payload=list_episodes())
     for each, expected, episode in zip(played, roll_out_same(), list_episodes(), strict=True):
         assert each["prompts"] == expected["prompts"]
         assert each["said"] == list(episode["commands"])
@@ -102,6 +102,6 @@ def test_verifiers_reads_the_configuration_of_the_manual(tmp_path: Path) -> None
 
 def test_openenv_finds_nothing_to_complain_of(tmp_path: Path) -> None:
     with serving(tmp_path) as (address, _):
-        (report,) = run_engine("engine_clients.py", "validate", address, said=[])
+        (report,) = run_engine("engine_clients.py", "validate", address, payload=[])
     assert report["passed"], report
     assert report["summary"]["failed_criteria"] == []

@@ -175,12 +175,12 @@ def serving_process(home: Path, *arguments: str) -> Iterator[str]:
     process = started(home, "serve", "env", "--port", "0", *arguments)
     try:
         assert process.stdout
-        said = ""
-        while not (found := re.search(r"is open: (\S+)\. Ctrl-C", said)):
+        output = ""
+        while not (match := re.search(r"is open: (\S+)\. Ctrl-C", output)):
             line = process.stdout.readline().decode()
             assert line, process.communicate()[1].decode()
-            said += line
-        yield found[1]
+            output += line
+        yield match[1]
     finally:
         process.send_signal(signal.SIGINT)
         try:

@@ -61,11 +61,11 @@ def test_the_official_client_holds_the_full_conversation(
     check(said, run, tmp_path)
 
 
-def check(said: dict[str, Any], run: Run, folder: Path) -> None:
+def check(reply: dict[str, Any], run: Run, folder: Path) -> None:
     """What every conversation must have come to."""
-    assert [tool["name"] for tool in said["tools"]][:4] == ["search", "open", "find", "quote"]
-    assert said["wrong"]["isError"]
-    calls = {name: each for name, each in said.items() if isinstance(each, dict)}
+    assert [tool["name"] for tool in reply["tools"]][:4] == ["search", "open", "find", "quote"]
+    assert reply["wrong"]["isError"]
+    calls = {name: each for name, each in reply.items() if isinstance(each, dict)}
     assert [name for name, each in calls.items() if each["isError"]] == ["wrong"]
     gave: dict[str, Any] = {name: each.get("structuredContent") for name, each in calls.items()}
     results = gave["search"]["results"]

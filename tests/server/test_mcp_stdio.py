@@ -185,7 +185,7 @@ def test_more_calls_than_may_wait_are_refused_and_the_others_answered() -> None:
     began, go_on = threading.Event(), threading.Event()
     replies: list[bytes] = []
 
-    def answer(gone: Callable[[], bool], wanted: QuestionRequest) -> AnswerOutcome:
+    def answer(cancelled: Callable[[], bool], request: QuestionRequest) -> AnswerOutcome:
         began.set()
         go_on.wait(60)
         raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))

@@ -42,9 +42,9 @@ def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def address(here: Opened) -> Iterator[str]:
+def address(opened_site: Opened) -> Iterator[str]:
     """Where it is served."""
-    with at_work(here.store) as base:
+    with at_work(opened_site.store) as base:
         yield f"{base}/mcp"
 
 
@@ -260,12 +260,12 @@ def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def slow(
-        answering: AnswerService, wanted: QuestionRequest, gone: Callable[[], bool]
+        answering: AnswerService, request: QuestionRequest, cancelled: Callable[[], bool]
     ) -> AnswerOutcome:
         began.set()
-        while not (go_on.wait(0.01) or gone()):
+        while not (go_on.wait(0.01) or cancelled()):
             pass
-        stopped.put(gone())
+        stopped.put(cancelled())
         raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))
 
     monkeypatch.setattr(AnswerService, AnswerService.answer_now.__name__, slow)

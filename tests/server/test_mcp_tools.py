@@ -57,7 +57,7 @@ def browser(source: McpLibrary) -> McpBrowser:
     return McpBrowser("b", *source.open_for_browser(), SMALL)
 
 
-def nobody(wanted: QuestionRequest) -> AnswerOutcome:
+def nobody(request: QuestionRequest) -> AnswerOutcome:
     raise AssertionError("no question is asked here")
 
 

@@ -87,7 +87,7 @@ def visit(
 
 def samples(body: str) -> dict[Sample, float]:
     """What Prometheus would read: every line is a comment that it knows, or a sample."""
-    found: dict[Sample, float] = {}
+    values: dict[Sample, float] = {}
     kinds: dict[str, str] = {}
     for line in body.splitlines():
         if line.startswith("#"):
@@ -102,14 +102,16 @@ def samples(body: str) -> dict[Sample, float]:
         base = re.sub(r"_(bucket|sum|count)$", "", match[1])
         assert match[1] in kinds or kinds[base] == "histogram"
         sample = match[1], tuple(LABEL.findall(match[2] or ""))
-        assert sample not in found, "told once"
-        found[sample] = float(match[3])
-    return found
+        assert sample not in values, "told once"
+        values[sample] = float(match[3])
+    return values
 
 
-def requests_of(found: dict[Sample, float], route: str) -> float:
+def requests_of(values: dict[Sample, float], route: str) -> float:
     """Requests at a route, whatever came of them."""
-    counted = [(dict(labels), n) for (name, labels), n in found.items() if name.endswith("s_total")]
+    counted = [
+        (dict(labels), n) for (name, labels), n in values.items() if name.endswith("s_total")
+    ]
     return sum(count for labels, count in counted if labels.get("route") == route)
 
 

@@ -54,11 +54,11 @@ def told(
     failures = (Failure("/home/somebody/x.pdf", "encrypted", "needs a password"),)
     stop = "end" if answer else "no_evidence"
     episode = Episode(question, "extract", (), answer, stop, failures)
-    found = pages or (CROWS, FILE, CROWS)
+    sources = pages or (CROWS, FILE, CROWS)
     quotes = answer.quotes if answer else ()
-    known = found[: len(quotes)]
-    verdicts = [check_quote(quote, page) for quote, page in zip(quotes, known, strict=True)]
-    return ExportedAnswer(episode, verdicts, known, "2026-11-22")
+    cited = sources[: len(quotes)]
+    verdicts = [check_quote(quote, page) for quote, page in zip(quotes, cited, strict=True)]
+    return ExportedAnswer(episode, verdicts, cited, "2026-11-22")
 
 
 def quotes_in(html: str) -> list[str]:
@@ -146,7 +146,7 @@ def test_markdown_leaves_any_text_as_it_is(text: str) -> None:
 
 def entries(text: str) -> list[dict[str, str]]:
     """A small reader of BibTeX: entries, and fields in balanced braces."""
-    found, at = [], 0
+    rows, at = [], 0
     while (start := text.find("@", at)) >= 0:
         head = re.compile(r"@(\w+)\{([^,\s{}]+),\n").match(text, start)
         assert head is not None, text[start : start + 40]
@@ -160,8 +160,8 @@ def entries(text: str) -> list[dict[str, str]]:
             assert text[end : end + 2] == ",\n"
             at = end + 2
         assert text[at : at + 2] == "}\n"
-        found.append(fields)
-    return found
+        rows.append(fields)
+    return rows
 
 
 def untex(text: str) -> str:
@@ -231,9 +231,9 @@ def report_of(*answers: ExportedAnswer) -> ExportedReport:
     return ExportedReport("Crows & <rooks>", answers, "2026-11-23")
 
 
-def read_docx_text(made: bytes) -> str:
+def read_docx_text(data: bytes) -> str:
     """What our own reader finds in a Word file, without white space."""
-    return "".join(read_page(made, "file:///report.docx").text.split())
+    return "".join(read_page(data, "file:///report.docx").text.split())
 
 
 def whole_report() -> ExportedReport:

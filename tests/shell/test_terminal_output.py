@@ -72,23 +72,23 @@ def test_json_commands_no_terminal_and_reads_back_the_same() -> None:
 
 def episode(*quotes: Quote, declined: bool = False) -> Episode:
     """An answer of one claim a quote, as the extractive method writes it."""
-    said, claims = "", []
+    answer_text, claims = "", []
     for number, quote in enumerate(quotes):
-        start = len(said) + bool(said)
-        said += " " * bool(said) + " ".join(quote.text.split())
-        claims.append(Claim(start, len(said), (number,)))
-    answer = Answer(said, quotes, tuple(claims), score=0.75)
+        start = len(answer_text) + bool(answer_text)
+        answer_text += " " * bool(answer_text) + " ".join(quote.text.split())
+        claims.append(Claim(start, len(answer_text), (number,)))
+    answer = Answer(answer_text, quotes, tuple(claims), score=0.75)
     if declined:
         answer = Answer("Nothing answers this.", quotes, declined=True, score=0.1)
     stop = "declined" if declined else "end"
     return Episode(Question("1", "How many neurons does a raven have?"), "x", (), answer, stop)
 
 
-def shown(asked: Episode, width: int, terminal: bool = False) -> str:
-    assert asked.answer is not None
-    verdicts = verify_quotes(asked.answer, lambda quote: page())
+def shown(episode: Episode, width: int, terminal: bool = False) -> str:
+    assert episode.answer is not None
+    verdicts = verify_quotes(episode.answer, lambda quote: page())
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, highlight=False)
-    show_answer(console, asked, [page()] * len(verdicts), verdicts)
+    show_answer(console, episode, [page()] * len(verdicts), verdicts)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
