@@ -16,7 +16,7 @@ from rookery.typed_files import describe_unknown_key, merge_tables, parse_settin
 FILE = Path("lesson.toml")
 
 
-def told(place: Path) -> str:
+def read_error(place: Path) -> str:
     with pytest.raises(Failed) as failed:
         read_toml_table(place)
     assert failed.value.failure.what == str(place)
@@ -136,8 +136,8 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
-    assert "No such file or directory" in told(tmp_path / "none.toml")
-    assert "Is a directory" in told(tmp_path)
+    assert "No such file or directory" in read_error(tmp_path / "none.toml")
+    assert "Is a directory" in read_error(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 def test_what_is_no_toml_is_a_sentence(tmp_path: Path, text: bytes) -> None:
     place = tmp_path / "lesson.toml"
     place.write_bytes(text)
-    assert told(place).startswith("it is not valid TOML: ")
+    assert read_error(place).startswith("it is not valid TOML: ")
 
 
 def test_a_table_lies_over_another_key_by_key() -> None:

@@ -157,7 +157,7 @@ def source(scores: Sequence[float], sizes: list[int]) -> Source:
     return sample
 
 
-def drawn(
+def draw_best(
     scores: Sequence[float], settings: StoppingRule
 ) -> tuple[ScoredChoice[Answer], list[int]]:
     asked: list[int] = []
@@ -168,32 +168,32 @@ RISING = [float(number) for number in range(20)]
 
 
 def test_what_costs_nothing_is_drawn_to_the_end() -> None:
-    found, asked = drawn(RISING, StoppingRule(cost=0.0, most=20, batch=8))
+    found, asked = draw_best(RISING, StoppingRule(cost=0.0, most=20, batch=8))
     assert asked == [4, 8, 8]
     assert (found.number, found.score, found.stop, found.saved) == (19, 19.0, "most", 0.0)
 
 
 def test_what_costs_too_much_is_drawn_no_more_than_least() -> None:
-    found, asked = drawn(RISING, StoppingRule(cost=100.0, most=20, least=5))
+    found, asked = draw_best(RISING, StoppingRule(cost=100.0, most=20, least=5))
     assert asked == [5]
     assert (found.number, found.stop, found.saved) == (4, "enough", 0.75)
-    every, _ = drawn(RISING, StoppingRule(cost=100.0, most=5, least=5))
+    every, _ = draw_best(RISING, StoppingRule(cost=100.0, most=5, least=5))
     assert (every.stop, every.saved) == ("most", 0.0)
 
 
 def test_answers_that_are_all_alike_are_not_drawn_again_and_again() -> None:
-    found, _ = drawn([2.0] * 64, StoppingRule(cost=0.01))
+    found, _ = draw_best([2.0] * 64, StoppingRule(cost=0.01))
     assert (len(found.scores), found.number, found.stop) == (4, 0, "enough")
-    lucky, _ = drawn([0.0] * 8 + [1.0] * 56, StoppingRule(cost=0.02, spread=0.3))
+    lucky, _ = draw_best([0.0] * 8 + [1.0] * 56, StoppingRule(cost=0.02, spread=0.3))
     assert lucky.score == 1.0
 
 
 def test_a_source_that_runs_dry_ends_the_search() -> None:
-    found, asked = drawn(RISING[:6], StoppingRule(cost=0.0, most=20, batch=4))
+    found, asked = draw_best(RISING[:6], StoppingRule(cost=0.0, most=20, batch=4))
     assert asked == [4, 4]
     assert (found.number, found.stop, found.saved) == (5, "exhausted", 0.7)
     with pytest.raises(Failed, match="there is no answer"):
-        drawn([], StoppingRule(cost=0.0))
+        draw_best([], StoppingRule(cost=0.0))
 
 
 def test_a_source_that_gives_too_many_is_cut_short() -> None:
@@ -203,10 +203,10 @@ def test_a_source_that_gives_too_many_is_cut_short() -> None:
 
 
 def test_rewards_that_are_no_numbers_are_drawn_past() -> None:
-    found, _ = drawn([NAN] * 10 + RISING, StoppingRule(cost=0.1, most=20))
+    found, _ = draw_best([NAN] * 10 + RISING, StoppingRule(cost=0.1, most=20))
     assert found.number >= 10
     with pytest.raises(Failed, match="none of 20 answers has a finite score"):
-        drawn([NAN] * 30, StoppingRule(cost=0.1, most=20))
+        draw_best([NAN] * 30, StoppingRule(cost=0.1, most=20))
 
 
 @pytest.mark.parametrize("wrong", [{"most": 0}, {"least": 0}, {"batch": 0}])
@@ -221,7 +221,7 @@ def test_the_best_of_what_was_drawn_is_chosen(
 ) -> None:
     settings = StoppingRule(cost, most=20, least=least, batch=batch)
     try:
-        found, asked = drawn(scores, settings)
+        found, asked = draw_best(scores, settings)
     except Failed:
         return
     assert repr(found.scores) == repr(tuple(scores[: len(found.scores)]))
@@ -250,7 +250,7 @@ def test_stopping_early_loses_less_reward_than_it_saves() -> None:
     """Better than any fixed n, of which nobody would know the best beforehand."""
     every = questions(300)
     fixed = {n: net([max(scores[:n]) for scores in every], n) for n in range(1, MOST + 1)}
-    ways = [drawn(scores, StoppingRule(COST, MOST, spread=1.0))[0] for scores in every]
+    ways = [draw_best(scores, StoppingRule(COST, MOST, spread=1.0))[0] for scores in every]
     size = sum(len(found.scores) for found in ways) / len(ways)
     ours = net([found.score for found in ways], size)
     lost = sum(max(s) - found.score for s, found in zip(every, ways, strict=True)) / len(every)
@@ -262,7 +262,7 @@ def test_stopping_early_loses_less_reward_than_it_saves() -> None:
 
 def test_drawing_is_cut_short_the_sooner_the_dearer_it_is() -> None:
     sizes = [
-        sum(len(drawn(scores, StoppingRule(cost))[0].scores) for scores in questions(40))
+        sum(len(draw_best(scores, StoppingRule(cost))[0].scores) for scores in questions(40))
         for cost in (0.3, 0.1, 0.03, 0.01, 0.0)
     ]
     assert all(a < b for a, b in pairwise(sizes))

@@ -280,25 +280,25 @@ def test_what_was_changed_in_a_saved_answer_is_found() -> None:
     for text in (NOTHING_FOUND, NOTHING_REACHED.format(0.2), before):
         assert find_altered_extract(Answer(text, answer.quotes, declined=True)) == []
 
-    def found(**fields: object) -> list[str]:
+    def find_altered(**fields: object) -> list[str]:
         changed = msgspec.structs.replace(answer, **fields)
         return [each.text for each in find_altered_extract(changed)]
 
     text = answer.text
     said = text[first.start : first.end]
-    assert found(text="never" + text[5:]) == ["never" + said[5:]]
-    assert found(text=f"{text} Not.") == [" Not."]
-    assert found(text=f"No. {text}", claims=()) == [f"No. {text}"]
-    assert found(claims=()) == [text]
-    assert found(text="", claims=()) == [""]
-    assert found(declined=True) == [text]
-    assert found(text=NOTHING_FOUND, claims=()) == [NOTHING_FOUND]
-    assert found(claims=(Claim(first.start, first.end, ()), *answer.claims[1:])) == [said]
-    assert found(claims=(Claim(2, first.end, first.quotes), *answer.claims[1:])) == [
+    assert find_altered(text="never" + text[5:]) == ["never" + said[5:]]
+    assert find_altered(text=f"{text} Not.") == [" Not."]
+    assert find_altered(text=f"No. {text}", claims=()) == [f"No. {text}"]
+    assert find_altered(claims=()) == [text]
+    assert find_altered(text="", claims=()) == [""]
+    assert find_altered(declined=True) == [text]
+    assert find_altered(text=NOTHING_FOUND, claims=()) == [NOTHING_FOUND]
+    assert find_altered(claims=(Claim(first.start, first.end, ()), *answer.claims[1:])) == [said]
+    assert find_altered(claims=(Claim(2, first.end, first.quotes), *answer.claims[1:])) == [
         said[2:],
         said[:2],
     ]
-    assert found(claims=(*answer.claims, answer.claims[-1]))
+    assert find_altered(claims=(*answer.claims, answer.claims[-1]))
 
 
 def test_what_is_too_short_to_be_verified_is_never_quoted() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from commands import NOWHERE, Run
-from models import Asking, chat, reply, said, serving
+from models import Asking, chat, reply, serving, write_choices
 
 from rookery.answers.model_pool import ModelPool
 from rookery.errors import Failed
@@ -135,7 +135,7 @@ def test_a_batch_answers_as_many_questions_at_once_as_the_server_has_slots(
     tmp_path: Path, slots: int | None, expected: int
 ) -> None:
     shown = {} if slots is None else {"/props": reply(json.dumps({"total_slots": slots}).encode())}
-    with serving(said(chat("x")), files=shown) as server:
+    with serving(write_choices(chat("x")), files=shown) as server:
         settings = ModelSettings("m", server.base_url)
         with ModelPool(settings, tmp_path / "a.sqlite") as pool:
             assert pool.max_concurrent == expected
@@ -150,10 +150,10 @@ def test_two_roles_on_one_server_share_its_slots(tmp_path: Path) -> None:
     def answer_alone(asking: Asking) -> bytes:
         if not lock.acquire(blocking=False):
             met.set()
-            return said(chat("too many"))
+            return write_choices(chat("too many"))
         met.wait(0.1)  # what came beside it would be here by now, and would set it
         lock.release()
-        return said(chat("one"))
+        return write_choices(chat("one"))
 
     with serving(answer_alone, files=shown) as server:
         tables = (f'[{role}]\nmodel = "{role}"\nbase_url = "{server.base_url}"\n' for role in ROLES)
@@ -207,7 +207,7 @@ def test_servers_take_the_options_of_completions(
 @pytest.mark.slow
 def test_a_server_is_sent_the_options_of_completions(run: Run) -> None:
     sent = OPTIONS[: OPTIONS.index("--threads")]
-    with serving(said(chat("ready"))) as server:
+    with serving(write_choices(chat("ready"))) as server:
         run("doctor", "--model", "m", "--base-url", server.base_url, "--engine", NOWHERE, *sent)
     fields = server.asked[-1].fields
     assert {name: fields[name] for name in ("temperature", "top_p", "max_tokens", "stop")} == {

@@ -73,14 +73,14 @@ GOOD = (
 SWAPPED = GOOD.replace("$gifts", "$x").replace("$masks", "$gifts").replace("$x", "$masks")
 
 
-def said(episode: Episode) -> str:
+def read_last_completion(episode: Episode) -> str:
     return episode.steps[-1].said.text
 
 
 def test_what_is_learnt_is_what_was_said_where_its_citations_fit() -> None:
     episode = answered(GOOD)
     kept = filter_bootstrapped_episode(episode)
-    assert said(kept) == said(episode)
+    assert read_last_completion(kept) == read_last_completion(episode)
     assert (kept.answer, kept.stop, kept.steps[0].prompt) == (
         episode.answer,
         "end",
@@ -92,13 +92,17 @@ def test_what_is_learnt_is_what_was_said_where_its_citations_fit() -> None:
 def test_wrong_numbers_are_said_right_in_the_numbers_of_the_prompt() -> None:
     lenient = BootstrapSettings(accuracy=0)
     kept, right = filter_bootstrapped_episode(answered(SWAPPED), lenient), answered(GOOD)
-    assert said(kept) == said(right) != said(answered(SWAPPED))
+    assert (
+        read_last_completion(kept)
+        == read_last_completion(right)
+        != read_last_completion(answered(SWAPPED))
+    )
     assert kept.answer == right.answer
     # The tokens of what was said before are those of other words.
-    assert kept.steps[0].said == Completion(said(right))
+    assert kept.steps[0].said == Completion(read_last_completion(right))
     assert right.answer is not None
     pages = [Page("", "", "any").quote(0, 3)] * 5
-    assert parse_numbered(said(kept), pages).text == right.answer.text
+    assert parse_numbered(read_last_completion(kept), pages).text == right.answer.text
 
 
 INVENTED = (
@@ -163,7 +167,10 @@ def test_a_question_that_looks_like_references_deceives_nobody() -> None:
     tricked = filter_bootstrapped_episode(
         msgspec.structs.replace(plain, question=trick, steps=(step,))
     )
-    assert (tricked.answer, said(tricked)) == (plain.answer, said(plain))
+    assert (tricked.answer, read_last_completion(tricked)) == (
+        plain.answer,
+        read_last_completion(plain),
+    )
 
 
 def test_questions_are_answered_one_by_one() -> None:

@@ -43,7 +43,9 @@ FAR = html(
 WEB = (A, B, FAR)
 
 
-def shown(*commands: str, rules: BrowserRules = BrowserRules(), start: str = A.url) -> Observation:
+def show_last(
+    *commands: str, rules: BrowserRules = BrowserRules(), start: str = A.url
+) -> Observation:
     return drive(Little(*WEB), commands, rules, start)[-1]
 
 
@@ -91,7 +93,7 @@ class TestObservation:
 
     def test_links_show_their_id_words_and_domain_and_within_a_site_no_domain(self) -> None:
         """Appendix A."""
-        assert shown().text == (
+        assert show_last().text == (
             "One\n\nCrows bring small gifts to 【0†people they know】, says 【1†a far page†b.net】."
             "\n\nThe second paragraph is here."
         )
@@ -113,11 +115,13 @@ class TestObservation:
 
     def test_titles_name_the_domain_and_results_the_query(self) -> None:
         """Appendix A."""
-        assert shown().title == "Page one (a.org)"
-        assert shown("Search ravens  and\ncrows").title == "Search results for: ravens and crows"
+        assert show_last().title == "Page one (a.org)"
+        assert (
+            show_last("Search ravens  and\ncrows").title == "Search results for: ravens and crows"
+        )
 
     def test_scrollbar_reaches_from_0_to_100(self) -> None:
-        first, second = shown(start=FAR.url), shown(*["Scrolled down 3"] * 9, start=FAR.url)
+        first, second = show_last(start=FAR.url), show_last(*["Scrolled down 3"] * 9, start=FAR.url)
         assert first.scrollbar[0] == 0
         assert first.scrollbar[1] < 100
         assert second.scrollbar[1] == 100
@@ -137,20 +141,20 @@ class TestCommands:
     """Table 1."""
 
     def test_search_shows_a_page_of_results(self) -> None:
-        last = shown("Search ravens", start="")
+        last = show_last("Search ravens", start="")
         assert last.text == "【0†Page two†a.org】\nTwo is a page about ravens."
         assert last.past == ("Search ravens",)
 
     def test_a_search_without_results_says_so(self) -> None:
-        assert shown("Search nothing of the kind").text == "No results."
+        assert show_last("Search nothing of the kind").text == "No results."
 
     def test_clicked_on_link_opens_the_page_it_leads_to(self) -> None:
-        last = shown("Clicked on link 0")
+        last = show_last("Clicked on link 0")
         assert (last.url, last.text) == (B.url, "Two is a page about ravens.")
         assert last.past == ("Click people they know a.org",)
 
     def test_clicked_on_link_goes_to_the_place_that_the_address_names(self) -> None:
-        assert shown("Clicked on link 1").text.startswith("The end of the far page.")
+        assert show_last("Clicked on link 1").text.startswith("The end of the far page.")
 
     def test_clicked_on_link_within_a_page_asks_for_nothing(self) -> None:
         web = Little(*WEB)
@@ -173,15 +177,15 @@ class TestCommands:
         ]
 
     def test_find_in_page_begins_at_the_window(self) -> None:
-        last = shown("Clicked on link 1", "Find in page: Paragraph 7 says")
+        last = show_last("Clicked on link 1", "Find in page: Paragraph 7 says")
         assert last.start > FAR.text.index("The end")
 
     def test_find_in_page_reads_links_as_their_words_and_ignores_case(self) -> None:
         """Appendix A."""
-        assert shown("Find in page: TO people they KNOW, says a far").note == ""
-        assert shown("Find in page: 【0†people they know】, says").note == ""
-        assert shown("Find in page: people  they\nknow").note == ""
-        assert shown("Find in page: peoplethey know").note == "this text is not on the page"
+        assert show_last("Find in page: TO people they KNOW, says a far").note == ""
+        assert show_last("Find in page: 【0†people they know】, says").note == ""
+        assert show_last("Find in page: people  they\nknow").note == ""
+        assert show_last("Find in page: peoplethey know").note == "this text is not on the page"
 
     def test_find_in_page_shows_what_the_article_view_leaves_out(self) -> None:
         text = "The article of the page.\n\nIts menu: crows, ravens.\n\nThe article goes on."
@@ -204,24 +208,26 @@ class TestCommands:
 
     def test_scrolling_at_the_bottom_is_not_retraced(self) -> None:
         bottom = ["Scrolled down 3"] * 9
-        there = shown(*bottom, "Scrolled up 1", start=FAR.url)
-        assert shown(*bottom, "Scrolled down 3", "Scrolled up 1", start=FAR.url).text == there.text
-        assert there.start < shown(*bottom, start=FAR.url).start
+        there = show_last(*bottom, "Scrolled up 1", start=FAR.url)
+        assert (
+            show_last(*bottom, "Scrolled down 3", "Scrolled up 1", start=FAR.url).text == there.text
+        )
+        assert there.start < show_last(*bottom, start=FAR.url).start
 
     def test_quote_adds_the_words_of_the_page(self) -> None:
-        last = shown("Quote: crows BRING small gifts")
+        last = show_last("Quote: crows BRING small gifts")
         assert last.quotes == (A.quote(5, 28),)
         assert last.quotes[0].text == "Crows bring small gifts"
         assert last.past == ("Quote",)
 
     def test_quote_ignores_white_space(self) -> None:
         """Appendix A."""
-        last = shown("Quote: second   para graph\nis here.")
+        last = show_last("Quote: second   para graph\nis here.")
         assert last.quotes[0].text == "second paragraph is here."
 
     def test_quote_takes_start_and_end(self) -> None:
         """Appendix A."""
-        last = shown("Quote: Crows bring━is here.")
+        last = show_last("Quote: Crows bring━is here.")
         assert last.quotes[0].text == A.text[5:]
 
     def test_quote_takes_what_a_window_shows(self) -> None:
@@ -241,7 +247,7 @@ class TestCommands:
         assert opened(body, [*commands[:1], *commands]).quotes[0].start == third
 
     def test_quote_of_search_results_is_refused(self) -> None:
-        last = shown("Search ravens", "Quote: Two is a page about ravens.")
+        last = show_last("Search ravens", "Quote: Two is a page about ravens.")
         assert last.quotes == ()
         assert last.note == "only a page that was opened can be quoted: click on a link first"
 
@@ -251,7 +257,7 @@ class TestCommands:
         assert opened(body, ["Find in page: secret"]).note == "this text is not on the page"
 
     def test_quote_of_the_same_words_twice_counts_once(self) -> None:
-        assert len(shown("Quote: Crows bring", "Quote: crows bring").quotes) == 1
+        assert len(show_last("Quote: Crows bring", "Quote: crows bring").quotes) == 1
 
     @pytest.mark.parametrize("times", [1, 2, 3])
     def test_scrolled_down_and_up_retrace_each_other(self, times: int) -> None:
@@ -264,16 +270,18 @@ class TestCommands:
 
     def test_scrolled_down_shows_all_of_a_page_once(self) -> None:
         rules = BrowserRules(window=300)
-        windows = [shown(start=FAR.url, rules=rules)]
+        windows = [show_last(start=FAR.url, rules=rules)]
         for times in range(1, 90):
-            windows.append(shown(*["Scrolled down 1"] * times, start=FAR.url, rules=rules))
+            windows.append(show_last(*["Scrolled down 1"] * times, start=FAR.url, rules=rules))
             if windows[-1].text == windows[-2].text:
                 break
         seen = "\n\n".join(window.text for window in windows[:-1])
         assert seen.replace("【0†To the end】", "To the end") == FAR.text
 
     def test_top_scrolls_to_the_top(self) -> None:
-        assert shown("Scrolled down 3", "Top", start=FAR.url).text == shown(start=FAR.url).text
+        assert (
+            show_last("Scrolled down 3", "Top", start=FAR.url).text == show_last(start=FAR.url).text
+        )
 
     def test_back_goes_to_the_previous_page_where_it_was_left(self) -> None:
         before = drive(Little(*WEB), ["Find in page: Paragraph 30", "Search ravens"], start=FAR.url)
@@ -342,7 +350,7 @@ class TestCommands:
         assert after.note
 
     def test_white_space_round_a_command_does_not_count(self) -> None:
-        assert shown(" Clicked on link 0 \n").url == B.url
+        assert show_last(" Clicked on link 0 \n").url == B.url
 
 
 class TestRules:
@@ -374,7 +382,7 @@ class TestRules:
             assert sum(len(quote.text) for quote in seen[-1].quotes) <= quoted
 
     def test_a_quote_longer_than_the_maximum_is_not_taken(self) -> None:
-        last = shown("Quote: Crows━here.", rules=BrowserRules(quoted=50))
+        last = show_last("Quote: Crows━here.", rules=BrowserRules(quoted=50))
         assert last.quotes == ()
         assert "longer than all quotes may be" in last.note
 
@@ -587,5 +595,5 @@ def test_results_are_laid_out_once_for_what_was_searched_found_and_kept_secret()
 
 
 def test_a_quote_is_pinned_to_the_version_that_was_read() -> None:
-    assert isinstance(shown("Quote: Crows").quotes[0], Quote)
-    assert shown("Quote: Crows").quotes[0].digest == A.digest
+    assert isinstance(show_last("Quote: Crows").quotes[0], Quote)
+    assert show_last("Quote: Crows").quotes[0].digest == A.digest

@@ -19,26 +19,29 @@ from rookery.records import Library, Question
 
 @pytest.fixture
 def site() -> Iterator[Stage]:
-    with stage() as stage_:
+    with stage() as web_stage:
         visits = iter(range(1, 100))
-        stage_.routes["/robots.txt"] = Said("", "text/plain")
-        stage_.routes["/search"] = lambda visit: Said(
-            f'{{"results": [{{"url": "{stage_.base}/page", "title": "Crows", "content": "of crows"}},'
+        web_stage.routes["/robots.txt"] = Said("", "text/plain")
+        web_stage.routes["/search"] = lambda visit: Said(
+            f'{{"results": [{{"url": "{web_stage.base}/page", "title": "Crows",'
+            ' "content": "of crows"},'
             f' {{"url": "https://www.reddit.com/r/crows", "title": "Copied"}}]}}',
             "application/json",
         )
-        stage_.routes["/page"] = Said(
+        web_stage.routes["/page"] = Said(
             "<title>Crows</title><p><a href='/gone'>gone</a> <a href='/paper.pdf'>paper</a>"
             " <a href='/news'>news</a> <a href='/moved'>moved</a> <a href='/film'>film</a></p>"
         )
-        stage_.routes["/paper.pdf"] = Said(
+        web_stage.routes["/paper.pdf"] = Said(
             write_pdf([["Crows count to four."], ["Some count further."]], "Counting"),
             "application/pdf",
         )
-        stage_.routes["/news"] = lambda visit: Said(f"<p>Edition {next(visits)} of the news.</p>")
-        stage_.routes["/moved"] = Said("", status=301, headers=(("Location", "/page"),))
-        stage_.routes["/film"] = Said(b"\0" * 99, "video/mp4")
-        yield stage_
+        web_stage.routes["/news"] = lambda visit: Said(
+            f"<p>Edition {next(visits)} of the news.</p>"
+        )
+        web_stage.routes["/moved"] = Said("", status=301, headers=(("Location", "/page"),))
+        web_stage.routes["/film"] = Said(b"\0" * 99, "video/mp4")
+        yield web_stage
 
 
 COMMANDS = (

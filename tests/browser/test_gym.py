@@ -165,13 +165,13 @@ def test_an_environment_begins_anew_in_the_middle_of_an_episode() -> None:
 
 
 def test_a_seed_decides_which_tasks_are_drawn() -> None:
-    def drawn(seed: int) -> list[str]:
+    def draw_questions(seed: int) -> list[str]:
         env = BrowserEnv(LIBRARY, TASKS)
         first = env.reset(seed=seed)[1]["observation"].question
         return [first, *(env.reset()[1]["observation"].question for _ in range(20))]
 
-    assert drawn(1) == drawn(1) != drawn(2)
-    assert len(set(drawn(1))) > 4
+    assert draw_questions(1) == draw_questions(1) != draw_questions(2)
+    assert len(set(draw_questions(1))) > 4
 
 
 def test_a_step_without_an_episode_and_a_reset_without_a_task_say_what_to_do() -> None:

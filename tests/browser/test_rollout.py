@@ -140,7 +140,7 @@ def sampling(turns: Sequence[RolloutTurn]) -> list[Completion]:
     return [Completion(Random(turn.seed).choice(WELL)) for turn in turns]
 
 
-def ours() -> list[threading.Thread]:
+def list_rollout_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("rollouts")]
 
 
@@ -154,7 +154,7 @@ def soon(holds: Callable[[], bool], seconds: float = 60) -> bool:
 @pytest.fixture(autouse=True)
 def _no_thread_stays() -> Iterator[None]:
     yield
-    assert soon(lambda: not ours()), ours()
+    assert soon(lambda: not list_rollout_threads()), list_rollout_threads()
 
 
 @pytest.fixture
@@ -430,7 +430,7 @@ def test_threads_that_hang_for_ever_are_bounded() -> None:
 
     def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         nonlocal most
-        most = max(most, len(ours()))
+        most = max(most, len(list_rollout_threads()))
         return [Completion("Search crows")] * len(turns)
 
     found = together(act, Asking(lambda _: released.wait(20)), 30, RolloutLimits(25, seconds=0.02))
@@ -674,9 +674,9 @@ def test_closing_early_ends_all_threads_and_asks_for_nothing_more() -> None:
         RolloutLimits(8),
     )
     next(found)
-    assert ours()
+    assert list_rollout_threads()
     found.close()
-    assert soon(lambda: not ours())
+    assert soon(lambda: not list_rollout_threads())
     before = len(asked)
     assert not soon(lambda: len(asked) > before, 0.05)
     assert before < 60 * RULES.actions

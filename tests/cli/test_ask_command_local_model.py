@@ -20,7 +20,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(run: Run, method: str, folder: Path, *more: str) -> tuple[int, dict[str, object]]:
+def ask_model(run: Run, method: str, folder: Path, *more: str) -> tuple[int, dict[str, object]]:
     by_model = ("--json", "--method", method, "--model", f"path:{folder}")
     result = run("ask", GIFTS, *CORVIDS, *by_model, *more)
     assert "Traceback" not in result.err
@@ -30,21 +30,21 @@ def asked(run: Run, method: str, folder: Path, *more: str) -> tuple[int, dict[st
 @pytest.mark.slow
 def test_even_a_random_model_quotes_word_for_word_and_is_repeated(run: Run, tiny: Path) -> None:
     by_words = ("-n", "4", "--ranker", "words")  # the evidence model would refuse what it says
-    live = asked(run, "gophercite", tiny, *by_words)
+    live = ask_model(run, "gophercite", tiny, *by_words)
     code, found = live
     assert (code, found["stop"]) == (0, "end")
     assert found["counts"]["verified"] == found["counts"]["quotes"] == 1  # type: ignore[index]
-    assert asked(run, "gophercite", tiny, *by_words, "--offline") == live
+    assert ask_model(run, "gophercite", tiny, *by_words, "--offline") == live
 
 
 @pytest.mark.slow
 def test_what_a_random_model_says_is_taken_out_and_the_quotes_are_given(
     run: Run, tiny: Path
 ) -> None:
-    code, found = asked(run, "webglm", tiny)
+    code, found = ask_model(run, "webglm", tiny)
     assert (code, found["method"], found["stop"]) == (0, "extract", "end")
     assert found["counts"]["not_written"] == 1  # type: ignore[index]
-    assert asked(run, "webglm", tiny, "--offline") == (code, found)
+    assert ask_model(run, "webglm", tiny, "--offline") == (code, found)
     plain = run("ask", GIFTS, *CORVIDS, "--json")
     assert found["answer"] == json.loads(plain.out)["answer"]
 
@@ -178,7 +178,7 @@ def test_sampling_is_set_by_options_and_by_a_table(run: Run, tiny: Path, tmp_pat
 
 @pytest.mark.slow
 def test_caps_hold_for_a_model_on_this_machine(run: Run, tiny: Path, tmp_path: Path) -> None:
-    code, found = asked(run, "webglm", tiny, "--cap-tokens", "100")
+    code, found = ask_model(run, "webglm", tiny, "--cap-tokens", "100")
     assert (code, found["stop"], found["counts"]["spending_cap"]) == (6, "policy_failed", 1)  # type: ignore[index]
     (tmp_path / "e.toml").write_text(
         f'[write]\nmodel = "path:{tiny}"\nmax_tokens = 50\nprice_out = 1000.0\n'

@@ -85,7 +85,7 @@ def test_a_demonstration_from_the_question_to_the_saved_answer(place: Path) -> N
     assert not list((place / "data" / "rookery" / "unfinished").iterdir())
 
 
-def told(folder: Path) -> str:
+def read_session_file(folder: Path) -> str:
     """What a file of a session under way holds; it is copied, since its process has locked it."""
     copy = folder.with_suffix(".copy")
     shutil.copy(folder, copy)
@@ -118,7 +118,7 @@ def test_nothing_is_lost_when_the_process_is_killed_or_the_window_is_closed(plac
         [kept] = (place / "data" / "rookery" / "unfinished").glob("*.sitting")
         it.types("Because it")
         until = time.monotonic() + PATIENCE
-        while "Because" not in told(kept):  # what is written is kept word by word
+        while "Because" not in read_session_file(kept):  # what is written is kept word by word
             assert time.monotonic() < until
             time.sleep(0.05)
     with terminal(place, *command, rows=50) as it:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from commands import Run
-from models import Asking, chat, said, serving
+from models import Asking, chat, serving, write_choices
 
 from rookery.answers.answer_results import AskResult
 from rookery.cli.calibrate_command import CalibrationReport, calibrate_answers, judge_by_gold
@@ -277,7 +277,9 @@ TOKENS = [{"token": "Crows", "logprob": -0.25}, {"token": " bring", "logprob": -
 def says(asking: Asking) -> bytes:
     """How likely each token was, where that is asked for."""
     given = {"content": TOKENS} if asking.fields.get("logprobs") else None
-    return said({**chat("They bring them to people who feed them [1]."), "logprobs": given})
+    return write_choices(
+        {**chat("They bring them to people who feed them [1]."), "logprobs": given}
+    )
 
 
 @pytest.mark.slow

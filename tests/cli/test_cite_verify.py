@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def replies_by_question(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What was asked in this module, by its arguments: each answer is made once."""
     return {}
 

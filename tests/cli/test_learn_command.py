@@ -136,7 +136,7 @@ def lines(place: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in place.read_bytes().splitlines()]
 
 
-def left(folder: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
+def read_run(folder: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
     """Weights, samples and metrics, but for what depends on the time."""
     samples = folder / "samples.jsonl"
     metrics = lines(folder / "metrics.jsonl")
@@ -303,7 +303,7 @@ def test_a_lesson_killed_at_any_moment_goes_on_to_the_last_bit(
         ends.append(process.exitcode)
     assert -signal.SIGKILL in ends
     assert run(*arguments).code == 0
-    assert left(tmp_path / "killed") == left(tmp_path / "whole")
+    assert read_run(tmp_path / "killed") == read_run(tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -346,7 +346,7 @@ def test_ctrl_c_is_a_sentence_and_the_lesson_goes_on_later(
     assert err.count(b"\n") == 1
     assert run(*arguments).code == 0
     assert run(*arguments[:-1], tmp_path / "whole").code == 0
-    assert left(tmp_path / "stopped") == left(tmp_path / "whole")
+    assert read_run(tmp_path / "stopped") == read_run(tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -371,12 +371,12 @@ def test_a_checkpoint_that_is_cut_short_is_passed_over(
     file = lesson(shelf, "imitate", where=tmp_path)
     arguments = ("learn", "imitate", "--config", file, "--out", tmp_path / "run")
     assert run(*arguments).code == 0
-    before = left(tmp_path / "run")
+    before = read_run(tmp_path / "run")
     newest = max((tmp_path / "run" / "checkpoints").iterdir()) / "state" / "__0_0.distcp"
     newest.write_bytes(newest.read_bytes()[:-100])
     shutil.rmtree(tmp_path / "run" / "model")
     assert run(*arguments).code == 0
-    assert left(tmp_path / "run")[1:] == before[1:]
+    assert read_run(tmp_path / "run")[1:] == before[1:]
 
 
 @contextmanager
@@ -404,7 +404,7 @@ def test_a_full_disk_is_a_sentence_and_the_lesson_goes_on_later(
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert "make room and run the same command again" in err
     assert run(*arguments).code == 0
-    assert left(tmp_path / "full") == left(tmp_path / "whole")
+    assert read_run(tmp_path / "full") == read_run(tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -452,11 +452,11 @@ def test_another_configuration_does_not_go_on_in_a_folder(
 ) -> None:
     file = lesson(shelf, "prefer", where=tmp_path)
     assert run("learn", "prefer", "--config", file, "--out", tmp_path / "run").code == 0
-    before = left(tmp_path / "run")
+    before = read_run(tmp_path / "run")
     other = lesson(shelf, "prefer", [("epochs = 2", "epochs = 3")], tmp_path)
     err = refused(run, "prefer", other, tmp_path / "run")
     assert "another configuration: name another folder" in err
-    assert left(tmp_path / "run") == before
+    assert read_run(tmp_path / "run") == before
 
 
 @pytest.mark.parametrize(

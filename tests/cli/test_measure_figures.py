@@ -61,7 +61,7 @@ def answered(place: Path, answers: Sequence[Answer | None]) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the answers of two systems, and what people say of them."""
     monkeypatch.chdir(tmp_path)
     answered(tmp_path / "ours.jsonl", OURS)
@@ -83,7 +83,7 @@ def rows(run: Run, *arguments: str | Path) -> list[list[Any]]:
     return [list(row) for row in Figure.from_json(out).rows]
 
 
-def told(run: Run, *arguments: str | Path) -> str:
+def read_error(run: Run, *arguments: str | Path) -> str:
     """The sentence of a command that cannot be done."""
     code, out, err = run("measure", *arguments)
     assert (code, out) == (2, "")
@@ -96,7 +96,7 @@ def told(run: Run, *arguments: str | Path) -> str:
 # Who wins
 
 
-def test_a_battle_is_won_by_who_wrote_the_preferred_answers(run: Run, here: Path) -> None:
+def test_a_battle_is_won_by_who_wrote_the_preferred_answers(run: Run, working_folder: Path) -> None:
     [[one, other, rate, low, high, count], back] = rows(run, "battle", "comparisons.jsonl", *WHOSE)
     assert (one, other, rate, count) == ("ours", "theirs", 2.5 / 4, 4)
     assert low < rate < high
@@ -105,37 +105,44 @@ def test_a_battle_is_won_by_who_wrote_the_preferred_answers(run: Run, here: Path
     assert [row[:2] for row in against] == [["ours", 1.5 / 4]]
 
 
-def test_a_system_is_called_as_its_file_says_or_as_it_is_told(run: Run, here: Path) -> None:
+def test_a_system_is_called_as_its_file_says_or_as_it_is_told(
+    run: Run, working_folder: Path
+) -> None:
     both = zip(ASKED, THEIRS, strict=True)
-    write(here / "told.jsonl", *(Episode(asked, "webgpt", answer=said) for asked, said in both))
+    write(
+        working_folder / "told.jsonl",
+        *(Episode(asked, "webgpt", answer=said) for asked, said in both),
+    )
     found = rows(
         run, "battle", "comparisons.jsonl", "--systems", "A=ours.jsonl", "--systems", "told.jsonl"
     )
     assert {row[0] for row in found} == {"A", "webgpt"}
 
 
-def test_an_answer_that_two_gave_is_the_others_where_one_is_beside_it(run: Run, here: Path) -> None:
+def test_an_answer_that_two_gave_is_the_others_where_one_is_beside_it(
+    run: Run, working_folder: Path
+) -> None:
     same = Answer("The same.")
     for name in ("ours", "theirs"):
-        answered(here / f"{name}.jsonl", [same, same, None, None])
+        answered(working_folder / f"{name}.jsonl", [same, same, None, None])
     both = (same, same)
-    write(here / "comparisons.jsonl", Comparison(ASKED[0], both, (0.5, 0.5), "ann"))
+    write(working_folder / "comparisons.jsonl", Comparison(ASKED[0], both, (0.5, 0.5), "ann"))
     assert [row[:3] for row in rows(run, "battle", "comparisons.jsonl", *WHOSE)] == [
         ["ours", "theirs", 0.5],
         ["theirs", "ours", 0.5],
     ]
 
 
-def test_of_several_raters_the_majority_may_count(run: Run, here: Path) -> None:
+def test_of_several_raters_the_majority_may_count(run: Run, working_folder: Path) -> None:
     said = [(1.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
     pair = (OURS[0], THEIRS[0])
     compared = [Comparison(ASKED[0], pair, each, str(at)) for at, each in enumerate(said)]
-    write(here / "comparisons.jsonl", *compared)
+    write(working_folder / "comparisons.jsonl", *compared)
     assert rows(run, "battle", "comparisons.jsonl", *WHOSE)[0][2] == pytest.approx(2 / 3)
     assert rows(run, "battle", "comparisons.jsonl", *WHOSE, "--majority")[0][2] == 1
 
 
-def test_strength_is_the_log_odds_of_winning(run: Run, here: Path) -> None:
+def test_strength_is_the_log_odds_of_winning(run: Run, working_folder: Path) -> None:
     found = rows(run, "strength", "comparisons.jsonl", *WHOSE)
     odds = 0.5108256237659907  # log(2.5 / 1.5)
     assert [row[0] for row in found] == ["ours", "theirs"]
@@ -145,9 +152,11 @@ def test_strength_is_the_log_odds_of_winning(run: Run, here: Path) -> None:
 # Best of n, and rewards
 
 
-def test_the_best_of_two_is_the_mean_over_pairs(run: Run, here: Path) -> None:
+def test_the_best_of_two_is_the_mean_over_pairs(run: Run, working_folder: Path) -> None:
     """Of rewards 1, 2, 3 the best of two is the third twice and the second once."""
-    write(here / "drawn.jsonl", {"rewards": [1, 2, 3], "validations": [0, 3, 6], "id": "q"})
+    write(
+        working_folder / "drawn.jsonl", {"rewards": [1, 2, 3], "validations": [0, 3, 6], "id": "q"}
+    )
     found = rows(run, "best-of", "policy=drawn.jsonl")
     assert [(row[0], row[1], row[3]) for row in found] == [
         ("policy", 1, 3.0),
@@ -158,10 +167,14 @@ def test_the_best_of_two_is_the_mean_over_pairs(run: Run, here: Path) -> None:
     assert [row[2] for row in bought] == [1000, 2000, 3000]
 
 
-def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(here: Path) -> None:
+def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(
+    working_folder: Path,
+) -> None:
     """Reward models are Scorers; any two functions of their form do."""
     said = [(asked, text) for asked in ASKED[:2] for text in ("a", "ccc", "bb")]
-    write(here / "said.jsonl", *(Episode(q, "us", answer=Answer(text)) for q, text in said))
+    write(
+        working_folder / "said.jsonl", *(Episode(q, "us", answer=Answer(text)) for q, text in said)
+    )
 
     def size(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
         return [float(len(answer.text)) for _, answer in pairs]
@@ -177,14 +190,16 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(here:
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})
 
 
-def test_a_frontier_has_ten_points_a_run_and_the_optimum(run: Run, here: Path) -> None:
+def test_a_frontier_has_ten_points_a_run_and_the_optimum(run: Run, working_folder: Path) -> None:
     steps = [{"step": n, "reward": n / 10, "kl": n / 5, "loss": None} for n in range(40)]
-    (here / "run").mkdir()
-    write(here / "run" / "metrics.jsonl", *steps)
+    (working_folder / "run").mkdir()
+    write(working_folder / "run" / "metrics.jsonl", *steps)
     found = rows(run, "frontier", "run")
     assert [row[0] for row in found] == ["run"] * 10
     assert found[0][1:3] == pytest.approx([0.3, 0.15])
-    write(here / "drawn.jsonl", *({"rewards": [n % 7 for n in range(50)]} for _ in range(3)))
+    write(
+        working_folder / "drawn.jsonl", *({"rewards": [n % 7 for n in range(50)]} for _ in range(3))
+    )
     most = rows(run, "frontier", "run", "--samples", "drawn.jsonl")
     assert {row[0] for row in most} == {"run", "optimum", "best of n"}
 
@@ -192,13 +207,15 @@ def test_a_frontier_has_ten_points_a_run_and_the_optimum(run: Run, here: Path) -
 # What people say of answers
 
 
-def test_coverage_declines_those_of_low_score_first(run: Run, here: Path) -> None:
+def test_coverage_declines_those_of_low_score_first(run: Run, working_folder: Path) -> None:
     [ours, theirs] = rows(run, "coverage", "ours.jsonl", "theirs.jsonl")
     assert (ours[0], ours[1], ours[5]) == ("ours", 4, 1.0)
     assert (theirs[0], theirs[5], theirs[9]) == ("theirs", 0.25, 0.5)  # the best is good
 
 
-def test_ratings_are_of_whoever_wrote_the_answer_or_its_quote(run: Run, here: Path) -> None:
+def test_ratings_are_of_whoever_wrote_the_answer_or_its_quote(
+    run: Run, working_folder: Path
+) -> None:
     quoted = Answer(CROWS.quote(0, 28).text)
     votes = [(OURS[0], "supported", 1.0), (OURS[1], "supported", 0.0), (quoted, "relevancy", 1.0)]
     made = [
@@ -206,7 +223,7 @@ def test_ratings_are_of_whoever_wrote_the_answer_or_its_quote(run: Run, here: Pa
         for at, (said, scale, value) in enumerate(votes)
         for by in ("ann", "bob")
     ]
-    write(here / "ratings.jsonl", *made)
+    write(working_folder / "ratings.jsonl", *made)
     shares = rows(run, "supported", "ratings.jsonl", "--systems", "ours.jsonl")
     assert [row[:3] for row in shares] == [["ours", "supported", 0.5]]
     references = rows(run, "criteria", "ratings.jsonl", *WHOSE)  # both quote the same sentence
@@ -215,20 +232,22 @@ def test_ratings_are_of_whoever_wrote_the_answer_or_its_quote(run: Run, here: Pa
     assert [row[:3] for row in named] == [["people", "relevancy", 1.0]]
 
 
-def test_a_rated_answer_is_not_also_of_whoever_quotes_its_words(run: Run, here: Path) -> None:
+def test_a_rated_answer_is_not_also_of_whoever_quotes_its_words(
+    run: Run, working_folder: Path
+) -> None:
     quoted = Answer(CROWS.quote(0, 28).text)
-    answered(here / "ours.jsonl", [quoted, None, None, None])
-    write(here / "ratings.jsonl", Rating(ASKED[0], quoted, "supported", 1.0, "ann"))
+    answered(working_folder / "ours.jsonl", [quoted, None, None, None])
+    write(working_folder / "ratings.jsonl", Rating(ASKED[0], quoted, "supported", 1.0, "ann"))
     assert [row[0] for row in rows(run, "supported", "ratings.jsonl", *WHOSE)] == ["ours"]
 
 
-def test_truths_are_told_by_most_raters(run: Run, here: Path) -> None:
+def test_truths_are_told_by_most_raters(run: Run, working_folder: Path) -> None:
     made = [
         Rating(ASKED[0], OURS[0], scale, value, by)
         for scale, values in (("truthful", (1, 1, 0)), ("informative", (0, 0, 1)))
         for by, value in zip("abc", values, strict=True)
     ]
-    write(here / "ratings.jsonl", *made)
+    write(working_folder / "ratings.jsonl", *made)
     found = rows(run, "truthful", "ratings.jsonl", "--systems", "ours.jsonl")
     assert [row[1:3] for row in found] == [
         ["truthful", 1.0],
@@ -240,7 +259,7 @@ def test_truths_are_told_by_most_raters(run: Run, here: Path) -> None:
 # What answers say
 
 
-def test_exact_match_and_rouge_are_with_the_gold_answers(run: Run, here: Path) -> None:
+def test_exact_match_and_rouge_are_with_the_gold_answers(run: Run, working_folder: Path) -> None:
     found = {(row[0], row[1]): row[2] for row in rows(run, "exact", "ours.jsonl", "theirs.jsonl")}
     assert (found["ours", "exact match"], found["ours", "held"]) == (0.0, 1.0)
     assert (found["theirs", "exact match"], found["theirs", "F1"]) == (0.25, 0.25)
@@ -248,21 +267,21 @@ def test_exact_match_and_rouge_are_with_the_gold_answers(run: Run, here: Path) -
     assert shared["R-1"] == pytest.approx(2 * (1 / 4) / (1 / 4 + 1))
 
 
-def test_what_is_declined_or_missing_says_nothing(run: Run, here: Path) -> None:
+def test_what_is_declined_or_missing_says_nothing(run: Run, working_folder: Path) -> None:
     declined = Answer("acorns", declined=True)
-    answered(here / "few.jsonl", [Answer("acorns"), declined, None, Answer("bones")])
+    answered(working_folder / "few.jsonl", [Answer("acorns"), declined, None, Answer("bones")])
     assert rows(run, "exact", "few.jsonl")[0][1:3] == ["exact match", 0.25]
 
 
-def test_copying_is_from_the_pages_that_were_given(run: Run, here: Path) -> None:
+def test_copying_is_from_the_pages_that_were_given(run: Run, working_folder: Path) -> None:
     novel = {(row[0], row[1]): row[2] for row in rows(run, "copying", "ours.jsonl", "theirs.jsonl")}
     assert novel["ours", "1 word"] == 0.25  # the number alone
     places = rows(run, "copying", "ours.jsonl", "--show", "places")
     assert places[0][1:3] == ["0–10%", 0.5]
 
 
-def test_leakage_tells_apart_what_training_has_seen(run: Run, here: Path) -> None:
-    write(here / "train.jsonl", Question("t", "What is hidden, 3?", (), ("acorns",)))
+def test_leakage_tells_apart_what_training_has_seen(run: Run, working_folder: Path) -> None:
+    write(working_folder / "train.jsonl", Question("t", "What is hidden, 3?", (), ("acorns",)))
     found = {
         row[1]: row[2] for row in rows(run, "leakage", "theirs.jsonl", "--train", "train.jsonl")
     }
@@ -270,7 +289,7 @@ def test_leakage_tells_apart_what_training_has_seen(run: Run, here: Path) -> Non
     assert found["question overlap"] >= found["total"]
 
 
-def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, here: Path) -> None:
+def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, working_folder: Path) -> None:
     found = {
         (row[0], row[1]): row[2]
         for row in rows(run, "citations", "ours.jsonl", "theirs.jsonl", "--ranker", "words")
@@ -280,20 +299,20 @@ def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, here: Path
 
 
 @pytest.mark.slow
-def test_several_processes_count_what_one_counts(run: Run, here: Path) -> None:
+def test_several_processes_count_what_one_counts(run: Run, working_folder: Path) -> None:
     command = ("measure", "citations", "ours.jsonl", "theirs.jsonl", "--ranker", "words", "--json")
     whole = run(*command)
     assert whole.code == 0
     assert run(*command, "--workers", 2) == whole
 
 
-def test_rankings_compare_words_and_encoders(run: Run, here: Path) -> None:
+def test_rankings_compare_words_and_encoders(run: Run, working_folder: Path) -> None:
     said = ("Rooks fly.", "Crows hide acorns in autumn.", "It rained.")
     ask = "What do crows hide in autumn?"
     triple = {"question": ask, "references": said, "answer": "Acorns, in autumn."}
-    write(here / "triples.jsonl", triple)
-    write_tiny_encoder(here / "encoder", [*said, ask])
-    export_sentence_encoder(here / "encoder")
+    write(working_folder / "triples.jsonl", triple)
+    write_tiny_encoder(working_folder / "encoder", [*said, ask])
+    export_sentence_encoder(working_folder / "encoder")
     found = {
         (row[0], row[1]): row[2]
         for row in rows(run, "ranking", "--triples", "triples.jsonl", "--ranker", "tiny=encoder")
@@ -302,21 +321,22 @@ def test_rankings_compare_words_and_encoders(run: Run, here: Path) -> None:
     assert 0 <= found["NDCG", "tiny"] <= 1
 
 
-def test_actions_are_counted_by_episode(run: Run, here: Path) -> None:
+def test_actions_are_counted_by_episode(run: Run, working_folder: Path) -> None:
     said = ("Search crows", "Quote: Crows hide", "Quote: Jays", "End: Answer", "They do.")
     steps = tuple(Step("", Completion(text, (1, 2))) for text in said)
-    write(here / "episodes.jsonl", Episode(ASKED[0], "webgpt", steps, Answer("They do.")))
+    write(working_folder / "episodes.jsonl", Episode(ASKED[0], "webgpt", steps, Answer("They do.")))
     found = {row[1]: row[2] for row in rows(run, "actions", "episodes.jsonl")}
     assert found == {"search": 1, "quote": 2, "end": 1, "write": 1}
 
 
-def test_probes_are_printed_answered_and_measured(run: Run, here: Path) -> None:
+def test_probes_are_printed_answered_and_measured(run: Run, working_folder: Path) -> None:
     code, out, err = run("measure", "probes", "point")
     assert (code, err) == (0, "")
     places = [Question.from_json(line) for line in out.splitlines()]
     assert len(places) >= 40
     write(
-        here / "said.jsonl", *(Episode(each, "us", answer=Answer("It varies.")) for each in places)
+        working_folder / "said.jsonl",
+        *(Episode(each, "us", answer=Answer("It varies.")) for each in places),
     )
     found = {row[1]: row[2] for row in rows(run, "point", "said.jsonl")}
     assert (found["says that it differs"], found["assumes"]) == (1, 0)
@@ -325,7 +345,9 @@ def test_probes_are_printed_answered_and_measured(run: Run, here: Path) -> None:
 # Shown, written, reported
 
 
-def test_a_figure_is_a_table_for_people_and_files_for_the_report(run: Run, here: Path) -> None:
+def test_a_figure_is_a_table_for_people_and_files_for_the_report(
+    run: Run, working_folder: Path
+) -> None:
     code, out, err = run("measure", "battle", "comparisons.jsonl", *WHOSE, "--out", "figures")
     assert code == 0
     lines = out.splitlines()
@@ -339,7 +361,7 @@ def test_a_figure_is_a_table_for_people_and_files_for_the_report(run: Run, here:
     assert page.count("<svg") == page.count("<article") == 2
 
 
-def test_what_a_system_is_called_commands_no_terminal(run: Run, here: Path) -> None:
+def test_what_a_system_is_called_commands_no_terminal(run: Run, working_folder: Path) -> None:
     code, out, _ = run("measure", "exact", "\x1b[31mred=ours.jsonl")
     assert code == 0
     assert "\x1b" not in out
@@ -388,24 +410,26 @@ def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
         ("report nowhere", "nowhere: no figure is in it"),
     ],
 )
-def test_a_mistake_is_one_sentence(run: Run, here: Path, arguments: str, sentence: str) -> None:
-    (here / "again").mkdir()
-    answered(here / "again" / "ours.jsonl", OURS)
-    write(here / "empty.jsonl")
-    lines = (here / "ours.jsonl").read_text().splitlines()
-    (here / "broken.jsonl").write_text(f"{lines[0]}\n{lines[1][:50]}\n")
+def test_a_mistake_is_one_sentence(
+    run: Run, working_folder: Path, arguments: str, sentence: str
+) -> None:
+    (working_folder / "again").mkdir()
+    answered(working_folder / "again" / "ours.jsonl", OURS)
+    write(working_folder / "empty.jsonl")
+    lines = (working_folder / "ours.jsonl").read_text().splitlines()
+    (working_folder / "broken.jsonl").write_text(f"{lines[0]}\n{lines[1][:50]}\n")
     bare = [Episode(Question("q", "Why?"), "ungolden", answer=Answer("So."))]
-    write(here / "ungolden.jsonl", *bare)
-    write(here / "unscored.jsonl", Episode(ASKED[0], "unscored", answer=Answer("acorns")))
-    write(here / "bare.jsonl", {"rewards": [1, 2]})
-    write(here / "drawn.jsonl", {"rewards": [1, 2], "validations": [1, 2]})
-    write(here / "thumbs.jsonl", Rating(ASKED[0], OURS[0], "thumbs", 1.0, "ann"))
+    write(working_folder / "ungolden.jsonl", *bare)
+    write(working_folder / "unscored.jsonl", Episode(ASKED[0], "unscored", answer=Answer("acorns")))
+    write(working_folder / "bare.jsonl", {"rewards": [1, 2]})
+    write(working_folder / "drawn.jsonl", {"rewards": [1, 2], "validations": [1, 2]})
+    write(working_folder / "thumbs.jsonl", Rating(ASKED[0], OURS[0], "thumbs", 1.0, "ann"))
     triple = {"question": "Why?", "references": ["So it is.", "No."], "answer": "So."}
-    write(here / "triples.jsonl", triple)
-    assert sentence in told(run, *arguments.split())
+    write(working_folder / "triples.jsonl", triple)
+    assert sentence in read_error(run, *arguments.split())
 
 
-def test_without_numpy_it_is_said_what_to_install(here: Path) -> None:
+def test_without_numpy_it_is_said_what_to_install(working_folder: Path) -> None:
     code = (
         "import sys; sys.modules['numpy'] = None; sys.argv = ['rookery', 'measure', 'exact',"
         "'ours.jsonl']; from rookery.__main__ import main; main()"

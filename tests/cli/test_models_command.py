@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import CORVIDS, GIFTS, Run
-from models import Answer, Asking, chat, refused, reply, said, serving
+from models import Answer, Asking, chat, refused, reply, serving, write_choices
 from obedient import Kind, Obedient, tokenizer
 from stage import Stage
 
@@ -16,10 +16,10 @@ TITLE = "Why crows bring gifts | Tidings"
 
 
 def says(*texts: str) -> list[bytes]:
-    return [said(chat(text)) for text in texts]
+    return [write_choices(chat(text)) for text in texts]
 
 
-def asked(run: Run, method: str, base_url: str, *more: str) -> tuple[int, dict[str, object]]:
+def ask_model(run: Run, method: str, base_url: str, *more: str) -> tuple[int, dict[str, object]]:
     """The exit code and the object that --json prints."""
     by_model = ("--method", method, "--model", "tiny", "--base-url", base_url)
     result = run("ask", GIFTS, *CORVIDS, "--json", *by_model, *more)
@@ -43,7 +43,7 @@ METHODS = {
 @pytest.mark.parametrize("method", METHODS)
 def test_each_method_answers_with_verified_quotes(run: Run, method: str) -> None:
     with serving(*says(*METHODS[method])) as server:
-        code, found = asked(run, method, server.base_url)
+        code, found = ask_model(run, method, server.base_url)
     assert (code, found["stop"], found["method"]) == (0, "end", method)
     assert found["counts"]["verified"] == found["counts"]["quotes"] >= 1  # type: ignore[index]
     assert any(WORDS in quote["text"] for quote in found["answer"]["quotes"])  # type: ignore[index]
@@ -53,7 +53,7 @@ def test_each_method_answers_with_verified_quotes(run: Run, method: str) -> None
 @pytest.mark.slow
 def test_n_answers_are_written_to_choose_among(run: Run) -> None:
     with serving(*says("They bring them.", f"They do it {WORDS} [1].")) as server:
-        assert asked(run, "webglm", server.base_url, "-n", "2")[0] == 0
+        assert ask_model(run, "webglm", server.base_url, "-n", "2")[0] == 0
     assert sum(int(asking.fields.get("n") or 1) for asking in server.asked) >= 2
 
 
@@ -61,7 +61,7 @@ def test_n_answers_are_written_to_choose_among(run: Run) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
     with serving(*says(*METHODS[method])) as server:
-        code, found = asked(run, method, server.base_url, "--passages")
+        code, found = ask_model(run, method, server.base_url, "--passages")
     report, answer = found["passages"], found["answer"]
     assert code == 0
     query = "why crows bring gifts" if method == "webgpt" else GIFTS
@@ -73,17 +73,17 @@ def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
 
 def test_a_model_gives_no_more_quotes_than_are_asked_for(run: Run) -> None:
     with serving(*says(f"They do it {WORDS} [1][2][3].")) as server:
-        code, found = asked(run, "webglm", server.base_url, "-q", "1")
+        code, found = ask_model(run, "webglm", server.base_url, "-q", "1")
         shown = server.prompts()[0].rpartition("\n\n")[2]  # behind the example
         assert ("Reference [1]" in shown, "Reference [2]" in shown) == (True, False)
     assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
     several = "%<They know who feeds them.>%(" + TITLE + ")%[" + QUOTE + "]%"
     two = f"{several} %<A gift needs a giver.>%({TITLE})%[A gift needs a giver]%"
     with serving(*says(two)) as server:
-        assert asked(run, "gophercite", server.base_url, "-q", "2")[0] == 0
-        assert asked(run, "gophercite", server.base_url, "-q", "1")[0] == 6
+        assert ask_model(run, "gophercite", server.base_url, "-q", "2")[0] == 0
+        assert ask_model(run, "gophercite", server.base_url, "-q", "1")[0] == 6
     with serving(*says(*METHODS["webgpt"][:3], "They know who feeds them [1].")) as server:
-        code, found = asked(run, "webgpt", server.base_url, "-q", "1")  # no End is needed
+        code, found = ask_model(run, "webgpt", server.base_url, "-q", "1")  # no End is needed
     assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
 
 
@@ -103,7 +103,7 @@ def test_nonsense_gives_no_answer_and_a_reason(run: Run, method: str, text: str)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_server_that_refuses_the_key_is_told(run: Run, method: str) -> None:
     with serving(refused("401 Unauthorized", "bad key")) as server:
-        code, found = asked(run, method, server.base_url)
+        code, found = ask_model(run, method, server.base_url)
     assert (code, found["stop"], found["answer"]) == (6, "policy_failed", None)
     assert found["counts"]["model_refused_key"] == 1  # type: ignore[index]
 
@@ -120,23 +120,23 @@ def test_a_batch_by_a_model(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_an_answer_is_repeated_offline_without_the_server(run: Run, method: str) -> None:
     with serving(*says(*METHODS[method])) as server:
-        live = asked(run, method, server.base_url)
+        live = ask_model(run, method, server.base_url)
         asking = len(server.asked)
-        again = asked(run, method, server.base_url, "--offline")
+        again = ask_model(run, method, server.base_url, "--offline")
         assert len(server.asked) == asking
-    assert again == live == asked(run, method, server.base_url, "--offline")
+    assert again == live == ask_model(run, method, server.base_url, "--offline")
 
 
 def test_a_failed_attempt_leaves_what_was_kept_before(run: Run) -> None:
     with serving(*says(*METHODS["webglm"]), refused("401 Unauthorized", "bad key")) as server:
-        live = asked(run, "webglm", server.base_url)
-        assert asked(run, "webglm", server.base_url)[0] == 6
-        assert asked(run, "webglm", server.base_url, "--offline") == live
+        live = ask_model(run, "webglm", server.base_url)
+        assert ask_model(run, "webglm", server.base_url)[0] == 6
+        assert ask_model(run, "webglm", server.base_url, "--offline") == live
 
 
 def test_what_was_never_asked_cannot_be_repeated(run: Run) -> None:
     with serving(*says("Nothing.")) as server:
-        code, found = asked(run, "webglm", server.base_url, "--offline", "-n", "3")
+        code, found = ask_model(run, "webglm", server.base_url, "--offline", "-n", "3")
     assert (code, found["stop"], found["counts"]["not_recorded"]) == (4, "no_evidence", 1)  # type: ignore[index]
     assert server.asked == []
 
@@ -158,7 +158,7 @@ def test_each_role_has_its_endpoint(run: Run, tmp_path: Path) -> None:
 
 def test_a_cap_ends_what_would_cost_more(run: Run) -> None:
     with serving(*says(*METHODS["webglm"])) as server:
-        code, found = asked(run, "webglm", server.base_url, "--cap-tokens", "500")
+        code, found = ask_model(run, "webglm", server.base_url, "--cap-tokens", "500")
     assert (code, found["stop"], found["counts"]["spending_cap"]) == (6, "policy_failed", 1)  # type: ignore[index]
     assert server.asked == []
 
@@ -197,7 +197,7 @@ def test_a_batch_asks_for_many_answers_at_once(run: Run, tmp_path: Path) -> None
 
     def together(asking: Asking) -> bytes:
         both.wait()
-        return said(chat(METHODS["webglm"][0]))
+        return write_choices(chat(METHODS["webglm"][0]))
 
     lines = [json.dumps({"id": str(number), "text": GIFTS}) for number in range(4)]
     (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
@@ -270,10 +270,10 @@ def test_a_server_that_keeps_to_grammars_quotes_word_for_word(
 
 def dropped(asking: Asking) -> None:
     """Ends the connection in the middle of an answer."""
-    asking.send(said(chat("They bring"))[:-9])
+    asking.send(write_choices(chat("They bring"))[:-9])
 
 
-ENDLESS = said(chat("They bring them. " * 1_100_000))
+ENDLESS = write_choices(chat("They bring them. " * 1_100_000))
 BRIEFLY: dict[str, Answer] = {
     "busy": refused("429 Too Many Requests", "slow down"),
     "broken": refused("500 Internal Server Error", "oops"),
@@ -292,7 +292,7 @@ FOR_GOOD = {
 @pytest.mark.parametrize("trouble", BRIEFLY)
 def test_what_passes_is_tried_again(run: Run, method: str, trouble: str) -> None:
     with serving(BRIEFLY[trouble], *says(*METHODS[method])) as server:
-        code, found = asked(run, method, server.base_url)
+        code, found = ask_model(run, method, server.base_url)
         assert len(server.asked) > 1
     assert (code, found["counts"]["verified"]) == (0, found["counts"]["quotes"])  # type: ignore[index]
 

@@ -3,7 +3,7 @@
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from handed import given, named, outcome, put
+from handed import lease_first, named, outcome, put
 from stores import Clock
 from working import Desk
 
@@ -172,7 +172,7 @@ def test_who_works_for_two_projects_has_a_session_and_a_code_of_each(
 
 def hand_in_now(store: Store, clock: Clock, person: str) -> None:
     """Hands in the next item that the person is given."""
-    lease = given(store, person)
+    lease = lease_first(store, person)
     now = clock()
     made = Judgement("", "", "", "done", {"overall": 1}, "v", 1, (0, 1), False, now - 30, now)
     labelling_queue.submit_judgement(store, lease.token, person, made)

@@ -45,15 +45,17 @@ def busy(site: Site) -> Site:
 
 
 @pytest.fixture(scope="module")
-def seen(busy: Site) -> Iterator[Seen]:
+def open_window(busy: Site) -> Iterator[Seen]:
     with busy.window("lea", "researcher") as window:
         yield window
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", SCREENS)
-def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(seen: Seen, address: str) -> None:
-    page = seen.page
+def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(
+    open_window: Seen, address: str
+) -> None:
+    page = open_window.page
     for width, scheme in LOOKS.items():
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
@@ -62,7 +64,7 @@ def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(seen: Seen, ad
         wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         assert not page.evaluate(wide), width
         assert flaws(page) == [], width
-    assert seen.said == []
+    assert open_window.said == []
 
 
 def test_a_labeller_stops_a_run_by_the_keyboard_alone(busy: Site) -> None:
@@ -82,10 +84,10 @@ def test_a_labeller_stops_a_run_by_the_keyboard_alone(busy: Site) -> None:
     assert (pull.person, pull.reason) == ("bob", "It swears")
 
 
-def test_a_snapshot_comes_as_a_file(seen: Seen) -> None:
-    seen.page.goto("/board/snapshots")
-    with seen.page.expect_download() as download:
-        seen.page.get_by_role("button", name="Download first").click()
+def test_a_snapshot_comes_as_a_file(open_window: Seen) -> None:
+    open_window.page.goto("/board/snapshots")
+    with open_window.page.expect_download() as download:
+        open_window.page.get_by_role("button", name="Download first").click()
     assert download.value.suggested_filename == "first.zip"
 
 

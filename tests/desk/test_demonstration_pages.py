@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from commands import surroundings
-from demonstrating import QUESTION, Desk, Seen, client, desk, did, made, person_at
+from demonstrating import QUESTION, Desk, Seen, client, desk, did, person_at, write_pages
 from little import Little, html
 from stage import Said, Stage, Visit, stage
 
@@ -21,7 +21,9 @@ from rookery.shell import demonstration_commands
 
 
 @pytest.fixture
-def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk_pages(
+    empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
     for name, value in surroundings(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("rookery.desk.demonstration_pages.COMMAND_WAIT", 100.0)
@@ -31,7 +33,7 @@ def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    return Settings(places=(str(made(tmp_path_factory.mktemp("web") / "pages")),))
+    return Settings(places=(str(write_pages(tmp_path_factory.mktemp("web") / "pages")),))
 
 
 def deeds(desk: Desk, place: DemonstrationKey) -> list[str]:
@@ -42,9 +44,9 @@ def deeds(desk: Desk, place: DemonstrationKey) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_demonstration_is_made_without_a_script(here: Desk, pages: Settings) -> None:
-    item = here.item()
-    with client(here, pages) as browser:
+def test_a_demonstration_is_made_without_a_script(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item()
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         assert QUESTION.text in seen.words
         seen.presses("Search", search="crows gifts")
@@ -74,9 +76,9 @@ def test_a_demonstration_is_made_without_a_script(here: Desk, pages: Settings) -
         assert "no quote is cited" in seen.note().lower()
         seen.presses("Hand it in", answer="They mean something [2].", comment="easy")
         assert "Handed in" in seen.words
-        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 5)
+        (judgement,) = labelling_queue.list_judgements(desk_pages.store, "Ada", 5)
         episode = judgement_conversion.convert_to_episode(
-            labelling_queue.load_item(here.store, item), judgement
+            labelling_queue.load_item(desk_pages.store, item), judgement
         )
         assert episode is not None
         assert episode.answer is not None
@@ -96,14 +98,14 @@ def test_a_demonstration_is_made_without_a_script(here: Desk, pages: Settings) -
         assert Seen(browser, f"/trace/{judgement.id}/99").status == 404
         step = Seen(browser, f"/trace/{judgement.id}/4")
         assert step.one("mark.quoted").text() == "Crows and gifts"
-        person_at(browser, here, "Ben")
+        person_at(browser, desk_pages, "Ben")
         assert Seen(browser, f"/trace/{judgement.id}").status == 404
-        person_at(browser, here, "Cleo")
+        person_at(browser, desk_pages, "Cleo")
         assert Seen(browser, f"/trace/{judgement.id}").status == 200
 
 
-def test_a_question_of_ones_own_becomes_a_task(here: Desk, pages: Settings) -> None:
-    with client(here, pages) as browser:
+def test_a_question_of_ones_own_becomes_a_task(desk_pages: Desk, pages: Settings) -> None:
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, "/demonstrate")
         seen.presses("Begin", q="  ")
         assert seen.status == 422
@@ -113,40 +115,40 @@ def test_a_question_of_ones_own_becomes_a_task(here: Desk, pages: Settings) -> N
         assert "makes no sense" in seen.words
         seen.presses("Back to reading").presses("It should not be answered")
         seen.presses("Hand it in", comment="")
-        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 5)
+        (judgement,) = labelling_queue.list_judgements(desk_pages.store, "Ada", 5)
         assert judgement.filled["episode"]["stop"] == "controversial"
         seen = Seen(browser, "/demonstrate").presses("Begin", q="Do jays <b>eat</b> acorns?")
         assert "You asked this before" in seen.words
 
 
-def test_a_tab_that_is_behind_does_nothing_and_is_told(here: Desk, pages: Settings) -> None:
-    item = here.item()
-    place = here.place(item)
-    with client(here, pages) as browser:
+def test_a_tab_that_is_behind_does_nothing_and_is_told(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item()
+    place = desk_pages.place(item)
+    with client(desk_pages, pages) as browser:
         one, two = (Seen(browser, f"/demonstrate/{item}") for _ in range(2))
         one.presses("Search", search="crows")
         two.presses("Search", search="jays")
         assert two.status == 409
         assert "gone on in another" in two.note()
         assert "Search results for: crows" in two.words
-        assert deeds(here, place) == ["Search crows", "Replied"]
+        assert deeds(desk_pages, place) == ["Search crows", "Replied"]
         two.presses("Crows")
-        assert deeds(here, place)[2:] == ["Clicked on link 0", "Given"]
+        assert deeds(desk_pages, place)[2:] == ["Clicked on link 0", "Given"]
 
 
 @pytest.mark.slow
 def test_a_double_click_and_a_page_that_comes_back_are_done_once(
-    here: Desk, pages: Settings
+    desk_pages: Desk, pages: Settings
 ) -> None:
-    item = here.item()
-    place = here.place(item)
-    with client(here, pages) as browser:
+    item = desk_pages.item()
+    place = desk_pages.place(item)
+    with client(desk_pages, pages) as browser:
         first = Seen(browser, f"/demonstrate/{item}").presses("Search", search="crows")
         again = first.form(first.one("button.result"))
         first.presses("Crows")
         twice = first.take(browser.post(again[0], data=again[1]))
         assert (twice.status, twice.note()) == (200, "")
-        assert deeds(here, place) == ["Search crows", "Replied", "Clicked on link 0", "Given"]
+        assert deeds(desk_pages, place) == ["Search crows", "Replied", "Clicked on link 0", "Given"]
         twice.presses("Quote what is typed", quote="A gift needs a giver")
         twice.presses("Write the answer")
         handed = twice.form(twice.one("button[name=hand_in]"))
@@ -154,14 +156,14 @@ def test_a_double_click_and_a_page_that_comes_back_are_done_once(
         for _ in range(2):
             twice.take(browser.post(handed[0], data=handed[1]))
             assert "handed in" in twice.words.lower()
-        assert len(labelling_queue.list_judgements(here.store, "Ada", 5)) == 1
+        assert len(labelling_queue.list_judgements(desk_pages.store, "Ada", 5)) == 1
         twice.take(browser.post(again[0], data=again[1]))
         assert twice.status == 409
 
 
-def test_what_is_not_ones_own_is_not_shown(here: Desk, pages: Settings) -> None:
-    item = here.item()
-    with client(here, pages, "Ben") as browser:
+def test_what_is_not_ones_own_is_not_shown(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item()
+    with client(desk_pages, pages, "Ben") as browser:
         assert Seen(browser, f"/demonstrate/{item}").status == 404
         assert (
             browser.post(f"/demonstrate/{item}", data={"seen": "0", "command": "Top"}).status_code
@@ -191,50 +193,50 @@ def test_what_is_not_ones_own_is_not_shown(here: Desk, pages: Settings) -> None:
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(
-    here: Desk, pages: Settings, fields: dict[str, str]
+    desk_pages: Desk, pages: Settings, fields: dict[str, str]
 ) -> None:
-    item = here.item()
-    with client(here, pages) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         seen.take(browser.post(f"/demonstrate/{item}", data=fields))
         assert seen.status in (409, 422)
         assert seen.note().endswith((".", "?"))
-        assert deeds(here, here.place(item)) == []
+        assert deeds(desk_pages, desk_pages.place(item)) == []
 
 
-def test_a_task_of_another_form_cannot_be_demonstrated(here: Desk, pages: Settings) -> None:
+def test_a_task_of_another_form_cannot_be_demonstrated(desk_pages: Desk, pages: Settings) -> None:
     labelling_queue.add_items(
-        here.store, [LabellingItem("compare", QUESTION, (Answer("a"), Answer("b")))], "c", 1
+        desk_pages.store, [LabellingItem("compare", QUESTION, (Answer("a"), Answer("b")))], "c", 1
     )
-    lease = labelling_queue.claim_item(here.store, "Ada", only_form="compare")
+    lease = labelling_queue.claim_item(desk_pages.store, "Ada", only_form="compare")
     assert lease is not None
-    with client(here, pages) as browser:
+    with client(desk_pages, pages) as browser:
         assert Seen(browser, f"/demonstrate/{lease.item_id}").status == 404
         sent = {"seen": "0", "command": "End: Nonsense"}
         assert browser.post(f"/demonstrate/{lease.item_id}", data=sent).status_code == 404
 
 
 def test_work_after_its_time_goes_on_and_is_kept_as_extra(
-    here: Desk, pages: Settings, monkeypatch: pytest.MonkeyPatch
+    desk_pages: Desk, pages: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = here.item()
-    with client(here, pages) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Search", search="crows")
-        later = here.store.clock() + 4000
-        here.store.clock = lambda: later
-        accounts.add_person(here.store, "Dora", "labeller")
+        later = desk_pages.store.clock() + 4000
+        desk_pages.store.clock = lambda: later
+        accounts.add_person(desk_pages.store, "Dora", "labeller")
         for name in ("Ben", "Cleo", "Dora"):
-            assert labelling_queue.claim_item(here.store, name, item=item) is not None
+            assert labelling_queue.claim_item(desk_pages.store, name, item=item) is not None
         seen.presses("Crows")
         assert "time for this task ran out" in seen.words
         seen.presses("The question makes no sense").presses("Hand it in", comment="")
         assert "additional judgement" in seen.words
-        assert labelling_queue.list_judgements(here.store, "Ada", 1)[0].kind == "extra"
+        assert labelling_queue.list_judgements(desk_pages.store, "Ada", 1)[0].kind == "extra"
 
 
-def test_a_task_that_was_skipped_takes_no_more(here: Desk, pages: Settings) -> None:
-    item = here.item()
-    with client(here, pages) as browser:
+def test_a_task_that_was_skipped_takes_no_more(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item()
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         before = seen.form(seen.one("button[value=Top]"))
         seen.presses("Skip it")
@@ -258,10 +260,10 @@ HOSTILE = Page(
 )
 
 
-def test_nothing_of_a_page_becomes_markup(here: Desk, pages: Settings) -> None:
-    item = here.item(Question("1", "<script>alert(1)</script> \u202e?"))
-    place = here.place(item)
-    ours = DemonstrationStore(here.store)
+def test_nothing_of_a_page_becomes_markup(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item(Question("1", "<script>alert(1)</script> \u202e?"))
+    place = desk_pages.place(item)
+    ours = DemonstrationStore(desk_pages.store)
     hostile = Little(HOSTILE)
     did(
         ours,
@@ -269,7 +271,7 @@ def test_nothing_of_a_page_becomes_markup(here: Desk, pages: Settings) -> None:
         hostile,
         lambda work: demonstration_commands.run_typed_command(work, "Search link"),
     )
-    with client(here, pages) as browser:
+    with client(desk_pages, pages) as browser:
         results = Seen(browser, f"/demonstrate/{item}")
         did(
             ours,
@@ -308,7 +310,7 @@ def test_nothing_of_a_page_becomes_markup(here: Desk, pages: Settings) -> None:
         )
         answer = Seen(browser, f"/demonstrate/{item}")
         answer.presses("Hand it in", comment=EVIL)
-        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 1)
+        (judgement,) = labelling_queue.list_judgements(desk_pages.store, "Ada", 1)
         traced = [Seen(browser, f"/trace/{judgement.id}{n}") for n in ("", "/1", "/2", "/3", "/4")]
         for seen in (results, page, quoted, answer, *traced):
             assert seen.status in (200,)
@@ -321,11 +323,13 @@ def test_nothing_of_a_page_becomes_markup(here: Desk, pages: Settings) -> None:
             assert "\u202e" not in seen.one("title").text()
 
 
-def test_every_character_of_a_window_stands_where_it_says(here: Desk, pages: Settings) -> None:
-    item = here.item(start=HOSTILE.url)
-    place = here.place(item)
-    did(DemonstrationStore(here.store), place, Little(HOSTILE), lambda work: "")
-    with client(here, pages) as browser:
+def test_every_character_of_a_window_stands_where_it_says(
+    desk_pages: Desk, pages: Settings
+) -> None:
+    item = desk_pages.item(start=HOSTILE.url)
+    place = desk_pages.place(item)
+    did(DemonstrationStore(desk_pages.store), place, Little(HOSTILE), lambda work: "")
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
     spans = [
         (int(each.attributes["data-start"] or ""), each.text())
@@ -360,13 +364,13 @@ def slow() -> Iterator[tuple[Stage, threading.Event]]:
 
 
 def test_a_slow_page_keeps_nobody_else_waiting(
-    here: Desk, slow: tuple[Stage, threading.Event], monkeypatch: pytest.MonkeyPatch
+    desk_pages: Desk, slow: tuple[Stage, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rookery.desk.demonstration_pages.COMMAND_WAIT", 0.05)
     there, allowed = slow
     settings = Settings(engine=f"searxng:{there.base}", private=True)
-    item = here.item()
-    with client(here, settings) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, settings) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Search", search="a")
         assert "Searching for a" in seen.words
         assert Seen(browser, f"/demonstrate/{item}").words == seen.words
@@ -378,30 +382,35 @@ def test_a_slow_page_keeps_nobody_else_waiting(
         monkeypatch.setattr("rookery.desk.demonstration_pages.COMMAND_WAIT", 100.0)
         seen = Seen(browser, f"/demonstrate/{item}")
         assert "Search results for: b" in seen.words
-        assert deeds(here, here.place(item)) == ["Search a", "Undone", "Search b", "Replied"]
+        assert deeds(desk_pages, desk_pages.place(item)) == [
+            "Search a",
+            "Undone",
+            "Search b",
+            "Replied",
+        ]
         seen.presses("A")
         assert "A page." in seen.words
 
 
 def test_what_was_being_opened_when_a_process_died_is_opened_by_the_next(
-    here: Desk, pages: Settings
+    desk_pages: Desk, pages: Settings
 ) -> None:
-    item = here.item()
-    place = here.place(item)
-    DemonstrationStore(here.store).change_session(
+    item = desk_pages.item()
+    place = desk_pages.place(item)
+    DemonstrationStore(desk_pages.store).change_session(
         place, 0, lambda work: demonstration_commands.run_typed_command(work, "Search crows")
     )
-    with client(here, pages) as browser:
+    with client(desk_pages, pages) as browser:
         assert "Search results for: crows" in Seen(browser, f"/demonstrate/{item}").words
 
 
 def test_a_page_that_cannot_be_had_is_an_error_page_and_back_leads_on(
-    here: Desk, pages: Settings
+    desk_pages: Desk, pages: Settings
 ) -> None:
-    item = here.item()
-    place = here.place(item)
+    item = desk_pages.item()
+    place = desk_pages.place(item)
     gone = Little(html("https://a.org/x", '<a href="/gone">More</a>'))
-    ours = DemonstrationStore(here.store)
+    ours = DemonstrationStore(desk_pages.store)
     did(
         ours,
         place,
@@ -420,16 +429,16 @@ def test_a_page_that_cannot_be_had_is_an_error_page_and_back_leads_on(
         gone,
         lambda work: demonstration_commands.run_typed_command(work, "Clicked on link 0"),
     )
-    with client(here, pages) as browser:
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         assert "there is no such page" in seen.one(".window .notice").text()
         assert "More" in seen.presses("Back").words
 
 
 @pytest.mark.slow
-def test_the_end_of_the_actions_leads_to_the_answer(here: Desk, pages: Settings) -> None:
-    item = here.item(rules=BrowserRules(actions=3))
-    with client(here, pages) as browser:
+def test_the_end_of_the_actions_leads_to_the_answer(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item(rules=BrowserRules(actions=3))
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Search", search="crows")
         seen.presses("Crows").presses("Quote these sentences")
         assert "Your answer" in seen.words
@@ -437,31 +446,31 @@ def test_the_end_of_the_actions_leads_to_the_answer(here: Desk, pages: Settings)
         assert "Handed in" in seen.words
 
 
-def test_a_hit_with_a_hostile_address_is_text(here: Desk, pages: Settings) -> None:
-    item = here.item()
-    place = here.place(item)
+def test_a_hit_with_a_hostile_address_is_text(desk_pages: Desk, pages: Settings) -> None:
+    item = desk_pages.item()
+    place = desk_pages.place(item)
 
     class Evil(Little):
         def search(self, query: str, k: int) -> list[Hit]:
             return [Hit('javascript:alert("1")', EVIL, EVIL), Hit("https://x\u202e.org/", "", EVIL)]
 
     did(
-        DemonstrationStore(here.store),
+        DemonstrationStore(desk_pages.store),
         place,
         Evil(),
         lambda work: demonstration_commands.run_typed_command(work, "Search x"),
     )
-    with client(here, pages) as browser:
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         assert not seen.tree.css("main a[href^=java], main script, main img")
         assert "\u202e" not in seen.one("#window").text()
 
 
 def test_a_draft_is_kept_for_a_script_and_a_tab_that_is_behind_is_refused(
-    here: Desk, pages: Settings
+    desk_pages: Desk, pages: Settings
 ) -> None:
-    item = here.item()
-    with client(here, pages) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Search", search="crows")
         seen.presses("Crows").presses("Quote these sentences").presses("Write the answer")
         number = int(seen.form(seen.one("button[name=save]"))[1]["seen"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from commands import Run, surroundings
-from demonstrating import Desk, Seen, client, desk, made, person_at
+from demonstrating import Desk, Seen, client, desk, person_at, write_pages
 from starlette.testclient import TestClient
 
 from rookery.answers.answer_session import EvidenceSources
@@ -48,7 +48,9 @@ def fail_to_judge(question: str, passages: object) -> Sequence[EvidenceJudgement
 
 
 @pytest.fixture
-def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk_pages(
+    empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
     for name, value in surroundings(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("rookery.desk.demonstration_pages.COMMAND_WAIT", 100.0)
@@ -58,7 +60,7 @@ def here(empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    folder = made(tmp_path_factory.mktemp("web") / "pages", trays=TRAYS)
+    folder = write_pages(tmp_path_factory.mktemp("web") / "pages", trays=TRAYS)
     return Settings(places=(str(folder),))
 
 
@@ -93,10 +95,10 @@ def passages(screen: Seen) -> list[tuple[str, str]]:
 
 
 def test_a_suggestion_is_gone_to_and_quoted_with_ordinary_commands(
-    here: Desk, pages: Settings, judge: BeadJudge
+    desk_pages: Desk, pages: Settings, judge: BeadJudge
 ) -> None:
-    item = here.item()
-    with client(here, pages, suggest=True) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages, suggest=True) as browser:
         seen = opened(browser, item).presses("Suggest")
         assert (seen.path, seen.status) == (f"/demonstrate/{item}", 200)
         first, second, third = passages(seen)
@@ -123,7 +125,7 @@ def test_a_suggestion_is_gone_to_and_quoted_with_ordinary_commands(
             assert (seen.status, seen.note()) == (200, "")
         assert "gets a button" in seen.one("[data-window]").text()
         assert seen.one("aside blockquote").text().startswith("Whoever feeds them daily")
-        assert events(here, item)[2:] == [
+        assert events(desk_pages, item)[2:] == [
             "Clicked on link 0", "Given", "Suggested",
             "Find in page: Crows leave a bead where",
             "Quote: Crows leave a bead where <i>food was found ·before, by habit.",
@@ -131,15 +133,15 @@ def test_a_suggestion_is_gone_to_and_quoted_with_ordinary_commands(
             "Quote: Whoever feeds them daily gets a button sooner or later, as a rule.",
         ]  # fmt: skip
         seen.presses("Write the answer").presses("Hand it in", answer="By habit [1][2].")
-        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 5)
+        (judgement,) = labelling_queue.list_judgements(desk_pages.store, "Ada", 5)
         (kept,) = judgement.filled["suggestions"]
         assert kept["passages"][0]["score"] > 0.9
         episode = judgement_conversion.convert_to_episode(
-            labelling_queue.load_item(here.store, item), judgement
+            labelling_queue.load_item(desk_pages.store, item), judgement
         )
         assert episode is not None
         assert not any("uggest" in step.prompt + step.said.text for step in episode.steps)
-        person_at(browser, here, "Cleo")
+        person_at(browser, desk_pages, "Cleo")
         for address in (f"/trace/{judgement.id}", f"/trace/{judgement.id}/1"):
             assert "with suggestions" in Seen(browser, address).words
         assert "suggested passages on 1 page." in Seen(browser, f"/trace/{judgement.id}").words
@@ -147,10 +149,10 @@ def test_a_suggestion_is_gone_to_and_quoted_with_ordinary_commands(
 
 @pytest.mark.slow
 def test_a_page_is_judged_once_and_recorded_once_for_each_person(
-    here: Desk, pages: Settings, judge: BeadJudge
+    desk_pages: Desk, pages: Settings, judge: BeadJudge
 ) -> None:
-    item = here.item()
-    with client(here, pages, suggest=True) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages, suggest=True) as browser:
         seen = opened(browser, item)
         again = seen.form(seen.one("button[name=suggest]"))
         seen.presses("Suggest")
@@ -160,34 +162,34 @@ def test_a_page_is_judged_once_and_recorded_once_for_each_person(
             seen.take(browser.post(again[0], data=again[1]))
             assert (seen.status, len(passages(seen))) == (200, 3)
             again = seen.form(seen.one("button[name=suggest]"))
-        assert events(here, item).count("Suggested") == 1
-        person_at(browser, here, "Ben")
-        assert labelling_queue.claim_item(here.store, "Ben", item=item)
+        assert events(desk_pages, item).count("Suggested") == 1
+        person_at(browser, desk_pages, "Ben")
+        assert labelling_queue.claim_item(desk_pages.store, "Ben", item=item)
         assert len(passages(opened(browser, item).presses("Suggest"))) == 3
         assert len(judge.asked) == judgings
-        assert events(here, item, "Ben").count("Suggested") == 1
+        assert events(desk_pages, item, "Ben").count("Suggested") == 1
         seen = Seen(browser, f"/demonstrate/{item}").presses("Undo")
-        assert events(here, item, "Ben")[-1] == "Undone"
-    with client(here, pages, "Ben") as browser:  # undone or not, it was shown
+        assert events(desk_pages, item, "Ben")[-1] == "Undone"
+    with client(desk_pages, pages, "Ben") as browser:  # undone or not, it was shown
         seen = opened(browser, item)
         assert not seen.tree.css("#suggestions, [name=suggest]")
         seen.presses("Quote these sentences").presses("Write the answer")
         seen.presses("Hand it in", answer="By habit [1].")
-        (judgement,) = labelling_queue.list_judgements(here.store, "Ben", 5)
+        (judgement,) = labelling_queue.list_judgements(desk_pages.store, "Ben", 5)
         assert len(judgement.filled["suggestions"]) == 1
 
 
 @pytest.mark.slow
 def test_results_and_desks_without_suggestions_have_none(
-    here: Desk, pages: Settings, judge: BeadJudge
+    desk_pages: Desk, pages: Settings, judge: BeadJudge
 ) -> None:
-    item = here.item()
-    with client(here, pages, suggest=True) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages, suggest=True) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Suggest")
         assert (seen.status, "open one first" in seen.note()) == (422, True)
         seen.presses("Search", search="trays").presses("Suggest")
         assert (seen.status, "open one first" in seen.note()) == (422, True)
-        assert events(here, item) == ["Search trays", "Replied"]
+        assert events(desk_pages, item) == ["Search trays", "Replied"]
         seen.presses("Trays").presses("Suggest")
         for span in ("0-5", "x", "1-", "99999999999999-3"):
             seen.take(browser.post(f"/demonstrate/{item}", data={"seen": "5", "suggestion": span}))
@@ -196,38 +198,38 @@ def test_results_and_desks_without_suggestions_have_none(
         seen.presses("Back")
         seen.take(browser.post(tab[0], data={**tab[1], "suggest": "yes"}))
         assert (seen.status, "gone on in another" in seen.note()) == (422, False)
-    with client(here, pages) as browser:
+    with client(desk_pages, pages) as browser:
         seen = Seen(browser, f"/demonstrate/{item}")
         assert "Suggest" not in seen.one(".commands").text()
         seen.take(browser.post(f"/demonstrate/{item}", data={"seen": "6", "suggest": "yes"}))
         assert (seen.status, "nothing was chosen" in seen.note().lower()) == (422, True)
-    other = here.item(Question("2", "Who are jays?"))
-    with client(here, pages) as browser:
+    other = desk_pages.item(Question("2", "Who are jays?"))
+    with client(desk_pages, pages) as browser:
         opened(browser, other).presses("Quote these sentences").presses("Write the answer")
         seen = Seen(browser, f"/demonstrate/{other}").presses("Hand it in", answer="Birds [1].")
-        (judgement,) = labelling_queue.list_judgements(here.store, "Ada", 5)
+        (judgement,) = labelling_queue.list_judgements(desk_pages.store, "Ada", 5)
         assert "suggestions" not in judgement.filled
         assert "with suggestions" not in Seen(browser, f"/trace/{judgement.id}").words
 
 
 def test_a_tab_that_is_behind_gets_no_suggestions(
-    here: Desk, pages: Settings, judge: BeadJudge
+    desk_pages: Desk, pages: Settings, judge: BeadJudge
 ) -> None:
-    item = here.item()
-    with client(here, pages, suggest=True) as browser:
+    item = desk_pages.item()
+    with client(desk_pages, pages, suggest=True) as browser:
         one = opened(browser, item)
         two = Seen(browser, f"/demonstrate/{item}")
         one.presses("Down")
         two.presses("Suggest")
         assert (two.status, "gone on in another" in two.note()) == (409, True)
-        assert "Suggested" not in events(here, item)
+        assert "Suggested" not in events(desk_pages, item)
 
 
 @pytest.mark.slow
 def test_a_model_that_is_missing_or_broken_is_a_sentence(
-    here: Desk, pages: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk_pages: Desk, pages: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = here.item()
+    item = desk_pages.item()
     broken = tmp_path / "broken"
     broken.mkdir()
     for name in ("model.onnx", "tokenizer.json"):
@@ -238,7 +240,7 @@ def test_a_model_that_is_missing_or_broken_is_a_sentence(
         ("words", "there is no evidence model"),
     ):
         settings = msgspec.structs.replace(pages, ranker=ranker)
-        with client(here, settings, suggest=True) as browser:
+        with client(desk_pages, settings, suggest=True) as browser:
             seen = Seen(browser, f"/demonstrate/{item}")
             if "Nothing is open yet" in seen.words:
                 seen = opened(browser, item)
@@ -247,17 +249,19 @@ def test_a_model_that_is_missing_or_broken_is_a_sentence(
             assert seen.note().startswith("Nothing can be suggested: ")
             assert sentence in seen.note()
     monkeypatch.setattr(EvidenceSources, "load_evidence_judge", lambda sources: fail_to_judge)
-    with client(here, pages, suggest=True) as browser:
+    with client(desk_pages, pages, suggest=True) as browser:
         seen = Seen(browser, f"/demonstrate/{item}").presses("Suggest")
         assert seen.note() == "Nothing can be suggested: the evidence model failed."
-    assert "Suggested" not in events(here, item)
+    assert "Suggested" not in events(desk_pages, item)
 
 
 @pytest.mark.slow
-def test_the_bundled_model_suggests_the_sentence_that_answers(here: Desk, tmp_path: Path) -> None:
-    item = here.item(Question("3", "Why do crows bring gifts to people?"))
+def test_the_bundled_model_suggests_the_sentence_that_answers(
+    desk_pages: Desk, tmp_path: Path
+) -> None:
+    item = desk_pages.item(Question("3", "Why do crows bring gifts to people?"))
     settings = Settings(places=(str(get_bundled_folder()),))
-    with client(here, settings, suggest=True) as browser:
+    with client(desk_pages, settings, suggest=True) as browser:
         seen = opened(browser, item, "Why crows bring gifts").presses("Suggest")
         grade, text = passages(seen)[0]
         assert grade == "high"

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 from commands import surroundings
-from demonstrating import Desk, desk, did, fetched, made, served
+from demonstrating import Desk, desk, did, fetched, served, write_pages
 from little import Little, html
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog
 from playwright.sync_api import Page as Tab
@@ -111,9 +111,11 @@ SELECT = """count => {
 
 
 @pytest.fixture(scope="module")
-def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Desk, str]]:
+def desk_and_address(
+    empty_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Desk, str]]:
     folder = tmp_path_factory.mktemp("demonstrations")
-    settings = Settings(places=(str(made(folder / "pages")),))
+    settings = Settings(places=(str(write_pages(folder / "pages")),))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in surroundings(folder).items():
             patch.setenv(name, value)
@@ -165,8 +167,10 @@ def bare(words: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=[page.title for page in PAGES])
-def test_what_is_selected_is_what_is_quoted(here: tuple[Desk, str], tab: Tab, page: Page) -> None:
-    there, _ = here
+def test_what_is_selected_is_what_is_quoted(
+    desk_and_address: tuple[Desk, str], tab: Tab, page: Page
+) -> None:
+    there, _ = desk_and_address
     item = opened(there, page, page.title)
     tab.goto(f"/demonstrate/{item}")
     shown = neutralize_text(page.text)
@@ -201,9 +205,9 @@ def visible(words: str) -> str:
 
 
 def test_a_selection_made_with_the_mouse_is_quoted_by_the_button_that_follows_it(
-    here: tuple[Desk, str], tab: Tab
+    desk_and_address: tuple[Desk, str], tab: Tab
 ) -> None:
-    there, _ = here
+    there, _ = desk_and_address
     item = opened(
         there,
         html(
@@ -244,8 +248,8 @@ def test_a_selection_made_with_the_mouse_is_quoted_by_the_button_that_follows_it
 
 
 @pytest.mark.slow
-def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) -> None:
-    there, _ = here
+def test_a_whole_demonstration_needs_no_mouse(desk_and_address: tuple[Desk, str], tab: Tab) -> None:
+    there, _ = desk_and_address
     item = there.item(Question("keys", "Do crows bring gifts by key?"))
     place = there.place(item)
     tab.goto(f"/demonstrate/{item}")
@@ -297,9 +301,9 @@ def test_a_whole_demonstration_needs_no_mouse(here: tuple[Desk, str], tab: Tab) 
 
 
 def test_keys_can_be_switched_off(
-    here: tuple[Desk, str], tab: Tab, context: BrowserContext
+    desk_and_address: tuple[Desk, str], tab: Tab, context: BrowserContext
 ) -> None:
-    there, address = here
+    there, address = desk_and_address
     item = opened(there, PAGES[0], "off")
     context.add_cookies([{"name": "keys", "value": "off", "url": address}])
     tab.goto(f"/demonstrate/{item}")
@@ -311,9 +315,9 @@ def test_keys_can_be_switched_off(
 
 
 def test_a_tab_that_is_behind_and_the_back_button_lose_nothing(
-    here: tuple[Desk, str], context: BrowserContext, tab: Tab
+    desk_and_address: tuple[Desk, str], context: BrowserContext, tab: Tab
 ) -> None:
-    there, _ = here
+    there, _ = desk_and_address
     item = there.item(Question("tabs", "Do tabs agree?"))
     other = context.new_page()
     for each in (tab, other):
@@ -344,8 +348,8 @@ HOSTILE = Page(
 
 
 @pytest.mark.slow
-def test_nothing_of_a_hostile_page_runs(here: tuple[Desk, str], tab: Tab) -> None:
-    there, _ = here
+def test_nothing_of_a_hostile_page_runs(desk_and_address: tuple[Desk, str], tab: Tab) -> None:
+    there, _ = desk_and_address
     item = opened(there, HOSTILE, "<script>alert(5)</script>")
     place, ours = there.place(item), DemonstrationStore(there.store)
     did(
@@ -394,9 +398,9 @@ def test_nothing_of_a_hostile_page_runs(here: tuple[Desk, str], tab: Tab) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page_at_any_width(
-    here: tuple[Desk, str], tab: Tab, scheme: Literal["light", "dark"]
+    desk_and_address: tuple[Desk, str], tab: Tab, scheme: Literal["light", "dark"]
 ) -> None:
-    there, _ = here
+    there, _ = desk_and_address
     tab.emulate_media(color_scheme=scheme)
     item = there.item(Question(f"axe {scheme}", f"What does axe say of {scheme}?"))
     place, ours, web = there.place(item), DemonstrationStore(there.store), Little(*PAGES)

@@ -42,7 +42,7 @@ JAYS = html("https://b.org/jays", '<p>Jays bury acorns. <a href="/gone">More</a>
 
 
 @pytest.fixture
-def here(empty_store: Path, tmp_path: Path) -> Iterator[Desk]:
+def opened_desk(empty_store: Path, tmp_path: Path) -> Iterator[Desk]:
     with desk(empty_store, tmp_path) as made:
         yield made
 
@@ -77,26 +77,26 @@ def acted(random: Random, work: BrowserSession) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_another_process_comes_to_the_same_sitting_at_every_moment(
-    seed: int, here: Desk, web: Little
+    seed: int, opened_desk: Desk, web: Little
 ) -> None:
     random = Random(seed)
-    place = here.place(here.item(rules=BrowserRules(actions=40)))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(rules=BrowserRules(actions=40)))
+    ours = DemonstrationStore(opened_desk.store)
     for _ in range(25):
         did(ours, place, web, lambda work: acted(random, work))
         with (
             ours.open_session(place) as mine,
-            DemonstrationStore(here.store).open_session(place) as theirs,
+            DemonstrationStore(opened_desk.store).open_session(place) as theirs,
         ):
             assert state(mine) == state(theirs)
-    assert verify_event_chain(here.store, place.stream)
+    assert verify_event_chain(opened_desk.store, place.stream)
 
 
 def test_a_process_that_was_overtaken_catches_up_and_changes_nothing(
-    here: Desk, web: Little
+    opened_desk: Desk, web: Little
 ) -> None:
-    place = here.place(here.item())
-    one, two = DemonstrationStore(here.store), DemonstrationStore(here.store, most=1)
+    place = opened_desk.place(opened_desk.item())
+    one, two = DemonstrationStore(opened_desk.store), DemonstrationStore(opened_desk.store, most=1)
     did(
         one, place, web, lambda work: demonstration_commands.run_typed_command(work, "Search crows")
     )
@@ -118,10 +118,10 @@ def test_a_process_that_was_overtaken_catches_up_and_changes_nothing(
 
 
 def test_what_cannot_be_kept_is_not_shown(
-    here: Desk, web: Little, monkeypatch: pytest.MonkeyPatch
+    opened_desk: Desk, web: Little, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = here.place(here.item())
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item())
+    ours = DemonstrationStore(opened_desk.store)
     did(
         ours,
         place,
@@ -146,9 +146,9 @@ def test_what_cannot_be_kept_is_not_shown(
         assert state(work) == before
 
 
-def test_what_did_nothing_leaves_no_event(here: Desk, web: Little) -> None:
-    place = here.place(here.item())
-    ours = DemonstrationStore(here.store)
+def test_what_did_nothing_leaves_no_event(opened_desk: Desk, web: Little) -> None:
+    place = opened_desk.place(opened_desk.item())
+    ours = DemonstrationStore(opened_desk.store)
     for line, said in {
         "99": "no link 99",
         "Back": "no page before",
@@ -162,10 +162,10 @@ def test_what_did_nothing_leaves_no_event(here: Desk, web: Little) -> None:
         assert (work.event_count, work.browser_session.observation.left) == (0, 100)
 
 
-def test_a_page_that_no_file_holds_is_told_and_not_lost(here: Desk) -> None:
+def test_a_page_that_no_file_holds_is_told_and_not_lost(opened_desk: Desk) -> None:
     page = Page("https://a.org/x", "Odd", "odd \ud800 text", (Block(0, 10, "paragraph"),))
-    place = here.place(here.item(start=page.url))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=page.url))
+    ours = DemonstrationStore(opened_desk.store)
     assert make_storable_reply(page.url, JAYS) == JAYS
     fetched(ours, place, Little(page))
     with ours.open_session(place) as work:
@@ -174,11 +174,11 @@ def test_a_page_that_no_file_holds_is_told_and_not_lost(here: Desk) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_demonstration_is_the_one_that_the_terminal_saves(
-    seed: int, here: Desk, tmp_path: Path, web: Little
+    seed: int, opened_desk: Desk, tmp_path: Path, web: Little
 ) -> None:
     random = Random(seed)
-    place = here.place(here.item())
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item())
+    ours = DemonstrationStore(opened_desk.store)
     said = [random.choice(COMMANDS[:11]) for _ in range(20)]
     said += ["Search jays", "Clicked on link 0", "Quote: Jays bury acorns.", "End: Answer"]
     for line in said:
@@ -205,12 +205,12 @@ def test_a_demonstration_is_the_one_that_the_terminal_saves(
 
 
 def test_imitation_reads_a_demonstration_as_it_was_handed_in(
-    here: Desk, tmp_path: Path, web: Little
+    opened_desk: Desk, tmp_path: Path, web: Little
 ) -> None:
     from rookery.learn.training_data import read_episodes  # it loads torch
 
-    place = here.place(here.item(start=JAYS.url))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=JAYS.url))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     for line in ("Quote: Jays bury acorns.", "Scrolled up 1", "End: Answer"):
         did(ours, place, web, lambda work: demonstration_commands.run_typed_command(work, line))  # noqa: B023
@@ -303,10 +303,12 @@ def test_what_is_quoted_is_cut_from_the_page_in_whole_characters(words: str, quo
     assert CROWS.text[slice(*span)] == quoted
 
 
-def test_of_the_same_words_twice_only_the_first_can_be_named(here: Desk, web: Little) -> None:
+def test_of_the_same_words_twice_only_the_first_can_be_named(
+    opened_desk: Desk, web: Little
+) -> None:
     second = CROWS.text.rindex("Crows bring gifts.")
-    place = here.place(here.item(start=CROWS.url))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=CROWS.url))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     note = did(
         ours,
@@ -347,10 +349,10 @@ def test_a_quote_never_holds_what_the_window_left_out() -> None:
     assert command == "Quote: play.\n\nBuy a hat!\n\nJays"
 
 
-def test_a_long_quote_is_said_by_its_beginning_and_its_end(here: Desk, web: Little) -> None:
+def test_a_long_quote_is_said_by_its_beginning_and_its_end(opened_desk: Desk, web: Little) -> None:
     line = CROWS.text.index("Line 0 about")
-    place = here.place(here.item(start=CROWS.url))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=CROWS.url))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     assert not did(
         ours,
@@ -368,10 +370,10 @@ def test_a_long_quote_is_said_by_its_beginning_and_its_end(here: Desk, web: Litt
     assert len(said) < 140
 
 
-def test_a_quote_beyond_the_room_is_told_and_ends_nothing(here: Desk, web: Little) -> None:
+def test_a_quote_beyond_the_room_is_told_and_ends_nothing(opened_desk: Desk, web: Little) -> None:
     line = CROWS.text.index("Line 0 about")
-    place = here.place(here.item(start=CROWS.url, rules=BrowserRules(quoted=50)))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=CROWS.url, rules=BrowserRules(quoted=50)))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     note = did(
         ours,
@@ -384,9 +386,9 @@ def test_a_quote_beyond_the_room_is_told_and_ends_nothing(here: Desk, web: Littl
         assert not work.browser_session.ending
 
 
-def test_what_is_found_is_marked_where_it_stands(here: Desk, web: Little) -> None:
-    place = here.place(here.item(start=CROWS.url))
-    ours = DemonstrationStore(here.store)
+def test_what_is_found_is_marked_where_it_stands(opened_desk: Desk, web: Little) -> None:
+    place = opened_desk.place(opened_desk.item(start=CROWS.url))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     did(
         ours,
@@ -402,10 +404,10 @@ def test_what_is_found_is_marked_where_it_stands(here: Desk, web: Little) -> Non
     assert marked == ["Line 150"]
 
 
-def test_what_is_said_of_an_answer_never_fails(here: Desk) -> None:
+def test_what_is_said_of_an_answer_never_fails(opened_desk: Desk) -> None:
     web = Little(JAYS)
-    place = here.place(here.item(start=JAYS.url))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=JAYS.url))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     did(
         ours,
@@ -427,10 +429,10 @@ def test_what_is_said_of_an_answer_never_fails(here: Desk) -> None:
     holds()
 
 
-def test_an_answer_is_looked_at_before_it_is_handed_in(here: Desk) -> None:
+def test_an_answer_is_looked_at_before_it_is_handed_in(opened_desk: Desk) -> None:
     web = Little(JAYS)
-    place = here.place(here.item(start=JAYS.url))
-    ours = DemonstrationStore(here.store)
+    place = opened_desk.place(opened_desk.item(start=JAYS.url))
+    ours = DemonstrationStore(opened_desk.store)
     fetched(ours, place, web)
     did(
         ours,
@@ -475,9 +477,9 @@ def test_the_parts_of_a_window_are_its_text() -> None:
             top = below
 
 
-def test_of_many_who_go_on_from_the_same_place_one_does(here: Desk) -> None:
-    place = here.place(here.item())
-    tabs = [DemonstrationStore(here.store) for _ in range(8)]
+def test_of_many_who_go_on_from_the_same_place_one_does(opened_desk: Desk) -> None:
+    place = opened_desk.place(opened_desk.item())
+    tabs = [DemonstrationStore(opened_desk.store) for _ in range(8)]
 
     def goes_on(number: int, tab: int) -> int:
         try:
@@ -493,4 +495,4 @@ def test_of_many_who_go_on_from_the_same_place_one_does(here: Desk) -> None:
     with ThreadPoolExecutor(8) as together:
         for number in range(10):
             assert sum(together.map(partial(goes_on, number), range(8))) == 1
-    assert verify_event_chain(here.store, place.stream)
+    assert verify_event_chain(opened_desk.store, place.stream)

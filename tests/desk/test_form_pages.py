@@ -259,14 +259,14 @@ def laid(site: Site) -> Site:
 
 
 @pytest.fixture(scope="module")
-def seen(laid: Site) -> Iterator[Seen]:
+def open_window(laid: Site) -> Iterator[Seen]:
     with laid.window("lea", "researcher") as window:
         yield window
 
 
 @pytest.mark.slow
-def test_the_pages_of_forms_are_accessible_and_fit(seen: Seen) -> None:
-    page = seen.page
+def test_the_pages_of_forms_are_accessible_and_fit(open_window: Seen) -> None:
+    page = open_window.page
     for width, scheme in LOOKS.items():
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
@@ -279,7 +279,7 @@ def test_the_pages_of_forms_are_accessible_and_fit(seen: Seen) -> None:
         wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         assert not page.evaluate(wide), width
         assert flaws(page) == [], width
-    assert seen.said == []
+    assert open_window.said == []
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def test_people_at_the_desk_teach_what_a_mock_of_the_same_taste_does(
     ] == [(one["step"], one["rows"][0]["action"], one["reward"]) for one in reversed(kept)]
 
 
-def asked(*texts: str, number: int = 0) -> ComparisonQuestion:
+def make_question(*texts: str, number: int = 0) -> ComparisonQuestion:
     return ComparisonQuestion(number, QUESTIONS[0], tuple(Answer(text) for text in texts))
 
 
@@ -128,7 +128,7 @@ def test_comparisons_come_in_their_order_whatever_the_order_of_judging(
     tmp_path: Path, store: Store
 ) -> None:
     waits: list[int] = []
-    everything = [asked("a", str(number), number=number) for number in range(5)]
+    everything = [make_question("a", str(number), number=number) for number in range(5)]
     with HumanFeedback(store, tmp_path / "jays", QUICK, waits=waits.append) as desk:
         found = iter(desk.compare_answers(everything))
         heard: list[Comparison] = []
@@ -162,11 +162,13 @@ def test_what_the_desk_knows_is_not_asked_again_and_what_is_asked_no_more_is_tak
 ) -> None:
     out, several = tmp_path / "jays", msgspec.structs.replace(QUICK, repeated=1.0, people=2)
     with HumanFeedback(store, out, several) as desk:
-        found = iter(desk.compare_answers([asked("a", "bcd"), asked("x", "y", number=1)]))
+        found = iter(
+            desk.compare_answers([make_question("a", "bcd"), make_question("x", "y", number=1)])
+        )
         with at_work(store, "ada"):
             heard = next(found)
     with HumanFeedback(store, out, several) as desk:
-        assert only(desk, asked("a", "bcd")) == heard
+        assert only(desk, make_question("a", "bcd")) == heard
     with store.begin_read() as connection:
         rows = connection.execute(select(tables.items).order_by(tables.items.c.number)).all()
     known = [(one.wanted, one.why) for one in rows]
@@ -183,7 +185,7 @@ def test_a_judgement_that_is_taken_back_before_it_rested_was_not_heard(
     store.clock = lambda: began  # it rests for as long as the test says
     patient = msgspec.structs.replace(QUICK, rest=60.0)
     with HumanFeedback(store, tmp_path / "jays", patient) as desk:
-        found = iter(desk.compare_answers([asked("a", "b")]))
+        found = iter(desk.compare_answers([make_question("a", "b")]))
         heard: list[Comparison] = []
         thread = threading.Thread(target=lambda: heard.append(next(found)))
         thread.start()
@@ -204,7 +206,7 @@ def test_nothing_is_preferred_where_a_lead_took_it_back_or_excluded_who_judged(
     tmp_path: Path, store: Store
 ) -> None:
     with HumanFeedback(store, tmp_path / "jays", QUICK) as desk:
-        one, other = asked("a", "b"), asked("a", "b", "c", "d", number=1)
+        one, other = make_question("a", "b"), make_question("a", "b", "c", "d", number=1)
         found = iter(desk.compare_answers([one, other]))
 
         def retire() -> None:
@@ -218,7 +220,7 @@ def test_nothing_is_preferred_where_a_lead_took_it_back_or_excluded_who_judged(
         assert next(found) == Comparison(other.question, other.answers, (0.25,) * 4, NO_RATER)
         heard: list[Comparison] = []
         thread = threading.Thread(
-            target=lambda: heard.append(only(desk, asked("q", "e", number=2)))
+            target=lambda: heard.append(only(desk, make_question("q", "e", number=2)))
         )
         thread.start()
         while (lease := labelling_queue.claim_item(store, "bob")) is None:
@@ -230,17 +232,17 @@ def test_nothing_is_preferred_where_a_lead_took_it_back_or_excluded_who_judged(
         assert [each.weights for each in heard] == [(0.5, 0.5)]
     several = msgspec.structs.replace(QUICK, repeated=1.0, people=2)
     with HumanFeedback(store, tmp_path / "owls", several) as desk:
-        found = iter(desk.compare_answers([asked("q", "a", number=3)]))
+        found = iter(desk.compare_answers([make_question("q", "a", number=3)]))
         with at_work(store, "bob", "ada"):  # bob is given nothing
             assert next(found).by == "ada"
-        assert only(desk, asked("q", "a", number=3)) == Comparison(
+        assert only(desk, make_question("q", "a", number=3)) == Comparison(
             QUESTIONS[0], (Answer("q"), Answer("a")), (0.0, 1.0), "ada"
         )
         [hers] = labelling_queue.list_judgements(store, "ada", 1)
         rater_quality.exclude_judgements(store, "judgement", hers.id, "a slip", "rex")
         mended = msgspec.structs.replace(hers, supersedes=hers.id, filled={"overall": -1})
         labelling_queue.correct_judgement(store, mended)
-        assert only(desk, asked("q", "a", number=3)).weights == (0.5, 0.5)
+        assert only(desk, make_question("q", "a", number=3)).weights == (0.5, 0.5)
 
 
 # Those who stop it
@@ -255,7 +257,7 @@ def test_a_run_that_was_stopped_does_not_begin_again_until_it_is_released(
         pull = stop_switch.stop_run(store, "crows", "ada", "it swears")
         assert desk.find_stop_reason() == "ada stopped it at the desk: it swears"
         with pytest.raises(Failed, match="ada stopped it at the desk: it swears"):
-            only(desk, asked("a", "b"))
+            only(desk, make_question("a", "b"))
     with pytest.raises(Failed, match="it swears"), HumanFeedback(store, out, QUICK):
         pass
     with pytest.raises(Failed, match="it swears"), HumanFeedback(store, out, QUICK, main=False):
@@ -468,7 +470,7 @@ def test_a_lost_store_stops_the_run_after_a_while_and_one_that_comes_back_does_n
         initialize_store(store.place)  # another desk is not this one
         assert "did not answer" in desk.find_stop_reason()
         with pytest.raises(Failed, match="did not answer"):
-            only(desk, asked("a", "b"))
+            only(desk, make_question("a", "b"))
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

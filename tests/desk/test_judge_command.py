@@ -73,7 +73,7 @@ def judged(place: Path, by: dict[str, list[int]], seconds: float = 100.0) -> Non
                 labelling_queue.submit_judgement(store, lease.token, person, judgement)
 
 
-def told(run: Run, *arguments: str | Path) -> str:
+def read_error(run: Run, *arguments: str | Path) -> str:
     """The sentence of a command that cannot be done."""
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
@@ -98,7 +98,7 @@ def test_a_store_is_made_and_made_again_without_loss(run: Run, tmp_path: Path) -
 
 
 def test_without_a_place_the_store_is_among_the_users_data(run: Run, home: Path) -> None:
-    assert "rookery judge init" in told(run, "judge", "stats")
+    assert "rookery judge init" in read_error(run, "judge", "stats")
     assert run("judge", "init").out == f"store: {home / 'data' / 'rookery' / 'desk.sqlite'}\n"
     assert run("judge", "stats").out == "all batches: 0 items, 0 judgements that count\n"
 
@@ -140,14 +140,14 @@ def test_every_mistake_is_a_sentence(
     arguments: list[str], said: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert said in told(run, "judge", *arguments, "--store", place)
+    assert said in read_error(run, "judge", *arguments, "--store", place)
 
 
 def test_stores_that_are_none_are_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("This is no database. " * 100)
     for place in (tmp_path / "text", tmp_path, tmp_path / "none", "postgresql://127.0.0.1:9/x"):
-        told(run, "judge", "stats", "--store", place)
-    told(run, "judge", "init", "--store", tmp_path / "text" / "below")
+        read_error(run, "judge", "stats", "--store", place)
+    read_error(run, "judge", "init", "--store", tmp_path / "text" / "below")
 
 
 # What is to be judged
@@ -173,7 +173,7 @@ def test_nothing_is_half_imported(run: Run, place: Path, tmp_path: Path) -> None
     with path.open("a") as lines:
         lines.write('{"question": "Why?", "answers": ["only one"]}\n')
     command = ("judge", "import", path, "--form", "compare", "--batch", "first", "--store", place)
-    assert f"{path}, line 1501: compare takes 2 answers" in told(run, *command)
+    assert f"{path}, line 1501: compare takes 2 answers" in read_error(run, *command)
     assert run("judge", "stats", "--store", place).out.startswith("all batches: 0 items")
 
 
@@ -219,8 +219,8 @@ def test_pages_that_a_server_kept_in_a_file_are_copied_into_postgresql(
         assert pages
         assert list(copied.iter_pages()) == pages
     assert f"copied: {len(pages)} versions of pages" in done.err
-    assert "--store postgresql://" in told(run, "judge", "init", "--pages", archive)
-    assert "archive.sqlite" in told(
+    assert "--store postgresql://" in read_error(run, "judge", "init", "--pages", archive)
+    assert "archive.sqlite" in read_error(
         run, "judge", "init", "--store", there, "--pages", tmp_path / "x"
     )
 
@@ -347,8 +347,10 @@ def test_a_form_is_checked_added_and_shown(run: Run, place: Path, tmp_path: Path
     shown = ("judge", "form", "show", "tone", "--store", place)
     assert run(*shown).out == path.read_text(encoding="utf-8")
     assert run(*shown, "--version", "1").out == TONE
-    assert "there are 1 to 2" in told(run, *shown, "--version", "3")
-    assert "name one of demonstrate" in told(run, "judge", "form", "show", "x", "--store", place)
+    assert "there are 1 to 2" in read_error(run, *shown, "--version", "3")
+    assert "name one of demonstrate" in read_error(
+        run, "judge", "form", "show", "x", "--store", place
+    )
 
 
 def test_the_first_problem_of_every_file_is_a_line(run: Run, place: Path, tmp_path: Path) -> None:
@@ -360,11 +362,13 @@ def test_the_first_problem_of_every_file_is_a_line(run: Run, place: Path, tmp_pa
     assert code == 2
     assert out.startswith(f"{good}: ")
     assert [line.partition(":")[0] for line in err.splitlines()] == [str(bad), str(taken)]
-    assert "give yours another name" in told(run, "judge", "form", "add", taken, "--store", place)
-    assert '"minutes" is 0' in told(run, "judge", "form", "add", bad, "--store", place)
-    assert "check the path" in told(run, "judge", "form", "check", tmp_path / "none.toml")
+    assert "give yours another name" in read_error(
+        run, "judge", "form", "add", taken, "--store", place
+    )
+    assert '"minutes" is 0' in read_error(run, "judge", "form", "add", bad, "--store", place)
+    assert "check the path" in read_error(run, "judge", "form", "check", tmp_path / "none.toml")
     (tmp_path / "latin.toml").write_bytes("# é".encode("latin-1"))
-    assert "UTF-8" in told(run, "judge", "form", "check", tmp_path / "latin.toml")
+    assert "UTF-8" in read_error(run, "judge", "form", "check", tmp_path / "latin.toml")
 
 
 def test_a_batch_is_made_from_a_form_s_file_or_not_at_all(
@@ -373,11 +377,11 @@ def test_a_batch_is_made_from_a_form_s_file_or_not_at_all(
     form, items = tmp_path / "tone.toml", pairs(tmp_path / "c.jsonl", 2)
     form.write_text(TONE.replace("minutes = 3", ""), encoding="utf-8")
     command = ("judge", "import", items, "--form", form, "--batch", "first", "--store", place)
-    assert "missing required field `minutes`" in told(run, *command)
+    assert "missing required field `minutes`" in read_error(run, *command)
     form.write_text(TONE, encoding="utf-8")
     three = written(tmp_path / "three.jsonl", {"question": "Why?", "answers": ["a", "b", "c"]})
-    assert "takes 2 answers" in told(run, "judge", "import", three, *command[3:])
-    assert "no such project" in told(run, *command, "--project", "nope")
+    assert "takes 2 answers" in read_error(run, "judge", "import", three, *command[3:])
+    assert "no such project" in read_error(run, *command, "--project", "nope")
     assert "tone" not in run("judge", "form", "list", "--store", place).out
     assert run(*command).out == "batch first: 2 new items, each for 1; 0 known\n"
     again = ("judge", "import", items, "--form", "tone", "--batch", "first", "--store", place)

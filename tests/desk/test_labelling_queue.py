@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
-from handed import NAMES, given, hand_in, item, kinds, named, outcome, put, work
+from handed import NAMES, hand_in, item, kinds, lease_first, named, outcome, put, work
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from stores import Clock
@@ -42,7 +42,7 @@ def test_the_same_items_are_added_once(desk: Store) -> None:
     assert add_items(desk, map(item, "bcd"), "first", 2) == (1, 2)
     assert add_items(desk, map(item, "a"), "second", 2) == (1, 0)
     assert labelling_queue.count_waiting_items(desk, "Ada") == {"compare": 5}
-    assert labelling_queue.load_item(desk, given(desk, "Ada").item_id) == item("a")
+    assert labelling_queue.load_item(desk, lease_first(desk, "Ada").item_id) == item("a")
 
 
 def test_an_item_wanted_of_nobody_is_refused(desk: Store) -> None:
@@ -64,9 +64,9 @@ def test_a_reload_and_a_second_tab_give_the_same_lease_until_later(
     desk: Store, clock: Clock
 ) -> None:
     put(desk, "a", "b")
-    first = given(desk, "Ada")
+    first = lease_first(desk, "Ada")
     clock.pass_by(100)
-    assert given(desk, "Ada") == msgspec.structs.replace(first, until=first.until + 100)
+    assert lease_first(desk, "Ada") == msgspec.structs.replace(first, until=first.until + 100)
 
 
 def test_what_comes_first_is_what_is_most_urgent(desk: Store) -> None:
@@ -82,7 +82,7 @@ def test_a_batch_begins_with_its_prelude(desk: Store) -> None:
     put(desk, "p", "q", copies=4, prelude=True)
     seen = []
     for _ in range(4):
-        lease = given(desk, "Ada")
+        lease = lease_first(desk, "Ada")
         seen.append(lease.item.question.id)
         hand_in(desk, lease)
     assert seen == ["p", "q", "a", "b"]
@@ -98,7 +98,7 @@ def test_a_prelude_is_not_got_around(desk: Store) -> None:
     assert claim_item(desk, "Ada", item=keys["compare"]) is None
     assert named(desk, "Ada", only_form="compare") == "p"
     assert named(desk, "Ada", only_form="compare") == "p"
-    hand_in(desk, given(desk, "Ada"))
+    hand_in(desk, lease_first(desk, "Ada"))
     assert named(desk, "Ada", item=keys["compare"]) == "a"
     assert labelling_queue.find_prelude_batch(desk, keys["thumbs"])
     assert not labelling_queue.find_prelude_batch(desk, keys["compare"])
@@ -107,21 +107,21 @@ def test_a_prelude_is_not_got_around(desk: Store) -> None:
 def test_who_is_excluded_from_a_batch_gets_none_of_it_until_that_is_lifted(desk: Store) -> None:
     put(desk, "a", "b")
     put(desk, "c", batch="other")
-    held = given(desk, "Ada")
+    held = lease_first(desk, "Ada")
     row = exclude_judgements(desk, "person", "Ada", "guesses", "Ben", "first")
     assert named(desk, "Ada") == "a"  # what was in hand may be ended
     hand_in(desk, held)
     assert labelling_queue.count_waiting_items(desk, "Ada") == {"compare": 1}
     assert named(desk, "Ada") == "c"
-    hand_in(desk, given(desk, "Ada"))
+    hand_in(desk, lease_first(desk, "Ada"))
     assert named(desk, "Ada") is None
     assert named(desk, "Ben") == "b"
-    hand_in(desk, given(desk, "Ben"))
+    hand_in(desk, lease_first(desk, "Ben"))
     put(desk, "d")
     assert named(desk, "Ada") is None
     lift_exclusion(desk, row.number, "looked at it", "Ben")
     assert named(desk, "Ada") == "d"
-    hand_in(desk, given(desk, "Ada"))
+    hand_in(desk, lease_first(desk, "Ada"))
     put(desk, "e", batch="third")
     everywhere = exclude_judgements(desk, "person", "Ada", "guesses", "Ben")
     assert named(desk, "Ada") is None
@@ -146,7 +146,7 @@ def test_what_is_waiting_is_counted_no_further_than_asked(desk: Store) -> None:
 
 def test_work_that_was_walked_away_from_comes_back(desk: Store, clock: Clock) -> None:
     put(desk, "a")
-    given(desk, "Ada")
+    lease_first(desk, "Ada")
     clock.pass_by(LEASE_SECONDS)
     assert named(desk, "Ben") is None
     clock.pass_by(0.5)
@@ -156,7 +156,7 @@ def test_work_that_was_walked_away_from_comes_back(desk: Store, clock: Clock) ->
 
 def test_a_beat_puts_a_lease_off_until_the_place_is_another_s(desk: Store, clock: Clock) -> None:
     put(desk, "a")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     for _ in range(3):
         clock.pass_by(LEASE_SECONDS - 1)
         assert labelling_queue.renew_lease(desk, lease.token) == clock.now + LEASE_SECONDS
@@ -164,7 +164,7 @@ def test_a_beat_puts_a_lease_off_until_the_place_is_another_s(desk: Store, clock
     clock.pass_by(LEASE_SECONDS + 1)  # late, but nobody came
     assert labelling_queue.renew_lease(desk, lease.token) == clock.now + LEASE_SECONDS
     clock.pass_by(LEASE_SECONDS + 1)
-    other = given(desk, "Ben")
+    other = lease_first(desk, "Ben")
     assert labelling_queue.renew_lease(desk, lease.token) is None
     hand_in(desk, other)
     assert labelling_queue.renew_lease(desk, other.token) is None
@@ -175,15 +175,15 @@ def test_who_comes_back_late_has_the_work_still_where_nobody_took_it(
     desk: Store, clock: Clock
 ) -> None:
     put(desk, "a")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     clock.pass_by(10 * LEASE_SECONDS)
-    assert given(desk, "Ada").token == lease.token
+    assert lease_first(desk, "Ada").token == lease.token
     assert named(desk, "Ben") is None
 
 
 def test_late_work_fills_its_place_where_nobody_took_it(desk: Store, clock: Clock) -> None:
     put(desk, "a")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     clock.pass_by(10 * LEASE_SECONDS)
     assert hand_in(desk, lease) == "done"
     assert named(desk, "Ben") is None
@@ -191,10 +191,10 @@ def test_late_work_fills_its_place_where_nobody_took_it(desk: Store, clock: Cloc
 
 def test_late_work_is_an_extra_where_another_took_its_place(desk: Store, clock: Clock) -> None:
     put(desk, "a")
-    late = given(desk, "Ada")
+    late = lease_first(desk, "Ada")
     labelling_queue.save_draft(desk, late.item_id, "Ada", {"overall": 1})
     clock.pass_by(LEASE_SECONDS + 1)
-    other = given(desk, "Ben")
+    other = lease_first(desk, "Ben")
     assert hand_in(desk, late) == "extra"
     assert hand_in(desk, other) == "done"
     assert kinds(desk) == {("Ada", "extra"): 1, ("Ben", "done"): 1}
@@ -203,28 +203,28 @@ def test_late_work_is_an_extra_where_another_took_its_place(desk: Store, clock: 
 
 def test_late_work_takes_another_place_that_is_free(desk: Store, clock: Clock) -> None:
     put(desk, "a", copies=2)
-    late = given(desk, "Ada")
+    late = lease_first(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
-    given(desk, "Ben")
+    lease_first(desk, "Ben")
     assert hand_in(desk, late) == "done"
     assert named(desk, "Cyd") is None
 
 
 def test_late_work_takes_the_place_of_one_who_is_late_too(desk: Store, clock: Clock) -> None:
     put(desk, "a")
-    first = given(desk, "Ada")
+    first = lease_first(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
-    second = given(desk, "Ben")
+    second = lease_first(desk, "Ben")
     clock.pass_by(LEASE_SECONDS + 1)
     assert [hand_in(desk, first), hand_in(desk, second)] == ["done", "extra"]
 
 
 def test_an_old_tab_hands_in_for_the_lease_that_came_after_it(desk: Store, clock: Clock) -> None:
     put(desk, "a", copies=2)
-    old = given(desk, "Ada")
+    old = lease_first(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
-    given(desk, "Ben")
-    new = given(desk, "Ada")
+    lease_first(desk, "Ben")
+    new = lease_first(desk, "Ada")
     assert new.token != old.token
     assert hand_in(desk, old) == "done"
     assert outcome(hand_in, desk, new) == "already"
@@ -233,7 +233,7 @@ def test_an_old_tab_hands_in_for_the_lease_that_came_after_it(desk: Store, clock
 
 def test_a_double_click_hands_in_once(desk: Store) -> None:
     put(desk, "a", "b")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     assert [hand_in(desk, lease), hand_in(desk, lease)] == ["done", "done"]
     assert outcome(hand_in, desk, lease, 2) == "already"
     assert kinds(desk) == {("Ada", "done"): 1}
@@ -244,7 +244,7 @@ def test_a_double_click_hands_in_once(desk: Store) -> None:
 
 def test_nobody_hands_in_what_was_not_theirs_to_do(desk: Store) -> None:
     put(desk, "a", copies=2)
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     assert outcome(submit_judgement, desk, lease.token, "Ben", work()) == "no_lease"
     assert outcome(submit_judgement, desk, "made up", "Ben", work()) == "no_lease"
     assert outcome(labelling_queue.skip_item, desk, lease.token, "Ben", "") == "no_lease"
@@ -254,7 +254,7 @@ def test_nobody_hands_in_what_was_not_theirs_to_do(desk: Store) -> None:
 @pytest.mark.parametrize("way", ["skip", "flag"])
 def test_what_is_given_back_goes_to_others_and_never_comes_again(desk: Store, way: str) -> None:
     put(desk, "a")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     give_back = {"skip": labelling_queue.skip_item, "flag": labelling_queue.flag_item}[way]
     for _ in range(2):  # a double click
         give_back(desk, lease.token, "Ada", "too hard")
@@ -270,16 +270,16 @@ def test_what_is_given_back_goes_to_others_and_never_comes_again(desk: Store, wa
 
 def test_what_was_handed_in_cannot_be_skipped(desk: Store, clock: Clock) -> None:
     put(desk, "a", copies=2)
-    old = given(desk, "Ada")
+    old = lease_first(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
-    given(desk, "Ben")
-    hand_in(desk, given(desk, "Ada"))
+    lease_first(desk, "Ben")
+    hand_in(desk, lease_first(desk, "Ada"))
     assert outcome(labelling_queue.skip_item, desk, old.token, "Ada", "") == "already"
 
 
 def test_a_draft_is_kept_over_a_reload_and_goes_when_it_is_handed_in(desk: Store) -> None:
     put(desk, "a")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     assert labelling_queue.load_draft(desk, lease.item_id, "Ada") is None
     for filled in ({"overall": 2}, {"overall": 1, "claims": [{"start": 3}]}):
         labelling_queue.save_draft(desk, lease.item_id, "Ada", filled)
@@ -294,15 +294,17 @@ def test_retired_items_are_handed_out_no_more_and_work_on_them_is_taken(
     put(desk, "a", "b", copies=2, policy=3)
     put(desk, "c", batch="second", policy=4)
     put(desk, "d")
-    lease = given(desk, "Ada")
+    lease = lease_first(desk, "Ada")
     assert labelling_queue.retire_items(desk, "an old policy", policy_before=4) == 2
     assert labelling_queue.retire_items(desk, "an old policy", policy_before=4) == 0
-    assert given(desk, "Ada").token == lease.token
+    assert lease_first(desk, "Ada").token == lease.token
     assert named(desk, "Ben") == "c"
     assert hand_in(desk, lease) == "done"
     assert labelling_queue.retire_items(desk, "all of it", batch="first") == 1
     assert named(desk, "Ada") is None
-    assert labelling_queue.retire_items(desk, "by name", some=[given(desk, "Ben").item_id]) == 1
+    assert (
+        labelling_queue.retire_items(desk, "by name", some=[lease_first(desk, "Ben").item_id]) == 1
+    )
     clock.pass_by(LEASE_SECONDS + 1)
     assert [named(desk, name) for name in NAMES] == [None] * 4
     with pytest.raises(ValueError, match="which items"):
@@ -311,7 +313,7 @@ def test_retired_items_are_handed_out_no_more_and_work_on_them_is_taken(
 
 def test_a_correction_takes_the_place_of_what_it_corrects(desk: Store) -> None:
     put(desk, "a", "b")
-    hand_in(desk, given(desk, "Ada"))
+    hand_in(desk, lease_first(desk, "Ada"))
     [first] = list_judgements(desk, "Ada", 9)
     change = msgspec.structs.replace(work(2), by="Ada", supersedes=first.id)
     second = correct_judgement(desk, change)
@@ -327,8 +329,8 @@ def test_a_correction_takes_the_place_of_what_it_corrects(desk: Store) -> None:
 
 def test_nobody_corrects_another_s_work(desk: Store) -> None:
     put(desk, "a", "b")
-    hand_in(desk, given(desk, "Ada"))
-    labelling_queue.skip_item(desk, given(desk, "Ada").token, "Ada", "")
+    hand_in(desk, lease_first(desk, "Ada"))
+    labelling_queue.skip_item(desk, lease_first(desk, "Ada").token, "Ada", "")
     skipped, first = list_judgements(desk, "Ada", 9)
     for who, which in (("Ben", first.id), ("Ada", skipped.id), ("Ada", "nothing")):
         change = msgspec.structs.replace(work(2), by=who, supersedes=which)
@@ -345,7 +347,7 @@ def test_who_comes_back_while_another_takes_over_does_not_take_it_away_again(
     desk: Store, clock: Clock
 ) -> None:
     put(desk, "a")
-    given(desk, "Ada")
+    lease_first(desk, "Ada")
     clock.pass_by(LEASE_SECONDS + 1)
     with ThreadPoolExecutor(1) as other:
         with desk.begin_write() as connection:
@@ -358,7 +360,7 @@ def test_who_comes_back_while_another_takes_over_does_not_take_it_away_again(
 
 def test_judgements_are_taken_in_from_elsewhere(desk: Store, fresh: Callable[[str], str]) -> None:
     put(desk, "a", "b", copies=2)
-    hand_in(desk, given(desk, "Ada"))
+    hand_in(desk, lease_first(desk, "Ada"))
     [first] = list_judgements(desk, "Ada", 9)
     second = correct_judgement(
         desk, msgspec.structs.replace(work(2), by="Ada", supersedes=first.id)

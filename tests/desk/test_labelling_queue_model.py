@@ -67,7 +67,7 @@ class Plain:
             if not place.done and (place.person is None or place.until < self.clock.now)
         ]
 
-    def held(self, person: str, form: str | None) -> list[tuple[float, int, Work]]:
+    def list_held(self, person: str, form: str | None) -> list[tuple[float, int, Work]]:
         return sorted(
             (-place.until, one.number, one)
             for one in self.items
@@ -84,7 +84,7 @@ class Plain:
         ]
 
     def claim(self, person: str, form: str | None) -> tuple[Work, int] | None:
-        if task := self.held(person, form):
+        if task := self.list_held(person, form):
             one = task[0][2]
         else:
             ranked = [
@@ -100,7 +100,9 @@ class Plain:
         return one, one.places.index(place)
 
     def prelude(self, person: str, best: Work) -> Work:
-        mine = [work for _, _, work in self.held(person, None) if work.number not in self.retired]
+        mine = [
+            work for _, _, work in self.list_held(person, None) if work.number not in self.retired
+        ]
         first = [
             (-one.priority, one.number, one)
             for one in self.open(person) + mine
@@ -234,7 +236,7 @@ class Desk(RuleBasedStateMachine):
 
     @invariant()
     def what_is_waiting_is_what_could_be_had(self) -> None:
-        mine = [one for _, _, one in self.plain.held("Ada", None)]
+        mine = [one for _, _, one in self.plain.list_held("Ada", None)]
         there = [one for one in mine if one.number not in self.plain.retired]
         expected = Counter(one.form for one in self.plain.open("Ada") + there)
         assert labelling_queue.count_waiting_items(self.store, "Ada") == expected

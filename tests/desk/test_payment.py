@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from handed import given, outcome, put
+from handed import lease_first, outcome, put
 from stores import Clock
 from working import Desk, some
 
@@ -47,10 +47,10 @@ def test_a_pause_counts_for_ten_minutes_and_an_action_begins_anew(
     store: Store, clock: Clock, desk: Desk
 ) -> None:
     put(store, "a", "b", copies=2)
-    silent = given(store, "Ada")
+    silent = lease_first(store, "Ada")
     clock.pass_by(50 * MINUTE)
     submit(store, clock, silent.token, "Ada", silent.began)
-    busy = given(store, "Ben")
+    busy = lease_first(store, "Ben")
     for _ in range(5):
         clock.pass_by(9 * MINUTE)
         labelling_queue.renew_lease(store, busy.token)
@@ -64,7 +64,7 @@ def test_a_pause_counts_for_ten_minutes_and_an_action_begins_anew(
 
 def test_actions_are_kept_about_once_a_minute(store: Store, clock: Clock, desk: Desk) -> None:
     put(store, "a")
-    lease = given(store, "Ada")
+    lease = lease_first(store, "Ada")
     for _ in range(60):
         clock.pass_by(5)
         labelling_queue.renew_lease(store, lease.token)
@@ -76,9 +76,9 @@ def test_actions_are_kept_about_once_a_minute(store: Store, clock: Clock, desk: 
 
 def test_two_tabs_at_once_are_paid_once(store: Store, clock: Clock, desk: Desk) -> None:
     put(store, "a", "b")
-    first = given(store, "Ada")
+    first = lease_first(store, "Ada")
     other = next(each for each in (f for f in _items(store)) if each != first.item_id)
-    second = given(store, "Ada", item=other)
+    second = lease_first(store, "Ada", item=other)
     clock.pass_by(6 * MINUTE)
     submit(store, clock, second.token, "Ada", second.began)
     clock.pass_by(2 * MINUTE)

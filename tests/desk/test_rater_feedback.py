@@ -1,7 +1,7 @@
 """What raters see of their own work: how far they are, agreement after a delay, flags' outcomes."""
 
 import pytest
-from handed import given, hand_in, outcome, put
+from handed import hand_in, lease_first, outcome, put
 from stores import Clock
 from working import Desk, some
 
@@ -27,16 +27,16 @@ def test_progress_counts_what_is_done_and_what_one_could_still_get(
     put(store, "a", "b", "c", copies=2, batch="first")
     put(store, "d", batch="second")
     put(store, "old", batch="over")
-    hand_in(store, given(store, "Ada"))
-    lease = given(store, "Ada")
+    hand_in(store, lease_first(store, "Ada"))
+    lease = lease_first(store, "Ada")
     labelling_queue.flag_item(store, lease.token, "Ada", "senseless")
     waiting = labelling_queue.count_waiting_items(store, "Ada")["compare"]
     progress = count_form_progress(store, "Ada")["compare"]
     assert progress.of == progress.done + waiting
     assert count_form_progress(store, "Ben")["compare"].done == 0
-    [item] = [given(store, "Ben").item_id]
+    [item] = [lease_first(store, "Ben").item_id]
     before = count_batch_progress(store, "Ben", item)
-    hand_in(store, given(store, "Ben"))
+    hand_in(store, lease_first(store, "Ben"))
     after = count_batch_progress(store, "Ben", item)
     assert (before.done, after.done) == (0, 1)
     assert before.of == after.of
@@ -45,7 +45,7 @@ def test_progress_counts_what_is_done_and_what_one_could_still_get(
 def test_a_batch_that_is_over_is_not_counted_any_more(store: Store, desk: Desk) -> None:
     put(store, "a", "b", batch="over")
     for _ in range(2):
-        hand_in(store, given(store, "Ada"))
+        hand_in(store, lease_first(store, "Ada"))
     assert count_form_progress(store, "Ada") == {}
     put(store, "c", batch="new")
     assert count_form_progress(store, "Ada") == {"compare": RaterProgress(0, 1)}
@@ -117,7 +117,7 @@ def test_flags_are_answered(store: Store, clock: Clock, desk: Desk) -> None:
     put(store, "a", "b")
     flagged = []
     for _ in range(2):
-        lease = given(store, "Ada")
+        lease = lease_first(store, "Ada")
         labelling_queue.flag_item(store, lease.token, "Ada", "senseless")
         flagged.append(lease.item_id)
     ids = [each.id for each in labelling_queue.list_judgements(store, "Ada", 9)][::-1]

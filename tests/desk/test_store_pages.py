@@ -41,14 +41,14 @@ def test_pages_are_found_by_their_text(store: Store) -> None:
 
 
 def test_two_who_keep_a_page_at_once_keep_it_once(store: Store) -> None:
-    def kept() -> str:
+    def put_page() -> str:
         with store.begin_write() as connection:
             return store_page(connection, CROWS)
 
     with ThreadPoolExecutor(1) as other:
         with store.begin_write() as connection:
             ours = store_page(connection, CROWS)
-            theirs = other.submit(kept)
+            theirs = other.submit(put_page)
             time.sleep(0.2)  # the other comes to where it must wait
         assert theirs.result() == ours
     assert len(find_pages_by_digest(store, CROWS.digest)) == 1

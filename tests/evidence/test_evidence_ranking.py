@@ -27,7 +27,7 @@ class Judge:
         return [EvidenceJudgement(each, (0, 1), each, 0.0, 0.0, 1.0) for each in odds]
 
 
-def found(*texts: str) -> list[tuple[Page, Hit]]:
+def make_passages(*texts: str) -> list[tuple[Page, Hit]]:
     """Passages of a page each, in the order of the search."""
     pages = [Page(f"u{number}", f"Page {number}", text) for number, text in enumerate(texts)]
     return [
@@ -38,7 +38,7 @@ def found(*texts: str) -> list[tuple[Page, Hit]]:
 
 def test_passages_are_in_the_order_of_the_judge_with_their_probabilities() -> None:
     judge = Judge(lambda text: float(text.split()[-1]))
-    passages = found("a rook nests at -1", "a crow nests at 2", "a jay nests at 0")
+    passages = make_passages("a rook nests at -1", "a crow nests at 2", "a jay nests at 0")
     ranked = rank_by_evidence("Who nests?", passages, judge)
     assert [each.page.url for each in ranked] == ["u1", "u2", "u0"]
     assert [each.score for each in ranked] == pytest.approx([0.8808, 0.5, 0.2689], abs=1e-4)
@@ -60,17 +60,19 @@ def test_a_passage_is_judged_below_its_title_and_headings() -> None:
 
 def test_the_best_of_the_search_are_judged_and_repetitions_dropped() -> None:
     judge = Judge()
-    many = found(*(f"passage number {number} says {number}" for number in range(30)))
+    many = make_passages(*(f"passage number {number} says {number}" for number in range(30)))
     ranked = rank_by_evidence("What?", many[::-1], judge)
     assert len(judge.judged) == len(ranked) == MAX_JUDGED_PASSAGES
     assert [each.page.url for each in ranked] == [f"u{number}" for number in range(20)]
-    twice = found("rooks nest in tall elms", "rooks nest in tall elms", "jays hide acorns in moss")
+    twice = make_passages(
+        "rooks nest in tall elms", "rooks nest in tall elms", "jays hide acorns in moss"
+    )
     assert [each.page.url for each in rank_by_evidence("Who?", twice, judge)] == ["u0", "u2"]
 
 
 def test_ranks_are_fused_for_long_queries_only() -> None:
     # By the search: a b c d; by the judge: d c b a, or d a b c.
-    passages = found("a is here 1", "b is here 2", "c is here 3", "d is here 4")
+    passages = make_passages("a is here 1", "b is here 2", "c is here 3", "d is here 4")
     judge = Judge(lambda text: 10.0 if text[0] == "d" else -float(text.split()[-1]))
     question = " ".join(["word"] * LONG_QUERY_WORDS)
 

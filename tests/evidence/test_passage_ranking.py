@@ -26,7 +26,7 @@ def page(url: str, text: str, title: str = "") -> Page:
     return Page(url, title, text, (Block(0, len(text), "paragraph"),))
 
 
-def found(question: str, *pages: Page) -> list[tuple[Page, Hit]]:
+def search_pages(question: str, *pages: Page) -> list[tuple[Page, Hit]]:
     index = SearchIndex()
     for each in pages:
         index.add(each)
@@ -46,7 +46,7 @@ CROWS = page(
 
 
 def ranked(question: str, *pages: Page) -> list[RankedPassage]:
-    return rank_passages(question, found(question, *pages))
+    return rank_passages(question, search_pages(question, *pages))
 
 
 def test_the_sentence_that_answers_is_first() -> None:
@@ -123,7 +123,7 @@ def test_near_duplicates_are_shown_once_and_the_better_one_stays() -> None:
     assert len(ranked("How many acorns?", page("first", text), JAYS)) == 2
 
 
-def kept(*texts: str) -> list[str]:
+def list_shown(*texts: str) -> list[str]:
     """Which of these passages are shown, the first being the best."""
     pages = [page(str(number), text) for number, text in enumerate(texts)]
     hits = [
@@ -135,11 +135,11 @@ def kept(*texts: str) -> list[str]:
 
 def test_a_short_passage_hides_no_other() -> None:
     long = "Crows live for seven years or more, and some have reached nineteen in the wild."
-    assert kept("Crows", long, "Jays") == ["Crows", long, "Jays"]
-    assert kept("Seven years.", long) == ["Seven years.", long]
-    assert kept(long, "Seven years.", "Years seven.", "seven YEARS") == [long, "Years seven."]
-    assert kept("Crows live for seven years", long) == ["Crows live for seven years", long]
-    assert kept("乌鸦很聪明。", "喜鹊会认人。") == ["乌鸦很聪明。", "喜鹊会认人。"]
+    assert list_shown("Crows", long, "Jays") == ["Crows", long, "Jays"]
+    assert list_shown("Seven years.", long) == ["Seven years.", long]
+    assert list_shown(long, "Seven years.", "Years seven.", "seven YEARS") == [long, "Years seven."]
+    assert list_shown("Crows live for seven years", long) == ["Crows live for seven years", long]
+    assert list_shown("乌鸦很聪明。", "喜鹊会认人。") == ["乌鸦很聪明。", "喜鹊会认人。"]
 
 
 _FEW_WORDS = st.lists(st.sampled_from("crow Crow jay nut egg".split()), min_size=1, max_size=9)
@@ -161,11 +161,11 @@ def test_what_is_shown_agrees_with_counting_by_hand(texts: list[str]) -> None:
     for text in texts:
         if not any(repeats(text, better) for better in shown):
             shown.append(text)
-    assert kept(*texts) == shown
+    assert list_shown(*texts) == shown
 
 
 def test_a_likeness_that_is_passed_in_decides() -> None:
-    asked = found("jay", JAYS, CROWS)
+    asked = search_pages("jay", JAYS, CROWS)
     wanted = "A jay may steal it."
     best = sort_sentences(
         rank_passages("jay", asked, lambda q, texts: [float(t == wanted) for t in texts])
@@ -175,7 +175,7 @@ def test_a_likeness_that_is_passed_in_decides() -> None:
 
 def test_a_model_is_asked_for_the_best_sentences_and_the_rest_count_as_the_least_alike() -> None:
     question = "How many acorns does a jay hide in autumn?"
-    asked = found(question, JAYS, CROWS)
+    asked = search_pages(question, JAYS, CROWS)
     texts: list[str] = []
 
     def likeness(_: str, compared: Sequence[str]) -> list[float]:

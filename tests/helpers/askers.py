@@ -58,7 +58,7 @@ class Held:
 
 
 @contextmanager
-def held(answering: AnswerService, count: int) -> Iterator[None]:
+def hold_workers(answering: AnswerService, count: int) -> Iterator[None]:
     """As many workers have something else to do meanwhile."""
     some = [Held(answering) for _ in range(count)]
     try:

@@ -44,7 +44,7 @@ PEOPLE: Mapping[str, PersonRole] = {"Ada": "labeller", "Ben": "labeller", "Cleo"
 EVERYBODY = VisitorLimits(sent=1_000_000)
 
 
-def made(place: Path, **named: str) -> Path:
+def write_pages(place: Path, **named: str) -> Path:
     """A folder of pages."""
     place.mkdir()
     for name, text in {"crows": CROWS, "jays": JAYS, **named}.items():

@@ -29,7 +29,7 @@ def put(store: Store, *texts: str, copies: int = 1, batch: str = "first", **more
     add_items(store, [item(text) for text in texts], batch, copies, **more)
 
 
-def given(store: Store, person: str, **more: Any) -> ItemLease:
+def lease_first(store: Store, person: str, **more: Any) -> ItemLease:
     lease = claim_item(store, person, **more)
     assert lease is not None
     return lease

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import httpx2 as httpx
 import msgspec
 import uvicorn
-from demonstrating import Desk, made
+from demonstrating import Desk, write_pages
 from ports import find_free_port
 from selectolax.lexbor import LexborHTMLParser
 
@@ -81,7 +81,7 @@ class Server:
     def __init__(self, desk: Desk, folder: Path) -> None:
         self.port = find_free_port()
         self.address = f"http://127.0.0.1:{self.port}"
-        pages = str(made(folder / "pages"))
+        pages = str(write_pages(folder / "pages"))
         self._parent = subprocess.Popen(
             [sys.executable, __file__, desk.store.place, str(self.port), pages],
             stdin=subprocess.PIPE,

@@ -13,7 +13,7 @@ from commands import CORVIDS, ROOT, surroundings
 Json = dict[str, Any]
 
 
-def asked(method: str, id: int | str | None = 1, /, **params: Any) -> Json:
+def make_request(method: str, id: int | str | None = 1, /, **params: Any) -> Json:
     """A request; a notification where `id` is None."""
     message: Json = {"jsonrpc": "2.0", "method": method, "params": params}
     return message if id is None else {**message, "id": id}
@@ -21,13 +21,15 @@ def asked(method: str, id: int | str | None = 1, /, **params: Any) -> Json:
 
 def called(name: str, id: int | str = 1, /, **arguments: Any) -> Json:
     """A call of a tool."""
-    return asked("tools/call", id, name=name, arguments=arguments)
+    return make_request("tools/call", id, name=name, arguments=arguments)
 
 
 def greeting(version: str = "2025-11-25") -> Json:
     """The first message of a handshake."""
     about = {"name": "test", "version": "1"}
-    return asked("initialize", "hello", protocolVersion=version, capabilities={}, clientInfo=about)
+    return make_request(
+        "initialize", "hello", protocolVersion=version, capabilities={}, clientInfo=about
+    )
 
 
 def stateless(message: Json, version: str = "2026-07-28") -> Json:
@@ -94,7 +96,7 @@ class Line:
         structured: Json = result["structuredContent"]
         return structured
 
-    def trouble(self, name: str, /, **arguments: Any) -> str:
+    def read_error(self, name: str, /, **arguments: Any) -> str:
         """The sentence with which a tool says what it could not do."""
         result = self.ask(called(name, **arguments))["result"]
         assert result["isError"]

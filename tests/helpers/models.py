@@ -74,8 +74,8 @@ def serving(*answers: Answer, files: Mapping[str, bytes] = NOTHING) -> Iterator[
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
             with turn:
-                answer = server_.answers[min(len(server_.asked), len(server_.answers) - 1)]
-                server_.asked.append(asking := Asking(server_, self, data))
+                answer = opened.answers[min(len(opened.asked), len(opened.answers) - 1)]
+                opened.asked.append(asking := Asking(opened, self, data))
             with contextlib.suppress(OSError):
                 reply = answer if isinstance(answer, bytes) else answer(asking)
                 if reply is not None:
@@ -98,14 +98,14 @@ def serving(*answers: Answer, files: Mapping[str, bytes] = NOTHING) -> Iterator[
 
     with Quiet(("127.0.0.1", 0), Handler) as listener:
         base_url = f"http://127.0.0.1:{listener.server_port}/v1"
-        server_ = Server(base_url, list(answers), [], threading.Event())
+        opened = Server(base_url, list(answers), [], threading.Event())
         thread = threading.Thread(target=listener.serve_forever, args=(0.01,))
         listener.daemon_threads = True
         thread.start()
         try:
-            yield server_
+            yield opened
         finally:
-            server_.closing.set()
+            opened.closing.set()
             listener.shutdown()
             thread.join()
 
@@ -120,7 +120,7 @@ def reply(
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode("latin-1") + body
 
 
-def said(*choices: dict[str, Any], **more: Any) -> bytes:
+def write_choices(*choices: dict[str, Any], **more: Any) -> bytes:
     """A good answer with these choices."""
     numbered = [{"index": number, **choice} for number, choice in enumerate(choices)]
     return reply(json.dumps({"object": "x", "choices": numbered, **more}).encode())

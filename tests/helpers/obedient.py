@@ -10,7 +10,7 @@ from typing import Any, Literal
 import llguidance
 import numpy as np
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
-from models import Asking, chat, refused, said, usage
+from models import Asking, chat, refused, usage, write_choices
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from rookery.library.libraries import get_bundled_folder
@@ -36,7 +36,7 @@ class Obedient:
             return refused("400 Bad Request", "extra fields not permitted")
         grammar = self._grammar(fields)
         if grammar is None:
-            return said(*[chat(FREE)] * fields.get("n", 1))
+            return write_choices(*[chat(FREE)] * fields.get("n", 1))
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():
             return refused("400 Bad Request", matcher.get_error())
@@ -45,7 +45,7 @@ class Obedient:
         choices = [
             self._write(matcher.deep_copy(), random, most) for _ in range(fields.get("n", 1))
         ]
-        return said(*choices, usage=usage(1, 1))
+        return write_choices(*choices, usage=usage(1, 1))
 
     def _grammar(self, fields: dict[str, Any]) -> str | None:
         """As this server hands it to llguidance; None where it finds none."""

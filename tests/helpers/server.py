@@ -27,7 +27,7 @@ class Server:
         """All of its log so far."""
         return self._log.read_text("utf-8", "replace")
 
-    def asked(self) -> int:
+    def count_requests(self) -> int:
         """How many completions it was asked for."""
         return self.logged().count("[Request received]")
 

@@ -202,7 +202,7 @@ class StandIn:
 
         return allow
 
-    def found(self, context: Sequence[int], action: Sequence[int]) -> list[float]:
+    def score_action(self, context: Sequence[int], action: Sequence[int]) -> list[float]:
         """The log-probabilities of an action at temperature 1."""
         return logprobs(self._model, context, action)
 

@@ -49,8 +49,8 @@ def stage() -> Iterator[Stage]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             names = {name.lower(): value for name, value in self.headers.items()}
             visit = Visit(parts.path, query, names)
-            stage_.visits.append(visit)
-            route = stage_.routes.get(parts.path, Said("<p>Nothing is here.</p>", status=404))
+            opened_stage.visits.append(visit)
+            route = opened_stage.routes.get(parts.path, Said("<p>Nothing is here.</p>", status=404))
             reply = route(visit) if callable(route) else route
             body = reply.body if isinstance(reply.body, bytes) else reply.body.encode()
             self.send_response(reply.status)
@@ -66,11 +66,11 @@ def stage() -> Iterator[Stage]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    stage_ = Stage(f"http://127.0.0.1:{server.server_port}", {}, [])
+    opened_stage = Stage(f"http://127.0.0.1:{server.server_port}", {}, [])
     thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield stage_
+        yield opened_stage
     finally:
         server.shutdown()
         server.server_close()

@@ -53,7 +53,7 @@ MODELS: dict[str, PreTrainedConfig] = {
 }
 
 
-def made(name: str, seed: int = 0) -> Any:
+def make_model(name: str, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     return AutoModelForCausalLM.from_config(MODELS[name]).eval()  # type: ignore[no-untyped-call]
 
@@ -113,7 +113,7 @@ def compute_plainly(actor: ActorCritic, batch: ActionBatch) -> dict[str, Tensor]
 def test_values_and_gradients_are_those_of_all_logits_at_once(name: str) -> None:
     head = build_value_head(WIDTH if name != "projected" else 16, 8)
     nn.init.constant_(head[-1].get_parameter("weight"), 0.1)
-    actor = ActorCritic(made(name), head, True, made(name, 1).requires_grad_(False))
+    actor = ActorCritic(make_model(name), head, True, make_model(name, 1).requires_grad_(False))
     batch = collate_rows(rows(), 0)
     wanted = compute_plainly(actor, batch)
     found = actor(batch, WARMTH, set(wanted))
@@ -128,7 +128,7 @@ def test_values_and_gradients_are_those_of_all_logits_at_once(name: str) -> None
 
 def test_lora_on_the_head_counts_and_the_reference_is_without_it() -> None:
     lora = LoraSettings(2, 4, ("q_proj", "lm_head"))
-    policy: Any = prepare_trainable_model(made("Llama"), TrainedModelSettings("", lora=lora))
+    policy: Any = prepare_trainable_model(make_model("Llama"), TrainedModelSettings("", lora=lora))
     for name, weight in policy.named_parameters():
         if "lora_B" in name:
             nn.init.normal_(weight)
@@ -147,7 +147,7 @@ def test_lora_on_the_head_counts_and_the_reference_is_without_it() -> None:
 
 @pytest.mark.parametrize("packing", [False, True])
 def test_imitation_reads_the_same(packing: bool) -> None:
-    model = made("Llama")
+    model = make_model("Llama")
     batch = pack_rows(rows()) if packing else collate_rows(rows(), 0)
     logits_NV = plain_logits(model, batch)
     logprobs_N, hits_N = predict_actions(model, rows(), 0, packing)
@@ -156,7 +156,7 @@ def test_imitation_reads_the_same(packing: bool) -> None:
 
 
 def test_there_are_never_more_logits_at_once_forwards_or_backwards() -> None:
-    actor = ActorCritic(made("Llama"), reference=made("Llama", 1))
+    actor = ActorCritic(make_model("Llama"), reference=make_model("Llama", 1))
     counts: list[int] = []
     for model in (actor.policy, actor.reference):
         model.lm_head.register_forward_hook(lambda *seen: counts.append(seen[-1].shape[1]))
@@ -173,7 +173,7 @@ def test_there_are_never_more_logits_at_once_forwards_or_backwards() -> None:
 
 
 def test_a_model_whose_layers_cannot_be_told_apart_is_refused() -> None:
-    model = made("Llama")
-    model.get_decoder = lambda: made("Llama")
+    model = make_model("Llama")
+    model.get_decoder = lambda: make_model("Llama")
     with pytest.raises(Failed, match="begin as another kind of model"):
         compute_logits(model, torch.zeros(2, WIDTH), None)

@@ -73,7 +73,7 @@ def model(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def played(model: Any, speech: PolicyTokenizer) -> list[Trajectory]:
-    def drawn(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
+    def draw_sample(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
         return sample_actions(model, contexts, seeds, speech.ends, SamplingSettings(TOKENS), allow)
 
     def scores(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
@@ -81,7 +81,9 @@ def played(model: Any, speech: PolicyTokenizer) -> list[Trajectory]:
 
     world = BrowserEnvironment(QUESTIONS, LIBRARY, scores, speech, BROWSING)
     offered = allow_candidates(speech, list_candidate_actions)
-    return ConstrainedEnvironment(world, speech, offered).play_episodes(drawn, range(8), seed=1)
+    return ConstrainedEnvironment(world, speech, offered).play_episodes(
+        draw_sample, range(8), seed=1
+    )
 
 
 class Asks:

@@ -74,14 +74,14 @@ def model(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def sampler(model: Any, speech: PolicyTokenizer) -> PolicySampler:
-    def drawn(
+    def sample(
         contexts: Sequence[Sequence[int]],
         seeds: Sequence[str],
         allow: Sequence[AllowedTokens] | None = None,
     ) -> list[SampledAction]:
         return sample_actions(model, contexts, seeds, speech.ends, SamplingSettings(TOKENS), allow)
 
-    return drawn
+    return sample
 
 
 class Says:

@@ -44,7 +44,7 @@ MODELS: dict[str, tuple[PreTrainedConfig, bool]] = {
 }
 
 
-def made(config: PreTrainedConfig) -> Any:
+def make_model(config: PreTrainedConfig) -> Any:
     return AutoModelForCausalLM.from_config(config).eval()  # type: ignore[no-untyped-call]
 
 
@@ -52,7 +52,7 @@ def made(config: PreTrainedConfig) -> Any:
 def test_rows_after_a_shared_prompt_have_the_logits_of_a_plain_pass(name: str) -> None:
     config, sharing = MODELS[name]
     torch.manual_seed(0)
-    model = made(config)
+    model = make_model(config)
     prompt, tails = torch.randint(3, 300, (600,)), torch.randint(3, 300, (3, 5))
     with torch.inference_mode():
         whole = model(torch.cat([prompt.expand(3, -1), tails], 1)).logits[:, -6:]
@@ -72,7 +72,7 @@ def test_rows_after_a_shared_prompt_have_the_logits_of_a_plain_pass(name: str) -
 
 def test_only_whole_pieces_that_are_the_same_are_used_again() -> None:
     torch.manual_seed(0)
-    model = made(MODELS["grouped heads"][0])
+    model = make_model(MODELS["grouped heads"][0])
     enable_prefix_sharing(model)
     prompt = torch.randint(3, 300, (3 * PREFILL_CHUNK_TOKENS,)).tolist()
     read_at_once: list[int] = []

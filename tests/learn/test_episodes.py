@@ -34,15 +34,15 @@ def test_prompts_come_equally_often_in_an_order_of_the_seed() -> None:
     ) -> list[SampledAction]:
         return [SampledAction(ActionRow(context, [0]), [0.0], True) for context in contexts]
 
-    def seen(episodes: Sequence[int], seed: int) -> list[int]:
+    def list_prompts(episodes: Sequence[int], seed: int) -> list[int]:
         return [one.rows[0].row.context[0] for one in world.play_episodes(echo, episodes, seed)]
 
-    first = seen(range(10), 1)
+    first = list_prompts(range(10), 1)
     assert sorted(first) == sorted([1, 2, 3, 4, 5] * 2)
     assert first[::2] == first[1::2]
-    assert first != seen(range(10, 20), 1)
-    assert first != seen(range(10), 2)
-    assert seen(range(1, 20, 2), 1) == seen(range(20), 1)[1::2]
+    assert first != list_prompts(range(10, 20), 1)
+    assert first != list_prompts(range(10), 2)
+    assert list_prompts(range(1, 20, 2), 1) == list_prompts(range(20), 1)[1::2]
 
 
 def test_a_world_without_a_prompt_is_refused() -> None:

@@ -89,7 +89,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def held(place: Place, reached: ImitationResult, out: Path) -> list[ImitationExample]:
+def list_validation_examples(
+    place: Place, reached: ImitationResult, out: Path
+) -> list[ImitationExample]:
     """The validation examples, known by what was said of them."""
     held_out = {line["question"] for line in lines(out / "samples.jsonl")}
     loaded = load_model(place.model, "cpu")
@@ -110,7 +112,7 @@ def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> No
         out,
         lambda step, steps, measured: told.append((step, steps)),
     )
-    validation = held(place, reached, out)
+    validation = list_validation_examples(place, reached, out)
     begun, learnt = load_model(place.model, "cpu"), load_model(out / "model", "cpu")
     speech = make_generation_settings(begun, False)
 

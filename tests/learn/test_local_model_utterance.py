@@ -10,7 +10,7 @@ BYTES = Vocabulary((*(bytes([byte]) for byte in range(256)), None), 256, 300)
 END = 256
 
 
-def said(
+def stream_bytes(
     data: bytes, stops: tuple[str, ...] = (), limit: int = 10**6
 ) -> tuple[StreamedCompletion, list[str]]:
     """What is said byte by byte, then an end; and its pieces."""
@@ -27,7 +27,7 @@ def test_the_pieces_are_the_text_before_the_first_stop(
     start: str, stops: tuple[str, ...], end: str
 ) -> None:
     whole = start.encode(errors="replace").decode() + end
-    saying, pieces = said(whole.encode(), stops)
+    saying, pieces = stream_bytes(whole.encode(), stops)
     places = [whole.find(stop) + len(stop) for stop in stops if stop in whole]
     heard = whole[: min(places, default=len(whole))]
     cut = min([heard.find(stop) for stop in stops if stop in heard], default=len(heard))
@@ -40,7 +40,7 @@ def test_the_pieces_are_the_text_before_the_first_stop(
 
 @given(st.binary())
 def test_no_piece_holds_part_of_a_character(data: bytes) -> None:
-    _, pieces = said(data)
+    _, pieces = stream_bytes(data)
     whole = data.decode(errors="replace")
     text = "".join(pieces)
     assert whole.startswith(text)
@@ -49,21 +49,21 @@ def test_no_piece_holds_part_of_a_character(data: bytes) -> None:
 
 
 def test_a_character_comes_when_it_is_whole() -> None:
-    _, pieces = said("é👩".encode())
+    _, pieces = stream_bytes("é👩".encode())
     assert pieces == ["", "é", "", "", "", "👩", ""]
 
 
 def test_the_beginning_of_a_stop_is_held_back_until_it_is_none() -> None:
-    saying, pieces = said(b"a\nQ\nQuestion: b", ("\nQuestion:",))
+    saying, pieces = stream_bytes(b"a\nQ\nQuestion: b", ("\nQuestion:",))
     assert "".join(pieces) == saying.to_completion().text == "a\nQ"
     assert pieces[:5] == ["a", "", "", "\nQ", ""]
     assert saying.stop == "stop"
 
 
 def test_it_ends_at_its_limit_and_gives_what_was_held_back() -> None:
-    saying, pieces = said(b"abcd", ("cx",), limit=3)
+    saying, pieces = stream_bytes(b"abcd", ("cx",), limit=3)
     assert (saying.to_completion().text, pieces, saying.stop) == ("abc", ["a", "b", "c"], "length")
-    saying, pieces = said("aé".encode(), limit=2)
+    saying, pieces = stream_bytes("aé".encode(), limit=2)
     assert (saying.to_completion().text, saying.stop) == ("a", "length")
-    assert said(b"ab", limit=3)[0].stop == "end"
-    assert said(b"ab", ("b",), limit=2)[0].stop == "stop"
+    assert stream_bytes(b"ab", limit=3)[0].stop == "end"
+    assert stream_bytes(b"ab", ("b",), limit=2)[0].stop == "stop"

@@ -62,7 +62,7 @@ def llama() -> Iterator[PreTrainedModel]:
         yield model_named("sdpa")
 
 
-def drawn(random: Random, count: int = 12) -> list[ActionRow]:
+def draw_rows(random: Random, count: int = 12) -> list[ActionRow]:
     def tokens(most: int) -> list[int]:
         return [random.randrange(64) for _ in range(random.randint(1, most))]
 
@@ -71,7 +71,7 @@ def drawn(random: Random, count: int = 12) -> list[ActionRow]:
 
 @torch.inference_mode()
 def test_rows_side_by_side_have_the_losses_that_they_have_alone(llama: PreTrainedModel) -> None:
-    rows = drawn(Random(2))
+    rows = draw_rows(Random(2))
     alone = [predict_actions(llama, [row], 0, False) for row in rows]
     together_A, hits_A = predict_actions(llama, rows, 0, False)
     torch.testing.assert_close(
@@ -89,7 +89,7 @@ def test_rows_side_by_side_have_the_losses_that_they_have_alone(llama: PreTraine
 @torch.inference_mode()
 def test_packed_rows_have_the_losses_that_they_have_alone(name: str) -> None:
     model = model_named(name)
-    rows = drawn(Random(1))
+    rows = draw_rows(Random(1))
     alone_A = torch.cat([predict_actions(model, [row], 0, False)[0] for row in rows])
     packed_A, hits_A = predict_actions(model, rows, 0, True)
     torch.testing.assert_close(packed_A, alone_A, atol=1e-5, rtol=0)
@@ -104,7 +104,7 @@ def test_packed_rows_have_the_losses_that_they_have_alone(name: str) -> None:
 def test_a_target_is_as_likely_as_among_the_ids_that_were_allowed(
     llama: PreTrainedModel, packing: bool
 ) -> None:
-    free = drawn(Random(3), 3)
+    free = draw_rows(Random(3), 3)
     sets = [[np.asarray(ids, np.int32) for ids in ([3, 9], [9], [3, 5, 60])], None, None]
     action = [9, 9, 60]
     rows = [ActionRow(free[0].context, action, sets[0]), *free[1:]]

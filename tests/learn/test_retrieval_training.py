@@ -213,7 +213,7 @@ def test_questions_may_have_an_encoder_of_their_own(
         assert foretold == pytest.approx(cosines.tolist(), abs=1e-5)
 
 
-def kept(out: Path) -> tuple[list[bytes], list[dict[str, Any]]]:
+def read_run(out: Path) -> tuple[list[bytes], list[dict[str, Any]]]:
     told = lines(out / "metrics.jsonl")
     for line in told:
         del line["references_a_second"]
@@ -237,9 +237,9 @@ def test_going_on_equals_never_having_stopped(
         train_retriever(wanted, tmp_path / "cut", pull)
     (tmp_path / "cut" / "cord").unlink()
     again = train_retriever(wanted, tmp_path / "cut")
-    assert kept(tmp_path / "cut") == kept(tmp_path / "whole")
+    assert read_run(tmp_path / "cut") == read_run(tmp_path / "whole")
     assert again == msgspec.structs.replace(whole, model=again.model)
-    assert len(kept(tmp_path / "cut")[0]) == {"one": 1, "two": 2}[encoders]
+    assert len(read_run(tmp_path / "cut")[0]) == {"one": 1, "two": 2}[encoders]
     assert train_retriever(wanted, tmp_path / "cut") == again  # there is nothing left to do
 
 

@@ -34,7 +34,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(policy: Path) -> list[list[QuotedSample]]:
+def sample_policy(policy: Path) -> list[list[QuotedSample]]:
     return sample_quoted_answers(
         policy,
         ASKED,
@@ -47,10 +47,10 @@ def found(policy: Path) -> list[list[QuotedSample]]:
 
 
 def test_each_answer_quotes_the_page_that_its_question_finds(
-    found: list[list[QuotedSample]],
+    sample_policy: list[list[QuotedSample]],
 ) -> None:
-    assert [len(some) for some in found] == [3, 3, 0]
-    for page, some in zip(PAGES, found, strict=False):
+    assert [len(some) for some in sample_policy] == [3, 3, 0]
+    for page, some in zip(PAGES, sample_policy, strict=False):
         for one in some:
             assert one.answer is not None
             [quote] = one.answer.quotes
@@ -77,7 +77,9 @@ def test_the_prompt_is_the_papers_for_models_that_were_taught() -> None:
     )
 
 
-def test_the_same_seed_draws_the_same(policy: Path, found: list[list[QuotedSample]]) -> None:
+def test_the_same_seed_draws_the_same(
+    policy: Path, sample_policy: list[list[QuotedSample]]
+) -> None:
     again = sample_quoted_answers(
         policy,
         ASKED,
@@ -96,8 +98,8 @@ def test_the_same_seed_draws_the_same(policy: Path, found: list[list[QuotedSampl
         SHAPE,
         6,
     )
-    assert again == found
-    assert other != found
+    assert again == sample_policy
+    assert other != sample_policy
 
 
 def test_what_was_scored_is_not_scored_again() -> None:

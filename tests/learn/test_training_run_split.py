@@ -63,7 +63,7 @@ def lesson(what: str, settings: Any, out: Path) -> Lesson:
     return Lesson(what, msgspec.Raw(msgspec.json.encode(settings)), str(out))
 
 
-def said(*lessons: Lesson) -> str:
+def encode_lessons(*lessons: Lesson) -> str:
     return msgspec.json.encode(lessons).decode()
 
 
@@ -115,7 +115,7 @@ def test_trainers_learn_the_same(tmp_path: Path) -> None:
         lesson("retrieve", ranked, split / "retrieve"),
         lesson("retrieve", paired, split / "paired"),
     ]
-    in_two_processes(SCRIPT, said(*lessons))
+    in_two_processes(SCRIPT, encode_lessons(*lessons))
     for one in lessons:
         alike(Path(one.out), whole / Path(one.out).name)
 
@@ -140,7 +140,7 @@ def taught(policy: ReinforcementSettings, tmp_path_factory: pytest.TempPathFacto
     """Runs of the same policy by one process that has all weights, and by two that split them."""
     folder = tmp_path_factory.mktemp("taught")
     train_by_reinforcement(policy, Browsing(0), folder / "whole")
-    in_two_processes(SCRIPT, said(lesson("reinforce", policy, folder / "split")))
+    in_two_processes(SCRIPT, encode_lessons(lesson("reinforce", policy, folder / "split")))
     return folder
 
 
@@ -152,7 +152,7 @@ def test_a_policy_learns_the_same_and_goes_on_to_the_last_bit(
     """Stopped in the middle of the second step; killed while its checkpoint is written."""
     alike(taught / "split", taught / "whole")
     on = tmp_path / "on"
-    again = said(lesson("reinforce", policy, on))
+    again = encode_lessons(lesson("reinforce", policy, on))
     codes, _ = run_in_two(SCRIPT, again, *(["1"] if how == "stopped" else ["2", "kill"]))
     assert any(codes)
     assert len(metrics(on)) == 1 + (how == "killed")
@@ -184,7 +184,7 @@ def test_frozen_layers_lora_and_bfloat16_are_split_too(tmp_path: Path) -> None:
         "small": make_ppo_settings(policy=small, value="shared", value_width=8, **some),
     }
     lessons = [lesson("reinforce", each, tmp_path / "split" / name) for name, each in runs.items()]
-    in_two_processes(SCRIPT, said(*lessons))
+    in_two_processes(SCRIPT, encode_lessons(*lessons))
     for name in ("frozen", "lora"):
         train_by_reinforcement(runs[name], Browsing(0), tmp_path / "whole" / name)
         alike(tmp_path / "split" / name, tmp_path / "whole" / name)

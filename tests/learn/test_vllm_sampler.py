@@ -423,7 +423,7 @@ def test_a_server_with_another_tokenizer_is_refused(
 Fault = Callable[[StandIn], Answer]
 
 
-def said(**fields: Callable[[Any], Any]) -> Fault:
+def change_fields(**fields: Callable[[Any], Any]) -> Fault:
     """What is said, but for some fields, each made of what was there."""
 
     def fault(one: StandIn) -> Answer:
@@ -447,7 +447,9 @@ def cold(one: StandIn) -> Answer:
     def answer(request: dict[str, Any]) -> tuple[int, Any]:
         said = one.say(request)
         (choice,) = said["choices"]
-        choice["logprobs"]["token_logprobs"] = one.found(request["prompt"], choice["token_ids"])
+        choice["logprobs"]["token_logprobs"] = one.score_action(
+            request["prompt"], choice["token_ids"]
+        )
         return 200, said
 
     return answer
@@ -469,15 +471,15 @@ FAULTS = {
         (always(200, {"weight_version": "default"}), "other_weights: .*started again"),
     ],
     "/v1/completions": [
-        (said(token_ids=lambda was: None), "model_bad_answer: .*token_ids.*vLLM 0.32"),
-        (said(logprobs=lambda was: None), "model_bad_answer: .*logprobs.*vLLM 0.32"),
+        (change_fields(token_ids=lambda was: None), "model_bad_answer: .*token_ids.*vLLM 0.32"),
+        (change_fields(logprobs=lambda was: None), "model_bad_answer: .*logprobs.*vLLM 0.32"),
         (cold, "other_weights: .*--logprobs-mode processed_logprobs"),
         (
-            said(prompt_token_ids=lambda was: [1, *was]),
+            change_fields(prompt_token_ids=lambda was: [1, *was]),
             "model_bad_answer: it answers another prompt",
         ),
         (
-            said(
+            change_fields(
                 token_ids=lambda was: [1],
                 logprobs=lambda was: {"token_logprobs": was["token_logprobs"][:1]},
             ),

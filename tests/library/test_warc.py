@@ -89,7 +89,7 @@ class Crawl:
     def page(self, name: str, text: str, **more: str) -> str:
         return self.add("response", name, html(text), HTML, **more)
 
-    def done(self) -> Path:
+    def finish(self) -> Path:
         self.path.write_bytes(self.file.getvalue())
         return self.path
 
@@ -145,7 +145,7 @@ def test_answers_are_read_as_if_they_were_fetched(crawl: Crawl) -> None:
         read_page(data or body, SITE + name, dict(headers)["Content-Type"], FETCHED)
         for name, body, headers, data in answers
     ]
-    assert list(read_warc(crawl.done())) == expected
+    assert list(read_warc(crawl.finish())) == expected
 
 
 def test_resources_and_extracted_text_are_pages(crawl: Crawl) -> None:
@@ -153,7 +153,7 @@ def test_resources_and_extracted_text_are_pages(crawl: Crawl) -> None:
     text = "Jays\n\n<p>The jay plants oaks — often.</p>"
     for name in ("b.html", "c.pdf"):
         crawl.add("conversion", name, text.encode(), Content_Type="text/plain")
-    raven, *jays = pages(read_warc(crawl.done()))
+    raven, *jays = pages(read_warc(crawl.finish()))
     assert raven.text == "The raven croaks."
     assert [jay.text for jay in jays] == [text, text]
     assert {jay.title for jay in jays} == {"Jays"}
@@ -168,7 +168,7 @@ def test_what_is_no_page_passes_in_silence(crawl: Crawl) -> None:
     crawl.add("metadata", "a", b"via: http://x/", Content_Type="application/warc-fields")
     crawl.add("resource", "metadata://gnu.org/log", b"Saved 3 files.", Content_Type="text/plain")
     crawl.add("resource", "urn:text:http://x/", b"Words of x.", Content_Type="text/plain")
-    (page,) = read_warc(crawl.done())
+    (page,) = read_warc(crawl.finish())
     assert isinstance(page, Page)
 
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(crawl: Crawl) -> None:
     crawl.add("response", "later", b"3\r\n<p>\r\n900\r\nThe raven", frames)
     crawl.add("response", "frames", b"3\r\n<p>\r\n4\r\nThe raven croaks.", frames)
     crawl.page("good", "The raven croaks.")
-    path = crawl.done()
+    path = crawl.finish()
     assert outcomes(path) == {
         SITE + "crow.png": "unsupported_type",
         SITE + "a.css": "unsupported_type",
@@ -214,13 +214,13 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(crawl: Crawl) -> None:
 def test_an_encoding_that_was_undone_may_still_be_named(crawl: Crawl) -> None:
     crawl.add("response", "a", html("The raven."), (*HTML, ("Transfer-Encoding", "chunked")))
     crawl.add("response", "b", html("The raven."), (*HTML, ("Content-Encoding", "gzip")))
-    assert [page.text for page in pages(read_warc(crawl.done()))] == ["The raven."] * 2
+    assert [page.text for page in pages(read_warc(crawl.finish()))] == ["The raven."] * 2
 
 
 def test_addresses_are_in_the_form_of_fetched_pages(crawl: Crawl) -> None:
     crawl.page("<HTTP://Birds.example:80/a b?q=ü#top>", "The raven croaks.")
     crawl.page("<http://birds.example/b>", "The jay screams.")
-    found = [page.url for page in pages(read_warc(crawl.done()))]
+    found = [page.url for page in pages(read_warc(crawl.finish()))]
     assert found == [SITE + "a%20b?q=%C3%BC", SITE + "b"]
 
 
@@ -238,7 +238,7 @@ def test_addresses_are_in_the_form_of_fetched_pages(crawl: Crawl) -> None:
 def test_dates_are_utc_or_nothing(tmp_path: Path, date: str, fetched: str) -> None:
     crawl = Crawl(tmp_path / "a.warc")
     crawl.page("a", "The raven croaks.", WARC_Date=date)
-    (page,) = pages(read_warc(crawl.done()))
+    (page,) = pages(read_warc(crawl.finish()))
     assert page.fetched == fetched
 
 
@@ -261,7 +261,7 @@ def test_a_record_beyond_the_limit_costs_no_memory(tmp_path: Path) -> None:
     crawl.page("good", "The raven croaks.")
     crawl.write(b"WARC/1.0\r\nX: " + b"x" * 50_000_000)
     tracemalloc.start()
-    entries = list(read_warc(crawl.done(), ReadLimits(bytes=1_000_000)))
+    entries = list(read_warc(crawl.finish(), ReadLimits(bytes=1_000_000)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20_000_000
@@ -274,7 +274,7 @@ def test_a_member_may_hold_several_records_or_a_part_of_one(tmp_path: Path) -> N
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(5):
         crawl.page(str(number), f"Raven number {number}.")
-    data = crawl.done().read_bytes()
+    data = crawl.finish().read_bytes()
     expected = [f"Raven number {number}." for number in range(5)]
     whole, parts = tmp_path / "whole.warc.gz", tmp_path / "parts.warc.gz"
     whole.write_bytes(gzip.compress(data) + bytes(100_000))
@@ -290,7 +290,7 @@ def test_sloppy_line_breaks_between_records_are_forgiven(tmp_path: Path) -> None
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(3):
         crawl.page(str(number), f"Raven number {number}.")
-    data = crawl.done().read_bytes()
+    data = crawl.finish().read_bytes()
     for end in (b"\n", b"\r\n", b"\n\n\n"):
         crawl.path.write_bytes(data.replace(b"\r\n\r\nWARC/", end + b"WARC/").rstrip() + end)
         assert len(pages(read_warc(crawl.path))) == 3
@@ -300,7 +300,7 @@ def test_a_flipped_bit_is_noticed_by_the_digest(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(3):
         crawl.page(str(number), f"Raven number {number}.")
-    data = crawl.done().read_bytes()
+    data = crawl.finish().read_bytes()
     crawl.path.write_bytes(data.replace(b"number 1", b"number 7"))
     assert outcomes(crawl.path) == {SITE + "1": "malformed"}
     assert [page.url[-1] for page in pages(read_warc(crawl.path))] == ["0", "2"]
@@ -337,7 +337,7 @@ def test_digests_are_known_in_both_spellings_and_unknown_ones_left_alone(
             label = f"{algorithm}:{spelled}"
             crawl.add("response", f"{name}{number}", block, WARC_Block_Digest=label)
     crawl.add("response", "blake", block, WARC_Block_Digest="blake3:AAAA")
-    path = crawl.done()
+    path = crawl.finish()
     assert [page.url[len(SITE) :] for page in pages(read_warc(path))] == [
         "hex0",
         "base320",
@@ -352,7 +352,7 @@ def _six(path: Path) -> tuple[bytes, list[int], list[str]]:
     texts = [f"Raven number {number} croaks {'and croaks ' * number}." for number in range(6)]
     for number, text in enumerate(texts):
         crawl.page(str(number), text)
-    return crawl.done().read_bytes(), crawl.places, [text.strip() for text in texts]
+    return crawl.finish().read_bytes(), crawl.places, [text.strip() for text in texts]
 
 
 @pytest.mark.slow
@@ -361,7 +361,7 @@ def test_what_comes_before_a_damage_is_read_and_no_text_is_altered(
     tmp_path_factory: pytest.TempPathFactory, name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("damage")
-    data, places, texts = _six(folder / name)
+    data, places, _ = _six(folder / name)
     damaged = folder / f"damaged {name}"
 
     @given(st.integers(0, len(data) * 8 - 1))
@@ -415,7 +415,7 @@ def test_a_length_that_is_wrong_alters_no_text(tmp_path: Path, size: str) -> Non
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(3):
         crawl.add("conversion", str(number), b"The raven\ncroaks.", Content_Type="text/plain")
-    data = crawl.done().read_bytes().replace(b"WARC-Block-Digest", b"X")
+    data = crawl.finish().read_bytes().replace(b"WARC-Block-Digest", b"X")
     at = data.index(b"Content-Length: 17", crawl.places[1] - 20)
     crawl.path.write_bytes(data[:at] + f"Content-Length: {size}".encode() + data[at + 18 :])
     page, failure = read_warc(crawl.path)
@@ -459,7 +459,7 @@ def test_no_answer_raises(
     head += f"WARC-Payload-Digest: x\r\nContent-Length: {len(block)}\r\n\r\n"
     crawl.write(head.encode() + block + b"\r\n\r\n")
     crawl.page("good", "The raven croaks.")
-    found = pages(read_warc(crawl.done(), readers=READERS))
+    found = pages(read_warc(crawl.finish(), readers=READERS))
     assert SITE + "good" in [page.url for page in found]
 
 
@@ -638,7 +638,7 @@ class Place:
         crawl = Crawl(self.path)
         for name, text in texts:
             crawl.page(name, text)
-        crawl.done()
+        crawl.finish()
         self.writes += 1
         os.utime(self.path, (self.writes, self.writes))
 
@@ -723,7 +723,7 @@ def test_an_old_address_leads_to_the_page(place: Place) -> None:
     ):
         crawl.add("response", old, b"", [("Location", new)], "301 Moved Permanently")
     crawl.page("new", "The raven croaks.")
-    crawl.done()
+    crawl.finish()
     warc = place.open()
     assert warc.fetch(SITE + "older") == warc.fetch(SITE + "old") == warc.fetch(SITE + "new")
     for url in ("lost", "x", "nowhere"):
@@ -742,7 +742,7 @@ def test_a_revisit_leads_to_the_content_that_it_refers_to(place: Place) -> None:
     crawl.add("revisit", "f", b"", HTML, "404 Not Found", **there)
     crawl.add("revisit", "g", WARC_Payload_Digest="sha1:RAVEN")
     crawl.page("e", "The jay screams.")
-    crawl.done()
+    crawl.finish()
     warc = place.open()
     assert warc.fetch(SITE + "b") == warc.fetch(SITE + "c") == warc.fetch(SITE + "a")
     assert warc.fetch(SITE + "d") == warc.fetch(SITE + "e")
@@ -754,7 +754,7 @@ def test_failures_are_kept_with_the_index(place: Place) -> None:
     crawl = Crawl(place.path)
     crawl.add("response", "gone", html("Gone."), HTML, "404 Not Found")
     crawl.page("good", "The raven croaks.")
-    crawl.done()
+    crawl.finish()
     for _ in range(2):
         (failure,) = place.open().failures
         assert (failure.what, failure.outcome) == (SITE + "gone", "http_404")
@@ -798,7 +798,7 @@ def test_what_cannot_be_opened_says_why(place: Place) -> None:
         place.open()
     crawl = Crawl(place.path)
     crawl.add("response", "gone", html("Gone."), HTML, "404 Not Found")
-    crawl.done()
+    crawl.finish()
     for _ in range(2):
         with pytest.raises(Failed, match=r"empty_library.*\(1 failed\)"):
             place.open()

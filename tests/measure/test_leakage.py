@@ -21,7 +21,7 @@ FRANCE = Question("t2", "What is the capital of France?", (), ("Paris",), "franc
 TRAIN = (HAMLET, FRANCE)
 
 
-def asked(text: str, *gold: str, source: str = "") -> Question:
+def make_question(text: str, *gold: str, source: str = "") -> Question:
     return Question("q", text, (), gold, source)
 
 
@@ -30,45 +30,51 @@ def only(question: Question, likeness: float = 0.5) -> QuestionLeak:
 
 
 def test_the_same_words_are_the_same_question_whatever_is_accepted() -> None:
-    assert only(asked("who wrote   play, HAMLET", "Bacon")) == QuestionLeak("t1")
-    assert only(asked("Who wrote the plays Hamlet", "the william Shakespeare!")) == QuestionLeak(
-        "t1", True
-    )
+    assert only(make_question("who wrote   play, HAMLET", "Bacon")) == QuestionLeak("t1")
+    assert only(
+        make_question("Who wrote the plays Hamlet", "the william Shakespeare!")
+    ) == QuestionLeak("t1", True)
 
 
 def test_a_question_that_is_nearly_the_same_needs_the_same_answer() -> None:
     """Of "what is capital of France" and "of Spain": four words and three pairs are shared, of
     six and five."""
-    assert only(asked("What is the capital of Spain?", "Madrid")) == QuestionLeak()
-    assert only(asked("What is the capital of Texas?", "Paris")) == QuestionLeak("t2", True)
-    assert only(asked("What is the capital of Texas?")) == QuestionLeak("t2")
+    assert only(make_question("What is the capital of Spain?", "Madrid")) == QuestionLeak()
+    assert only(make_question("What is the capital of Texas?", "Paris")) == QuestionLeak("t2", True)
+    assert only(make_question("What is the capital of Texas?")) == QuestionLeak("t2")
 
 
 def test_the_likeness_is_shared_words_and_pairs_of_those_of_either() -> None:
-    spain = asked("What is the capital of Spain?")
+    spain = make_question("What is the capital of Spain?")
     assert only(spain, 7 / 11) == QuestionLeak("t2")
     assert only(spain, 7 / 11 + 0.001) == QuestionLeak()
-    assert find_leaks([asked("Crows?")], [asked("Crows hide")], 1 / 3) == [QuestionLeak("q")]
+    assert find_leaks([make_question("Crows?")], [make_question("Crows hide")], 1 / 3) == [
+        QuestionLeak("q")
+    ]
 
 
 def test_an_answer_alone_may_be_known() -> None:
-    assert only(asked("Where did Hemingway live?", "London", "paris")) == QuestionLeak("", True)
-    assert only(asked("Where did Hemingway live?", "London")) == QuestionLeak()
+    assert only(make_question("Where did Hemingway live?", "London", "paris")) == QuestionLeak(
+        "", True
+    )
+    assert only(make_question("Where did Hemingway live?", "London")) == QuestionLeak()
 
 
 def test_the_page_may_be_known() -> None:
-    assert only(asked("Who kills Polonius?", "Hamlet", source="hamlet")) == QuestionLeak(
+    assert only(make_question("Who kills Polonius?", "Hamlet", source="hamlet")) == QuestionLeak(
         "", False, True
     )
-    assert find_leaks([asked("One?")], [asked("Two people?")]) == [QuestionLeak()]
+    assert find_leaks([make_question("One?")], [make_question("Two people?")]) == [QuestionLeak()]
 
 
 def test_an_answer_of_articles_alone_is_nobodys() -> None:
-    assert find_leaks([asked("One?", "The")], [asked("Two?", "an")]) == [QuestionLeak()]
+    assert find_leaks([make_question("One?", "The")], [make_question("Two?", "an")]) == [
+        QuestionLeak()
+    ]
 
 
 def test_questions_without_words_are_not_the_same() -> None:
-    assert find_leaks([asked("?")], [asked("The?!")]) == [QuestionLeak()]
+    assert find_leaks([make_question("?")], [make_question("The?!")]) == [QuestionLeak()]
 
 
 def test_of_several_the_likest_is_named_and_of_equals_the_first() -> None:
@@ -77,7 +83,7 @@ def test_of_several_the_likest_is_named_and_of_equals_the_first() -> None:
         Question("near", "Who wrote Hamlet then"),
         Question("late", "Who wrote Hamlet then"),
     ]
-    assert find_leaks(train, [asked("Who wrote Hamlet")], 0.3)[0].question == "near"
+    assert find_leaks(train, [make_question("Who wrote Hamlet")], 0.3)[0].question == "near"
 
 
 @pytest.mark.parametrize("likeness", [0, -1, 1.01])

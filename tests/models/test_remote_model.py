@@ -29,10 +29,10 @@ from models import (
     event,
     refused,
     reply,
-    said,
     serving,
     streamed,
     usage,
+    write_choices,
 )
 from ports import find_free_port
 
@@ -68,7 +68,7 @@ def failure(model: RemoteModel, prompt: str = "Why?") -> Failure:
     return failed.value.failure
 
 
-def heard(model: RemoteModel, prompt: str = "Why?") -> tuple[list[str], Completion]:
+def read_stream(model: RemoteModel, prompt: str = "Why?") -> tuple[list[str], Completion]:
     """The pieces of a stream, and the whole."""
     whole: list[Completion] = []
 
@@ -80,7 +80,7 @@ def heard(model: RemoteModel, prompt: str = "Why?") -> tuple[list[str], Completi
     return pieces, whole[0]
 
 
-FINE = said(chat("Because."), usage=usage(3, 2))
+FINE = write_choices(chat("Because."), usage=usage(3, 2))
 
 
 def test_a_chat_is_asked_with_its_settings_and_answers() -> None:
@@ -103,7 +103,7 @@ def test_a_chat_is_asked_with_its_settings_and_answers() -> None:
 
 
 def test_a_prompt_is_continued_without_chat() -> None:
-    answer = said({"text": " because", "finish_reason": "length"})
+    answer = write_choices({"text": " because", "finish_reason": "length"})
     with asking(answer, chat=False) as (model, server):
         assert model.complete("Why?") == [Completion(" because", stop="length")]
         assert server.asked[0].path == "/v1/completions"
@@ -129,16 +129,18 @@ def test_nothing_but_the_key_goes_out_and_nothing_of_the_environment(
 
 
 def test_n_completions_come_from_one_request_where_the_server_can() -> None:
-    with asking(said(chat("a"), chat("b"), chat("c"), chat("d"))) as (model, server):
+    with asking(write_choices(chat("a"), chat("b"), chat("c"), chat("d"))) as (model, server):
         assert [each.text for each in model.complete("Why?", 3)] == ["a", "b", "c"]
         assert [asked.fields["n"] for asked in server.asked] == [3]
 
 
-@pytest.mark.parametrize("first", [said(chat("x")), refused("400 Bad Request", "n must be 1")])
+@pytest.mark.parametrize(
+    "first", [write_choices(chat("x")), refused("400 Bad Request", "n must be 1")]
+)
 def test_a_server_that_does_not_know_n_is_asked_n_times_and_that_is_remembered(
     first: bytes,
 ) -> None:
-    with asking(first, said(chat("x")), seed=7) as (model, server):
+    with asking(first, write_choices(chat("x")), seed=7) as (model, server):
         for _ in range(2):
             assert [each.text for each in model.complete("Why?", 3)] == ["x"] * 3
         several = [asked.fields for asked in server.asked if "n" in asked.fields]
@@ -148,7 +150,7 @@ def test_a_server_that_does_not_know_n_is_asked_n_times_and_that_is_remembered(
 
 
 def test_a_choice_that_says_nothing_is_asked_for_again() -> None:
-    with asking(said(chat(None), chat("b")), said(chat("c"))) as (model, server):
+    with asking(write_choices(chat(None), chat("b")), write_choices(chat("c"))) as (model, server):
         assert [each.text for each in model.complete("Why?", 2)] == ["b", "c"]
         model.complete("Why?", 2)
         assert [asked.fields.get("n") for asked in server.asked] == [2, None, 2, None]
@@ -158,7 +160,7 @@ def test_when_one_of_n_requests_fails_the_others_are_ended() -> None:
     def dawdle(asking: Asking) -> None:
         asking.server.closing.wait(20)
 
-    with asking(said(chat("x")), refused("401 Unauthorized"), dawdle) as (model, _):
+    with asking(write_choices(chat("x")), refused("401 Unauthorized"), dawdle) as (model, _):
         began = time.monotonic()
         with pytest.raises(Failed, match="model_refused_key"):
             model.complete("Why?", 3)
@@ -179,9 +181,9 @@ def test_log_probabilities_are_kept_and_token_ids_where_there_are_any(
     kind: str, choice: dict[str, Any]
 ) -> None:
     answers = [
-        said(choice),
-        said({**choice, "token_ids": [4, 9]}),
-        said({**choice, "token_ids": [1]}),
+        write_choices(choice),
+        write_choices({**choice, "token_ids": [4, 9]}),
+        write_choices({**choice, "token_ids": [1]}),
     ]
     with asking(*answers, chat=kind == "chat", logprobs=True) as (model, server):
         assert model.complete("Why?") == [Completion("ab", (), (-0.5, -1.0))]
@@ -194,7 +196,7 @@ def test_log_probabilities_are_kept_and_token_ids_where_there_are_any(
     "logprobs", [None, {}, {"content": None}, {"token_logprobs": [None, -1]}, {"content": [{}]}, 3]
 )
 def test_log_probabilities_that_are_missing_or_wrong_are_none(logprobs: Any) -> None:
-    with asking(said({**chat("ab"), "logprobs": logprobs}), logprobs=True) as (model, _):
+    with asking(write_choices({**chat("ab"), "logprobs": logprobs}), logprobs=True) as (model, _):
         assert model.complete("Why?") == [Completion("ab")]
 
 
@@ -449,8 +451,8 @@ def test_a_stream_gives_its_pieces_and_the_whole() -> None:
         model,
         server,
     ):
-        assert heard(model) == (["Be", "cause"], Completion("Because", stop="length"))
-        assert heard(model)[0] == ["Be", "cause"]
+        assert read_stream(model) == (["Be", "cause"], Completion("Because", stop="length"))
+        assert read_stream(model)[0] == ["Be", "cause"]
         assert server.asked[0].fields["stream"] is True
         assert spending.spent.said == 1024 + 9
 
@@ -477,7 +479,7 @@ def test_a_stream_is_over_when_it_says_so_even_if_the_connection_stays_open() ->
 
     with asking(answer) as (model, _):
         began = time.monotonic()
-        assert heard(model) == (["Because"], Completion("Because"))
+        assert read_stream(model) == (["Because"], Completion("Because"))
         assert time.monotonic() - began < 20  # the time for which it stays open
 
 
@@ -509,14 +511,14 @@ def test_a_stream_that_breaks_off_before_it_says_anything_is_tried_again() -> No
     good = streamed(event("Because", "stop"), DONE)
     with asking(cut(event("")), cut(), refused("503 Service Unavailable"), good) as (model, server):
         with pytest.raises(Failed):
-            heard(model)
-        assert heard(model)[0] == ["Because"]
+            read_stream(model)
+        assert read_stream(model)[0] == ["Because"]
         assert len(server.asked) == 4
 
 
 def test_a_server_that_does_not_stream_is_heard_all_the_same() -> None:
     with asking(FINE) as (model, _):
-        assert heard(model) == (["Because."], Completion("Because."))
+        assert read_stream(model) == (["Because."], Completion("Because."))
 
 
 def test_closing_a_stream_ends_the_request() -> None:
@@ -585,7 +587,7 @@ def test_a_field_that_newer_models_want_is_found_out_once() -> None:
 def test_a_server_that_does_not_know_stream_options_is_asked_without() -> None:
     good = streamed(event("Because", "stop"), DONE)
     with asking(refused("422 No", "extra field: stream_options"), good) as (model, server):
-        assert heard(model)[0] == ["Because"]
+        assert read_stream(model)[0] == ["Because"]
         assert ["stream_options" in asked.fields for asked in server.asked] == [True, False]
 
 
@@ -595,9 +597,9 @@ def test_a_stop_string_that_a_server_leaves_in_is_cut(stop: str, size: int) -> N
     text = "They know a part, and a particular person feeds them."
     *first, last = [text[at : at + size] for at in range(0, len(text), size)]
     stream = streamed(*map(event, first), event(last, "stop"), DONE)
-    with asking(said(chat(text)), stream, stop=(stop,)) as (model, _):
+    with asking(write_choices(chat(text)), stream, stop=(stop,)) as (model, _):
         assert model.complete("Why?")[0].text == text.partition(stop)[0]
-        assert heard(model)[1].text == text.partition(stop)[0]
+        assert read_stream(model)[1].text == text.partition(stop)[0]
 
 
 def test_a_server_that_does_not_know_logprobs_is_asked_without() -> None:
@@ -649,7 +651,10 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
 
 def test_a_request_that_might_pass_the_cap_is_not_sent() -> None:
     spending = SpendingBudget(SpendingCap(tokens=2000))
-    with asking(said(chat("x"), usage=usage(300, 500)), spending=spending) as (model, server):
+    with asking(write_choices(chat("x"), usage=usage(300, 500)), spending=spending) as (
+        model,
+        server,
+    ):
         model.complete("Why?")  # may take 4 + 256 + 1024
         assert spending.spent == SpendingTotal(1, 300, 500, 0.0)
         failed = failure(model)
@@ -661,7 +666,10 @@ def test_a_request_that_might_pass_the_cap_is_not_sent() -> None:
 def test_what_a_server_does_not_say_is_counted_in_full() -> None:
     for more in ({}, {"usage": None}, {"usage": {"prompt_tokens": -5, "completion_tokens": 1}}):
         spending = SpendingBudget()
-        with asking(said(chat("x"), **more), spending=spending, max_tokens=10) as (model, _):
+        with asking(write_choices(chat("x"), **more), spending=spending, max_tokens=10) as (
+            model,
+            _,
+        ):
             model.complete("Wy?")
             assert spending.spent == SpendingTotal(1, 3 + 256, 10)
 
@@ -675,7 +683,7 @@ def test_a_try_that_may_have_been_billed_counts_and_a_refusal_does_not() -> None
 
 def test_money_is_counted_by_the_endpoint_s_prices() -> None:
     spending = SpendingBudget(SpendingCap(money=0.01))
-    answer = said(chat("x"), usage=usage(1000, 500))
+    answer = write_choices(chat("x"), usage=usage(1000, 500))
     with asking(answer, spending=spending, price_in=2.0, price_out=8.0) as (model, _):
         model.complete("Why?")
         assert spending.spent.money == pytest.approx((1000 * 2 + 500 * 8) / 1e6)
@@ -697,7 +705,7 @@ def test_a_cap_holds_for_models_and_threads_that_share_it() -> None:
             except Failed as failed:
                 outcomes.append(failed.failure.outcome)
 
-    answer = said(chat("x"), usage=usage(60, 40))
+    answer = write_choices(chat("x"), usage=usage(60, 40))
     both = partial(asking, answer, spending=spending, max_tokens=100)
     with both() as (one, first), both() as (two, second):
         threads = [threading.Thread(target=ask, args=(model,)) for model in (one, two) * 3]
@@ -726,8 +734,8 @@ def test_a_grammar_goes_into_the_field_that_the_server_reads(
     grammars: str, fields: dict[str, Any]
 ) -> None:
     answers = [
-        said(chat("rookery-probe-7")),
-        said(chat("It is raining: rookery-probe-7")),
+        write_choices(chat("rookery-probe-7")),
+        write_choices(chat("It is raining: rookery-probe-7")),
         refused("400 Bad Request", "no such grammar"),
         refused("401 Unauthorized"),
     ]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from commands import CORVIDS, GIFTS, Result, started, surroundings
-from models import chat, said, serving
+from models import chat, serving, write_choices
 from ports import find_free_port
 from server import PATIENCE, Server, running
 
@@ -99,8 +99,8 @@ def written(folder: Path, home: Path) -> dict[str, str]:
 
 def prompted(home: Path, method: str) -> list[str]:
     """What a model is asked by this method when it says what is true."""
-    with serving(*(said(chat(text)) for text in TRUE[method])) as server:
-        assert asked(home, method, by("noted", server.base_url)).code == 0
+    with serving(*(write_choices(chat(text)) for text in TRUE[method])) as server:
+        assert ask_model(home, method, by("noted", server.base_url)).code == 0
     return list(dict.fromkeys(server.prompts()))
 
 
@@ -132,7 +132,7 @@ def ran(home: Path, *arguments: str | Path) -> Result:
     return Result(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
-def asked(home: Path, method: str, model: Sequence[str | Path], *more: str | Path) -> Result:
+def ask_model(home: Path, method: str, model: Sequence[str | Path], *more: str | Path) -> Result:
     return ran(home, "ask", GIFTS, *CORVIDS, "--method", method, *model, *more)
 
 
@@ -161,7 +161,7 @@ def stands_in_source(quote: Mapping[str, Any]) -> bool:
 # The model itself
 
 
-def heard(model: RemoteModel, prompt: str) -> tuple[list[str], Completion]:
+def read_stream(model: RemoteModel, prompt: str) -> tuple[list[str], Completion]:
     """The pieces of a stream, and the whole."""
     whole: list[Completion] = []
 
@@ -183,7 +183,7 @@ def test_a_chat_is_answered_whole_and_in_pieces(served: Served) -> None:
     with RemoteModel(ModelEndpoint("taught", served.base_url)) as model:
         for words, prompt in {words: prompt for prompt, words in served.lessons.items()}.items():
             assert model.complete(prompt) == [Completion(words)]
-            pieces, whole = heard(model, prompt)
+            pieces, whole = read_stream(model, prompt)
             assert whole == Completion("".join(pieces)) == Completion(words)
             assert len(pieces) > 2
 
@@ -194,7 +194,7 @@ def test_a_prompt_without_a_chat_is_continued_as_it_is(served: Served) -> None:
     with RemoteModel(ModelEndpoint("taught", served.base_url, chat=False)) as model:
         so_far = f"user:\n{prompt}<|end|>\nassistant:\n{begun}"
         assert model.complete(so_far) == [Completion(rest)]
-        assert heard(model, so_far)[1] == Completion(rest)
+        assert read_stream(model, so_far)[1] == Completion(rest)
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_no_more_tokens_come_than_were_allowed_and_the_server_s_count_is_kept(
     spending = SpendingBudget()
     endpoint = ModelEndpoint("noise", served.base_url, chat=chat, max_tokens=7)
     with RemoteModel(endpoint, spending=spending) as model:
-        said = [model.complete(GIFTS)[0], heard(model, GIFTS)[1]]
+        said = [model.complete(GIFTS)[0], read_stream(model, GIFTS)[1]]
     assert [each.stop for each in said] == ["length", "length"]
     assert (spending.spent.requests, spending.spent.said) == (2, 14)
     assert spending.spent.prompt < 2 * len(GIFTS)  # and no guess, which would be more
@@ -294,13 +294,13 @@ def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
         assert refused.outcome == "model_refused"
         assert "Server is pinned to 'noise'; requested 'taught'" in refused.detail
         by_it = by_noise(tmp_path, base_url)
-        first = asked(home, "webglm", by_it, "--trace", traces[0])
+        first = ask_model(home, "webglm", by_it, "--trace", traces[0])
         stream = noise.stream(GIFTS)
         assert len([next(stream) for _ in range(3)]) == 3
         server.kill()
         with pytest.raises(Failed, match=r"model_broke_off.*look into the server's log"):
             list(stream)
-    again = asked(home, "webglm", by_it, "--offline", "--trace", traces[1])
+    again = ask_model(home, "webglm", by_it, "--offline", "--trace", traces[1])
     assert (again, traces[1].read_bytes()) == (first, traces[0].read_bytes())
     with RemoteModel(ModelEndpoint("noise", base_url), limits=RemoteLimits(tries=1)) as noise:
         assert failure(noise).outcome == "model_unreachable"
@@ -314,7 +314,7 @@ def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
 def test_each_method_answers_with_quotes_that_stand_in_their_pages(
     served: Served, home: Path, method: str
 ) -> None:
-    result = asked(home, method, by("taught", served.base_url), "--json")
+    result = ask_model(home, method, by("taught", served.base_url), "--json")
     found = json.loads(result.out)
     assert (result.code, found["stop"], found["method"]) == (0, "end", method)
     quotes = found["answer"]["quotes"]
@@ -329,7 +329,7 @@ def test_what_a_fluent_model_makes_up_is_no_answer(
     served: Served, home: Path, tmp_path: Path, method: str
 ) -> None:
     trace = tmp_path / "trace.jsonl"
-    code, out, err = asked(home, method, by("liar", served.base_url), "--trace", trace)
+    code, out, err = ask_model(home, method, by("liar", served.base_url), "--trace", trace)
     episode = Episode.from_json(trace.read_text("utf-8"))
     assert any("moon" in step.said.text for step in episode.steps)
     assert (code, out.strip(), episode.answer) == (6, "", None)
@@ -341,7 +341,7 @@ def test_noise_is_no_answer_and_never_a_fault(
     served: Served, home: Path, tmp_path: Path, method: str
 ) -> None:
     trace, model = tmp_path / "trace.jsonl", by_noise(tmp_path, served.base_url)
-    code, out, err = asked(home, method, model, "-n", "4", "--trace", trace)
+    code, out, err = ask_model(home, method, model, "-n", "4", "--trace", trace)
     episode = Episode.from_json(trace.read_text("utf-8"))
     assert (code, out.strip(), episode.answer) == (6, "", None)
     assert "no answer: " in err
@@ -369,10 +369,10 @@ def test_a_batch_is_answered_and_its_quotes_are_checked_when_the_model_is_out_of
 
 @pytest.mark.slow
 def test_ctrl_c_while_a_model_speaks_is_a_sentence(served: Served, home: Path) -> None:
-    before = served.server.asked()
+    before = served.server.count_requests()
     noise = ("--method", "webgpt", *by("noise", served.base_url))
     with started(home, "ask", GIFTS, *CORVIDS, *noise) as command:
-        while served.server.asked() == before:
+        while served.server.count_requests() == before:
             assert command.poll() is None, command.communicate()
             time.sleep(0.02)
         os.killpg(command.pid, signal.SIGINT)
@@ -388,4 +388,4 @@ def test_a_stop_string_that_the_server_leaves_in_its_answer_is_cut(served: Serve
         with RemoteModel(ModelEndpoint("taught", served.base_url, stop=(stop,))) as model:
             cut = Completion(words.partition(stop)[0])
             assert model.complete(prompt) == [cut]
-            assert heard(model, prompt)[1] == cut
+            assert read_stream(model, prompt)[1] == cut

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from models import Asking, chat, reply, said, serving
+from models import Asking, chat, reply, serving, write_choices
 
 from rookery.errors import Failed
 from rookery.models.openai_protocol import ModelEndpoint, get_slots_address, read_slots
@@ -22,19 +22,19 @@ def slots(number: object) -> dict[str, bytes]:
 def test_a_server_with_one_slot_is_asked_one_thing_at_a_time() -> None:
     all_started, met = threading.Barrier(3, timeout=PATIENCE), threading.Event()
     busy = threading.Lock()
-    asked = 0
+    requests = 0
 
     def one_slot(asking: Asking) -> bytes:
-        nonlocal asked
+        nonlocal requests
         if not busy.acquire(blocking=False):
             met.set()
-            return said(chat("too many"))
-        asked += 1
-        if asked == 1:
+            return write_choices(chat("too many"))
+        requests += 1
+        if requests == 1:
             all_started.wait()
             met.wait(0.2)  # what came beside it would be here by now, and would set it
         busy.release()
-        return said(chat("one"))
+        return write_choices(chat("one"))
 
     with (
         serving(one_slot, files=slots(1)) as server,
@@ -66,7 +66,7 @@ def test_two_models_on_one_server_share_its_slots() -> None:
         third.wait(0.1)  # what came beside the two would be here by now, and would set it
         with lock:
             open_now -= 1
-        return said(chat("two"))
+        return write_choices(chat("two"))
 
     table = SlotTable()
     with (
@@ -87,7 +87,7 @@ def test_a_request_that_is_given_up_leaves_its_slot_to_the_next() -> None:
     def answer_later(asking: Asking) -> bytes:
         begun.set()
         go_on.wait(PATIENCE)
-        return said(chat("one"))
+        return write_choices(chat("one"))
 
     table = SlotTable()
     with serving(answer_later, files=slots(1)) as server, ThreadPoolExecutor(2) as pool:
@@ -109,7 +109,7 @@ def test_a_request_that_is_given_up_leaves_its_slot_to_the_next() -> None:
 
 def test_several_samples_take_turns_too() -> None:
     with (
-        serving(said(chat("one")), files=slots(1)) as server,
+        serving(write_choices(chat("one")), files=slots(1)) as server,
         RemoteModel(ModelEndpoint("m", server.base_url)) as model,
     ):
         assert [one.text for one in model.complete("x", n=4)] == ["one"] * 4
@@ -121,7 +121,7 @@ def test_two_slots_are_used_together() -> None:
 
     def together(asking: Asking) -> bytes:
         both.wait()
-        return said(chat("two"))
+        return write_choices(chat("two"))
 
     with (
         serving(together, files=slots(2)) as server,
@@ -148,7 +148,7 @@ def test_two_slots_are_used_together() -> None:
     ],
 )
 def test_what_a_server_shows_is_the_number(shown: dict[str, bytes], expected: int) -> None:
-    with serving(said(chat("x")), files=shown) as server:
+    with serving(write_choices(chat("x")), files=shown) as server:
         endpoint = ModelEndpoint("m", server.base_url)
         with RemoteModel(endpoint, limits=RemoteLimits(at_once=5)) as model:
             assert model.count_slots() == expected

@@ -162,15 +162,15 @@ def test_a_redirect_is_checked_like_any_address() -> None:
             Fetcher(LIMITS, allow_private=named, resolve=lambda *_: ["127.0.0.1"]) as fetcher,
         ):
 
-            def found(path: str) -> str:
+            def fetch_outcome(path: str) -> str:
                 return outcome(fetcher, outer.url(path, host="front.example"))
 
-            assert found("/private") == "blocked_address"
-            assert found("/metadata") == "blocked_address"
-            assert found("/file") == "unsupported_scheme"
-            assert found("/ftp") == "unsupported_scheme"
-            assert found("/login") == "invalid_url"
-            assert found("/nowhere") == "invalid_url"
+            assert fetch_outcome("/private") == "blocked_address"
+            assert fetch_outcome("/metadata") == "blocked_address"
+            assert fetch_outcome("/file") == "unsupported_scheme"
+            assert fetch_outcome("/ftp") == "unsupported_scheme"
+            assert fetch_outcome("/login") == "invalid_url"
+            assert fetch_outcome("/nowhere") == "invalid_url"
         assert inner.connections == []
 
 
@@ -585,7 +585,7 @@ def tls_server(pair: tuple[Path, Path], names: list[str | None]) -> ssl.SSLConte
     return context
 
 
-def here(host: str, port: int) -> list[str]:
+def local_server(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
@@ -594,7 +594,7 @@ def test_tls_sees_the_name_and_not_the_address(pair: tuple[Path, Path]) -> None:
     trusting = ssl.create_default_context(cafile=pair[0])
     with (
         serving({"/": PAGE}, tls_server(pair, asked)) as server,
-        Fetcher(LIMITS, allow_private=True, tls=trusting, resolve=here) as fetcher,
+        Fetcher(LIMITS, allow_private=True, tls=trusting, resolve=local_server) as fetcher,
     ):
         assert fetcher.fetch_response(server.url(host="crow.example")).status == 200
         assert asked == ["crow.example"]
@@ -606,7 +606,7 @@ def test_tls_sees_the_name_and_not_the_address(pair: tuple[Path, Path]) -> None:
 def test_an_untrusted_certificate_is_refused(pair: tuple[Path, Path]) -> None:
     with (
         serving({"/": PAGE}, tls_server(pair, [])) as server,
-        Fetcher(LIMITS, allow_private=True, resolve=here) as fetcher,
+        Fetcher(LIMITS, allow_private=True, resolve=local_server) as fetcher,
     ):
         found = failure(fetcher.fetch_response, server.url(host="crow.example"))
         assert found.outcome == "tls_failed"
@@ -630,12 +630,12 @@ def proxied(monkeypatch: pytest.MonkeyPatch, proxy: Server) -> None:
 def test_proxies_are_used_only_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({"*": PAGE}) as proxy, serving({"*": PAGE}) as server:
         proxied(monkeypatch, proxy)
-        with Fetcher(LIMITS, allow_private=("direct.example",), resolve=here) as fetcher:
+        with Fetcher(LIMITS, allow_private=("direct.example",), resolve=local_server) as fetcher:
             fetcher.fetch_response(server.url(host="direct.example"))
             assert outcome(fetcher, "http://proxied.example/") == "blocked_address"
         assert proxy.visits == []
         private = ("direct.example",)
-        with Fetcher(LIMITS, private, use_proxy=True, resolve=here) as fetcher:
+        with Fetcher(LIMITS, private, use_proxy=True, resolve=local_server) as fetcher:
             assert fetcher.fetch_response("http://proxied.example/a").status == 200
             fetcher.fetch_response(server.url(host="direct.example"))
             assert outcome(fetcher, "http://127.0.0.1/") == "blocked_address"

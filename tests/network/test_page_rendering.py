@@ -164,15 +164,15 @@ def test_no_request_of_a_script_reaches_the_private_network(site: Stage, canary:
     site.routes["/worker.js"] = Said("fetch('/from-service-worker')", "text/javascript")
     all_tried = threading.Event()
 
-    def tried(visit: object) -> Said:
+    def end_wait(visit: object) -> Said:
         all_tried.set()
         return Said("")
 
-    def held(visit: object) -> Said:
+    def wait_for_all(visit: object) -> Said:
         all_tried.wait(60)
         return Said("")
 
-    site.routes["/tried"], site.routes["/held"] = tried, held
+    site.routes["/tried"], site.routes["/held"] = end_wait, wait_for_all
     got = render(site, "/")
     page = got.data.decode()
     assert page.count(" refused") == 8, page

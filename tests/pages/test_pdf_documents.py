@@ -47,7 +47,7 @@ TURNS = {90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}
 
 
 def turn_pages(source: bytes, turn: int, visible: bool) -> bytes:
-    """A document whose pages lie turned in the file, and are set upright if they are `visible` so."""
+    """A document whose pages lie turned in the file, and set upright if `visible`."""
     buffer = io.BytesIO()
     with pdfium.PdfDocument(source) as document:
         for page in document:

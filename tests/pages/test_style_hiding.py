@@ -8,7 +8,7 @@ from rookery.pages.page_reader import read_page
 from rookery.pages.page_text import join_visible_text
 
 
-def shown(html: str) -> str:
+def read_visible(html: str) -> str:
     page = read_page(html.encode(), "https://example.org/a", "text/html")
     return join_visible_text(page, full=True)
 
@@ -54,29 +54,29 @@ def shown(html: str) -> str:
     ],
 )
 def test_what_a_sheet_hides(sheet: str, markup: str, hidden: bool) -> None:
-    text = shown(f"<style>{sheet}</style><p>Crows {markup}may</b> learn.")
+    text = read_visible(f"<style>{sheet}</style><p>Crows {markup}may</b> learn.")
     assert text == ("Crows learn." if hidden else "Crows may learn.")
 
 
 def test_boxes_in_a_row_of_font_size_0_are_shown() -> None:
     sheet = "<style>.row{font-size:0}.box{font-size:16px}</style>"
-    assert shown(f"{sheet}<div class=row>x<i class=box>Seen.</i></div>") == "xSeen."
-    assert shown(f"{sheet}<p>Seen.<div class=row><i>Not seen.</i></div>") == "Seen."
+    assert read_visible(f"{sheet}<div class=row>x<i class=box>Seen.</i></div>") == "xSeen."
+    assert read_visible(f"{sheet}<p>Seen.<div class=row><i>Not seen.</i></div>") == "Seen."
 
 
 def test_a_page_that_fades_in_is_shown_and_a_hidden_body_too() -> None:
-    assert shown("<style>main{opacity:0}</style><main><p>All of it.</main>") == "All of it."
-    assert shown("<style>body{display:none}</style><p>All of it.") == "All of it."
+    assert read_visible("<style>main{opacity:0}</style><main><p>All of it.</main>") == "All of it."
+    assert read_visible("<style>body{display:none}</style><p>All of it.") == "All of it."
 
 
 def test_text_for_screen_readers_is_hidden_and_the_bar_of_a_fraction_is_not() -> None:
     link = "<link rel=stylesheet href=a.css>"
-    assert shown(f"{link}<p>Crows<span class=sr-only> (opens a window)</span>.") == "Crows."
-    assert shown(f"{link}<p>It ate 1<span class=sr-only>/</span>2.") == "It ate 1/2."
+    assert read_visible(f"{link}<p>Crows<span class=sr-only> (opens a window)</span>.") == "Crows."
+    assert read_visible(f"{link}<p>It ate 1<span class=sr-only>/</span>2.") == "It ate 1/2."
 
 
 def test_a_deletion_that_never_ends_deletes_nothing() -> None:
-    text = shown("<p>One.<s><p>Two is much longer.<p>Three.")
+    text = read_visible("<p>One.<s><p>Two is much longer.<p>Three.")
     assert text == "One.\n\nTwo is much longer.\n\nThree."
 
 
@@ -92,6 +92,6 @@ def test_a_sheet_of_many_rules_takes_linear_time() -> None:
     def read(size: int) -> str:
         rules = "".join(f".c{n} .d{n}{{display:none}}" for n in range(size))
         body = "".join(f"<div class=c{n}><p class=d{n}>x</div>" for n in range(size))
-        return shown(f"<style>{rules}</style><p>Seen.</p>{body}")
+        return read_visible(f"<style>{rules}</style><p>Seen.</p>{body}")
 
     assert growth_of(read, 1000) < AT_MOST

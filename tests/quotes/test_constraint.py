@@ -365,7 +365,7 @@ def test_it_takes_less_time_than_a_general_engine() -> None:
     said = [engine.encode(f"T)%[{text[start : start + 80]}]%").ids for start in starts]
     mask = allocate_token_bitmask(1, vocabulary.width)
 
-    def ours() -> Iterator[None]:
+    def run_constraint() -> Iterator[None]:
         constraint = VerbatimConstraint(grammar, [("T", text)])
         yield
         for ids in said:
@@ -375,7 +375,7 @@ def test_it_takes_less_time_than_a_general_engine() -> None:
                 state.accept_token(token)
         yield
 
-    def theirs() -> Iterator[None]:
+    def run_engine() -> Iterator[None]:
         matcher = matching(tokenizer, in_lark([("T", text)], grammar.shape))
         yield
         for ids in said:
@@ -385,7 +385,7 @@ def test_it_takes_less_time_than_a_general_engine() -> None:
                 assert copy.consume_token(token)
         yield
 
-    rounds = [[seconds(ours()), seconds(theirs())] for _ in range(3)]
+    rounds = [[seconds(run_constraint()), seconds(run_engine())] for _ in range(3)]
     (our_setup, our_steps), (their_setup, their_steps) = np.min(rounds, axis=0)
     assert our_setup < their_setup / 3
     assert our_steps < their_steps

@@ -16,19 +16,25 @@ KINDS = ["gpt2", "llama3", "greedy", "sentencepiece"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def made(request: pytest.FixtureRequest) -> str:
+def tokenizer_json(request: pytest.FixtureRequest) -> str:
     return trained(request.param, TEXT, 560)
 
 
-def test_a_text_is_the_bytes_of_its_tokens(made: str) -> None:
-    tokenizer, words = tokenizers.Tokenizer.from_str(made), read_vocabulary(made, END)
+def test_a_text_is_the_bytes_of_its_tokens(tokenizer_json: str) -> None:
+    tokenizer, words = (
+        tokenizers.Tokenizer.from_str(tokenizer_json),
+        read_vocabulary(tokenizer_json, END),
+    )
     for text in (*TEXT, "unseen: żółw 鴉\x00\x7f", "  two blanks"):
         for piece in text.split(END):
             assert words.decode(tokenizer.encode(piece).ids).decode() == piece
 
 
-def test_each_token_is_what_the_tokenizer_decodes_it_to(made: str) -> None:
-    tokenizer, words = tokenizers.Tokenizer.from_str(made), read_vocabulary(made, END)
+def test_each_token_is_what_the_tokenizer_decodes_it_to(tokenizer_json: str) -> None:
+    tokenizer, words = (
+        tokenizers.Tokenizer.from_str(tokenizer_json),
+        read_vocabulary(tokenizer_json, END),
+    )
     whole = 0
     for number, token in enumerate(words.tokens):
         decoded = tokenizer.decode([number], skip_special_tokens=False)
@@ -39,8 +45,8 @@ def test_each_token_is_what_the_tokenizer_decodes_it_to(made: str) -> None:
     assert {bytes([byte]) for byte in range(256)} <= set(words.tokens)
 
 
-def test_special_and_added_tokens_are_no_text(made: str) -> None:
-    tokenizer = tokenizers.Tokenizer.from_str(made)
+def test_special_and_added_tokens_are_no_text(tokenizer_json: str) -> None:
+    tokenizer = tokenizers.Tokenizer.from_str(tokenizer_json)
     tokenizer.add_tokens(["crows crows"])
     tokenizer.add_special_tokens(["<pad>"])
     words = read_vocabulary(tokenizer.to_str(), END, width=1000)
@@ -52,10 +58,10 @@ def test_special_and_added_tokens_are_no_text(made: str) -> None:
     assert (len(words.tokens), words.width) == (tokenizer.get_vocab_size(), 1000)
 
 
-def test_a_path_is_read_as_its_content(made: str, tmp_path: Path) -> None:
+def test_a_path_is_read_as_its_content(tokenizer_json: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_text(made, encoding="utf-8")
-    assert read_vocabulary(path, END) == read_vocabulary(made, END)
+    path.write_text(tokenizer_json, encoding="utf-8")
+    assert read_vocabulary(path, END) == read_vocabulary(tokenizer_json, END)
 
 
 def test_a_unigram_vocabulary_is_a_list_with_an_unknown_token() -> None:

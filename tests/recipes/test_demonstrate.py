@@ -114,7 +114,7 @@ def played(
     return episode
 
 
-def said(episode: Episode) -> list[str]:
+def list_completions(episode: Episode) -> list[str]:
     return [step.said.text for step in episode.steps]
 
 
@@ -151,7 +151,7 @@ def test_every_answer_of_the_bundled_site_is_demonstrated(corvids: FolderLibrary
         assert {e.stop for e in episodes} == {"end"}
 
 
-def known(question: Question, page: Page, prompt: str) -> set[str]:
+def list_known_terms(question: Question, page: Page, prompt: str) -> set[str]:
     """What somebody may type who has read the question, this screen, and the page's title."""
     return set(split_terms(f"{question.text} {page.title} {screen(prompt)}"))
 
@@ -171,7 +171,9 @@ def test_nothing_is_typed_that_was_not_shown(corvids: FolderLibrary) -> None:
                     assert f"【{command.argument}†" in screen(step.prompt)
                 if command.verb in ("Search", "Find in page:", "Quote:"):
                     typed = set(split_terms(command.argument.split("【")[0]))
-                    assert typed <= known(episode.question, page, step.prompt), step.said.text
+                    assert typed <= list_known_terms(episode.question, page, step.prompt), (
+                        step.said.text
+                    )
 
 
 @pytest.mark.slow
@@ -195,11 +197,14 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
         for seed in "12"
     }
     assert len(digests) == 1
-    assert len({tuple(said(played(DemonstratorHabits(), seed=seed))) for seed in range(9)}) > 6
+    assert (
+        len({tuple(list_completions(played(DemonstratorHabits(), seed=seed))) for seed in range(9)})
+        > 6
+    )
 
 
 def test_the_shortest_way_is_searched_clicked_found_and_quoted() -> None:
-    search, click, find, quote, end, answer = said(played())
+    search, click, find, quote, end, answer = list_completions(played())
     assert set(split_terms(search)) <= {"search", *split_terms(NEST_COUNT.text)}
     assert click == "Clicked on link 0"
     assert parse_command(find) is not None
@@ -232,7 +237,7 @@ def test_each_habit_shows_and_still_leads_to_the_answer(
 ) -> None:
     for seed in range(5):
         episode = played(msgspec.structs.replace(PLAIN, **habits), seed=seed)
-        assert re.search(shown_by, "\n".join(said(episode))), said(episode)
+        assert re.search(shown_by, "\n".join(list_completions(episode))), list_completions(episode)
         assert is_correct_demonstration(episode)
         assert episode.answer is not None
         cited = {episode.answer.quotes[n].text for c in episode.answer.claims for n in c.quotes}
@@ -241,7 +246,7 @@ def test_each_habit_shows_and_still_leads_to_the_answer(
 
 def test_who_mistypes_everything_gets_there_and_is_no_example() -> None:
     episode = played(msgspec.structs.replace(PLAIN, invalid=1))
-    commands = said(episode)[:-1]
+    commands = list_completions(episode)[:-1]
     assert [parse_command(command) is None for command in commands] == [True, False] * 4 + [False]
     assert episode.answer is not None
     assert not is_correct_demonstration(episode)
@@ -269,7 +274,7 @@ def test_a_session_that_begins_near_the_page_needs_no_search() -> None:
         task = BrowserTask(NEST_COUNT, FREE, f"https://web.test/{start}.html")
         [episode] = generate_demonstrations([task], WEB, 0, habits=PLAIN)
         assert is_correct_demonstration(episode)
-        assert [c for c in said(episode) if c.startswith("Search")] == []
+        assert [c for c in list_completions(episode) if c.startswith("Search")] == []
 
 
 @pytest.mark.parametrize("actions", range(1, 13))

@@ -66,7 +66,7 @@ def squad(out: Path) -> SquadData:
     return read_squad(out / "little" / "squad.json")
 
 
-def seen(out: Path) -> RecipeData:
+def read_finished(out: Path) -> RecipeData:
     """What the finished run saw, without the rankings."""
     world = read_data(tiny(), NO_DATA, out / "little")
     policy = Bootstrapper(world.squad, tiny().faults, tiny().webglm, tiny().seed)
@@ -115,11 +115,11 @@ def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
 
 
 def test_where_neither_time_nor_length_tells_both_are_right_half_of_the_time(out: Path) -> None:
-    right, groups = score_pairs(seen(out), balanced=True)
+    right, groups = score_pairs(read_finished(out), balanced=True)
     assert len(groups) == len(right["scorer"]) > 20
     for name in ("longest", "earliest"):
         assert sum(right[name]) == len(groups) / 2
-    held = {thread.id for thread in seen(out).world.held}
+    held = {thread.id for thread in read_finished(out).world.held}
     assert set(groups) <= held
 
 
@@ -127,7 +127,7 @@ def test_where_neither_time_nor_length_tells_both_are_right_half_of_the_time(out
 def test_no_thread_that_is_measured_on_was_learnt_from(out: Path) -> None:
     learnt = {each.question.id for each in read_json_lines(out / "pairs.jsonl", Comparison)}
     assert learnt
-    assert learnt.isdisjoint(thread.id for thread in seen(out).world.held)
+    assert learnt.isdisjoint(thread.id for thread in read_finished(out).world.held)
 
 
 def test_no_article_is_in_two_parts(squad: SquadData) -> None:
@@ -170,7 +170,7 @@ def test_citations_are_as_right_as_the_stand_in_makes_them(
 
 def test_what_survives_is_cited_better_as_it_was_written(out: Path) -> None:
     """The stand-in's own numbers, in answers that filters left and in all."""
-    here = seen(out)
+    here = read_finished(out)
     entails = here.policy.make_entailment(here.written)
     by = {
         name: score_system_citations(answers, entails)
@@ -225,7 +225,7 @@ def test_summaries_are_read_in_each_published_form(tmp_path: Path) -> None:
 
 def test_references_are_lines_of_the_question_s_article(out: Path, squad: SquadData) -> None:
     by = {article.name: set(split_article_lines(article)) for article in squad.articles}
-    part: BootstrappedPart = seen(out).parts[0]
+    part: BootstrappedPart = read_finished(out).parts[0]
     for episode in part.written:
         assert (
             episode.answer is None

@@ -144,7 +144,7 @@ def test_log_odds_of_nothing_are_even_and_those_of_one_are_73_in_100() -> None:
     assert (round(found.value, 2), found.low, found.count) == (0.73, 0.5, 9)
 
 
-def drawn(share: float, skill: float, seed: int) -> JudgedSamples:
+def draw_samples(share: float, skill: float, seed: int) -> JudgedSamples:
     """Samples that are right so often, and a reward that knows so much of it."""
     random = Random(seed)
     right = [[float(random.random() < share) for _ in range(8)] for _ in range(300)]
@@ -166,7 +166,10 @@ def judge(
 def test_a_reward_that_knows_is_found_to_help_and_one_that_does_not_is_not() -> None:
     for skill, helps in ((2.0, "yes"), (0.0, "undecided")):
         known, fresh = (
-            {CLONED_POLICY: drawn(0.3, skill, seed), PPO_POLICY: drawn(0.5, skill, seed + 1)}
+            {
+                CLONED_POLICY: draw_samples(0.3, skill, seed),
+                PPO_POLICY: draw_samples(0.5, skill, seed + 1),
+            }
             for seed in (1, 3)
         )
         best, learnt, same, _, compute = judge(known, fresh)
@@ -176,7 +179,7 @@ def test_a_reward_that_knows_is_found_to_help_and_one_that_does_not_is_not() -> 
 
 def test_a_script_that_does_better_leaves_nothing_to_be_seen() -> None:
     known, fresh = (
-        {CLONED_POLICY: drawn(0.3, 2.0, seed), PPO_POLICY: drawn(0.3, 2.0, seed + 1)}
+        {CLONED_POLICY: draw_samples(0.3, 2.0, seed), PPO_POLICY: draw_samples(0.3, 2.0, seed + 1)}
         for seed in (1, 3)
     )
     best, learnt, same, _, compute = judge(known, fresh, script=0.95)
@@ -184,7 +187,7 @@ def test_a_script_that_does_better_leaves_nothing_to_be_seen() -> None:
 
 
 def test_policy_and_number_are_chosen_where_they_are_not_measured() -> None:
-    known = {CLONED_POLICY: drawn(0.3, 2.0, 1), "smaller-1": drawn(0.3, 2.0, 2)}
+    known = {CLONED_POLICY: draw_samples(0.3, 2.0, 1), "smaller-1": draw_samples(0.3, 2.0, 2)}
     costs = ComputeCosts({CLONED_POLICY: 1.0, "smaller-1": 0.5}, 2.0)
     # one sample buys one of the dearer; eight with judging (24) eight of it, or nine of the other
     chosen = choose_by_compute(known, costs, 8)

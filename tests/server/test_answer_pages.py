@@ -208,7 +208,7 @@ def test_the_desk_alone_leads_from_the_first_page_to_the_tasks(opened: Opened) -
     assert client.get("/answers/x").status_code == 404
 
 
-def said(stream: str) -> list[ProgressLine]:
+def read_progress(stream: str) -> list[ProgressLine]:
     return [
         ProgressLine.from_json(line[6:])
         for line in stream.splitlines()
@@ -221,14 +221,14 @@ def test_the_stream_tells_all_and_goes_on_where_it_broke_off(reading: Reading) -
     at = visit.post("/ask", question=LONG).at
     answer = visit.client.get(f"{at}/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    lines = said(answer.text)
+    lines = read_progress(answer.text)
     assert [line.number for line in lines] == list(range(len(lines)))
     assert lines[-1].kind == "answered"
     assert sum(line.kind in FINAL_EVENTS for line in lines) == 1
     rest = visit.client.get(f"{at}/events", headers={"last-event-id": "4"})
-    assert said(rest.text) == lines[5:]
-    assert said(visit.client.get(f"{at}/events?after=4").text) == lines[5:]
-    assert said(visit.client.get(f"{at}/events?after=-9").text) == lines
+    assert read_progress(rest.text) == lines[5:]
+    assert read_progress(visit.client.get(f"{at}/events?after=4").text) == lines[5:]
+    assert read_progress(visit.client.get(f"{at}/events?after=-9").text) == lines
     assert visit.client.get("/answers/none/events").status_code == 404
     assert reading.client.get(f"{at}/events").status_code == 401
 

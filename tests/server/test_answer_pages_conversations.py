@@ -24,7 +24,7 @@ MODEL = "rookery-extract"
 
 
 @pytest.fixture(scope="module")
-def here(home: Path, empty_store: Path) -> Iterator[Served]:
+def service(home: Path, empty_store: Path) -> Iterator[Served]:
     place = home / "desk.sqlite"
     place.write_bytes(empty_store.read_bytes())
     with served(place, CROWS) as server:
@@ -40,8 +40,8 @@ def list_talk(visit: Visit) -> list[str]:
     return [link.text() for link in visit.page.css(".conversation li a")]
 
 
-def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(here: Served) -> None:
-    visit = ask(enter(here, "rita"), question=FACES)
+def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(service: Served) -> None:
+    visit = ask(enter(service, "rita"), question=FACES)
     first = visit.at
     assert visit.page.css_first(".conversation, .searched-as") is None
     ask(visit, question=LONGER, **fields_of(visit, "form.follow-up"))
@@ -57,17 +57,17 @@ def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(here: Serv
     assert len(list_talk(visit.get(first))) == 3
 
 
-def test_what_stands_alone_is_searched_as_it_is(here: Served) -> None:
-    visit = ask(enter(here, "sam"), question=FACES)
+def test_what_stands_alone_is_searched_as_it_is(service: Served) -> None:
+    visit = ask(enter(service, "sam"), question=FACES)
     ask(visit, question="What do ravens eat?", **fields_of(visit, "form.follow-up"))
     assert visit.page.css_first(".searched-as") is None
     assert list_talk(visit) == [FACES, "What do ravens eat?"]
 
 
 def test_a_conversation_is_its_askers_and_each_answer_is_shared_and_deleted_by_itself(
-    here: Served,
+    service: Served,
 ) -> None:
-    tess, uma = enter(here, "tess"), enter(here, "uma")
+    tess, uma = enter(service, "tess"), enter(service, "uma")
     first = ask(tess, question=FACES).at
     context = fields_of(tess, "form.follow-up")
     second = ask(tess, question=LONGER, **context).at
@@ -80,7 +80,7 @@ def test_a_conversation_is_its_askers_and_each_answer_is_shared_and_deleted_by_i
     assert uma.get(second).status == 200
     assert list_talk(uma) == []  # the other answer is not shared
     assert uma.page.css_first("form.follow-up") is None
-    stranger = Visit(TestClient(here.app, base_url="http://desk.test"), "nobody")
+    stranger = Visit(TestClient(service.app, base_url="http://desk.test"), "nobody")
     assert STANDING in stranger.get(link).text
     assert first not in stranger.text  # its answer
     tess.post(f"{first}/delete")
@@ -96,37 +96,37 @@ def chat(served: Served, *turns: tuple[str, str], **more: Any) -> Any:
     return served.openai().chat.completions.create(model=MODEL, messages=messages, **more)
 
 
-def test_earlier_messages_of_a_chat_give_the_last_one_its_context(here: Served) -> None:
+def test_earlier_messages_of_a_chat_give_the_last_one_its_context(service: Served) -> None:
     talk = [("user", FACES), ("assistant", "They do. Ask about cars."), ("user", LONGER)]
-    made = chat(here, *talk)
+    made = chat(service, *talk)
     assert made.rookery["searched"] == STANDING
     assert made.rookery["ignored"] == ["messages[1]"]
     assert "three years" in made.choices[0].message.content
-    alone = chat(here, talk[-1])
+    alone = chat(service, talk[-1])
     assert alone.rookery["searched"] == LONGER
-    other = chat(here, *talk[:2], ("user", "What do ravens eat?"))
+    other = chat(service, *talk[:2], ("user", "What do ravens eat?"))
     assert other.rookery["searched"] == "What do ravens eat?"
 
 
-def test_usage_counts_what_was_read_and_written(here: Served) -> None:
+def test_usage_counts_what_was_read_and_written(service: Served) -> None:
     talk = [("user", FACES), ("user", LONGER)]
-    made = chat(here, *talk)
-    count = here.answering.count_tokens
+    made = chat(service, *talk)
+    count = service.answering.count_tokens
     assert made.usage.prompt_tokens == count([FACES, LONGER])
     assert made.usage.completion_tokens > 10
     assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens
-    chunks = list(chat(here, *talk, stream=True, stream_options={"include_usage": True}))
+    chunks = list(chat(service, *talk, stream=True, stream_options={"include_usage": True}))
     assert chunks[-1].choices == []
     assert chunks[-1].usage == made.usage
-    assert all(chunk.usage is None for chunk in chat(here, *talk, stream=True))
-    response = here.openai().responses.create(model=MODEL, input=FACES)
+    assert all(chunk.usage is None for chunk in chat(service, *talk, stream=True))
+    response = service.openai().responses.create(model=MODEL, input=FACES)
     assert response.usage is not None
     assert response.usage.input_tokens == count([FACES])
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
 
 
-def test_a_response_leans_on_the_one_that_it_names(here: Served) -> None:
-    client = here.openai()
+def test_a_response_leans_on_the_one_that_it_names(service: Served) -> None:
+    client = service.openai()
     first = client.responses.create(model=MODEL, input=FACES, store=True)
     second = client.responses.create(
         model=MODEL, input=LONGER, previous_response_id=first.id, store=True
@@ -137,13 +137,13 @@ def test_a_response_leans_on_the_one_that_it_names(here: Served) -> None:
         client.responses.create(model=MODEL, input=LONGER, previous_response_id="resp_none")
 
 
-def test_a_stored_answer_follows_one_of_the_same_key_alone(here: Served) -> None:
-    first = here.send("/v1/answers", {"question": FACES}).json
-    second = here.send("/v1/answers", {"question": LONGER, "follows": first["id"]}).json
+def test_a_stored_answer_follows_one_of_the_same_key_alone(service: Served) -> None:
+    first = service.send("/v1/answers", {"question": FACES}).json
+    second = service.send("/v1/answers", {"question": LONGER, "follows": first["id"]}).json
     assert (second["question"], second["searched"]) == (LONGER, STANDING)
-    accounts.add_person(here.store, "ada", "reader")
-    of_another = here.answering.enqueue_question(QuestionRequest(FACES), "ada")
-    refused = here.send("/v1/answers", {"question": LONGER, "follows": of_another})
+    accounts.add_person(service.store, "ada", "reader")
+    of_another = service.answering.enqueue_question(QuestionRequest(FACES), "ada")
+    refused = service.send("/v1/answers", {"question": LONGER, "follows": of_another})
     assert (refused.status, refused.error["param"]) == (404, "follows")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from askers import JUDGED_CROWS, LONG, held, home
+from askers import JUDGED_CROWS, LONG, hold_workers, home
 from playwright.sync_api import Browser, Page, expect
 from visits import open_store
 from windows import Seen, Site, flaws, quote_is_marked, serving
@@ -61,7 +61,7 @@ def test_an_answer_comes_by_itself_while_its_making_is_watched(
 ) -> None:
     site, answering = asking
     with site.window("watches", "reader") as (page, said):
-        with held(answering, 2):
+        with hold_workers(answering, 2):
             ask(page)
             expect(page.get_by_role("status")).to_contain_text("Waiting for its turn")
             page.evaluate(WATCH)
@@ -208,7 +208,7 @@ def test_without_scripts_the_page_comes_again_until_the_answer_is_there(
 ) -> None:
     site, answering = asking
     with site.window("plain", "reader", java_script_enabled=False) as (page, said):
-        with held(answering, 2):
+        with hold_workers(answering, 2):
             ask(page)
             expect(page.get_by_text("Waiting for its turn")).to_be_visible()
         expect(page.locator(".answer-text")).to_have_text(ANSWER)
@@ -222,7 +222,7 @@ def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, AnswerServ
     site, answering = asking
     with site.window("cut", "reader") as (page, _):
         page.route("**/events*", lambda route: route.abort())
-        with held(answering, 2):
+        with hold_workers(answering, 2):
             ask(page)
         expect(page.locator(".answer-text")).to_have_text(ANSWER)
 
@@ -230,7 +230,7 @@ def test_a_stream_that_never_comes_is_made_up_for(asking: tuple[Site, AnswerServ
 def test_waiting_is_ended_by_whoever_asked(asking: tuple[Site, AnswerService]) -> None:
     site, answering = asking
     with site.window("gone", "reader") as (page, said):
-        with held(answering, 2):
+        with hold_workers(answering, 2):
             ask(page)
             page.get_by_role("button", name="Cancel", exact=True).click()
             expect(page.get_by_text("You cancelled this.")).to_be_visible()
@@ -262,7 +262,7 @@ def test_a_verdict_and_a_wrong_citation_are_kept(asking: tuple[Site, AnswerServi
 def screens(site: Site, answering: AnswerService, screen: Seen) -> Iterator[str]:
     """Opens one screen after the other, and says which it is."""
     page = screen.page
-    with held(answering, 2):
+    with hold_workers(answering, 2):
         ask(page)
         yield "waiting"
     answered(page)

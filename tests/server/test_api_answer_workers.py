@@ -62,7 +62,7 @@ def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, coroutine).result()
 
 
-def heard(answering: AnswerService, answer: str) -> list[AnswerEvent]:
+def read_events(answering: AnswerService, answer: str) -> list[AnswerEvent]:
     """All that happens until the end, each as it comes."""
     found: list[AnswerEvent] = []
     until = time.monotonic() + SECONDS
@@ -90,7 +90,7 @@ def test_what_happens_is_heard_and_kept_in_the_same_order(
     answering: AnswerService, store: Store
 ) -> None:
     answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
-    found = heard(answering, answer)
+    found = read_events(answering, answer)
     assert [event.number for event in found] == list(range(len(found)))
     assert kinds(found)[:4] == ["asked", "begun", "searching", "found"]
     opened = [event.data["url"] for event in found if event.kind == "opened"]
@@ -116,7 +116,7 @@ def test_many_at_once_each_hear_their_own_answer(answering: AnswerService) -> No
     questions = [f"How clever are {word} ({n})?" for n, word in enumerate(words)]
     ids = [answering.enqueue_question(QuestionRequest(question), "ada") for question in questions]
     for answer, question in zip(ids, questions, strict=True):
-        found = heard(answering, answer)
+        found = read_events(answering, answer)
         searched = [event.data["query"] for event in found if event.kind == "searching"]
         assert searched == [question]
         kept = answering.find_answer(answer).answered
@@ -322,7 +322,7 @@ def test_too_many_are_told_to_come_again(store: Store) -> None:
     assert outcome(failed) == "busy"
     assert len(ids) in (2, 3)  # a third one, where the worker has the first in its hands already
     held.let_go()
-    assert all(kinds(heard(answering, answer))[-1] == "answered" for answer in ids)
+    assert all(kinds(read_events(answering, answer))[-1] == "answered" for answer in ids)
     answering.close()
 
 
@@ -339,7 +339,7 @@ def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> 
     second = AnswerService(store, CROWS)
     second.start()
     for answer in ids:
-        assert kinds(heard(second, answer))[-1] == "answered"
+        assert kinds(read_events(second, answer))[-1] == "answered"
     second.close()
 
 
@@ -375,7 +375,7 @@ def test_what_a_killed_worker_left_is_answered_by_another(store: Store) -> None:
         assert kinds(before) == ["asked", "begun", "searching", "found"]
         second = AnswerService(there, CROWS, WorkerSettings(look=0.1))
         second.start()
-        found = heard(second, answer)
+        found = read_events(second, answer)
         second.close()
     assert found[:4] == before
     assert [event.number for event in found] == list(range(len(found)))
@@ -414,7 +414,7 @@ def test_another_process_hears_what_it_does_not_do_itself(
 ) -> None:
     other = AnswerService(store, CROWS)
     answer = answering.enqueue_question(QuestionRequest(LONG), "ada")
-    mine, theirs = heard(answering, answer), heard(other, answer)
+    mine, theirs = read_events(answering, answer), read_events(other, answer)
     assert mine == theirs
     assert awaited(other.wait_for_events(answer, 2, 1)) == mine[3:]
 
@@ -424,13 +424,18 @@ def test_history_is_found_by_words_whatever_they_hold(store: Store, opened: Open
         answer_queue.enqueue_answer(store, QuestionRequest(question), question, "ada")
         opened.clock.now += 1
 
-    def found(words: str) -> list[str]:
+    def list_questions(words: str) -> list[str]:
         return [each.question for each in answer_queue.list_person_answers(store, "ada", words)]
 
-    assert found("") == ["Jays and rooks?", "Jays_and crows?", "1000 crows?", "100% of crows?"]
-    assert found("100%") == ["100% of crows?"]
-    assert found("jays_and") == ["Jays_and crows?"]
-    assert found("rooks JAYS") == ["Jays and rooks?"]
+    assert list_questions("") == [
+        "Jays and rooks?",
+        "Jays_and crows?",
+        "1000 crows?",
+        "100% of crows?",
+    ]
+    assert list_questions("100%") == ["100% of crows?"]
+    assert list_questions("jays_and") == ["Jays_and crows?"]
+    assert list_questions("rooks JAYS") == ["Jays and rooks?"]
     assert answer_queue.list_person_answers(store, "eva") == []
 
 
@@ -442,12 +447,12 @@ def test_a_model_is_heard_while_it_writes_and_its_end_is_told(store: Store, tmp_
     settings = msgspec.structs.replace(CROWS, models=ModelSettings(f"script:{said}"))
     answering = AnswerService(store, settings)
     wanted = QuestionRequest("Why do crows bring gifts to people?", "webglm", samples=1)
-    found = heard(answering, answering.enqueue_question(wanted, "ada"))
+    found = read_events(answering, answering.enqueue_question(wanted, "ada"))
     writing = [event.data["text"] for event in found if event.kind == "writing"]
     assert writing
     assert all(text.startswith(each) for each in writing)
     assert found[-1].kind == "answered"
-    again = heard(
+    again = read_events(
         answering, answering.enqueue_question(msgspec.structs.replace(wanted, decline=0.9), "ada")
     )
     assert (again[-1].kind, again[-1].data["outcome"]) == ("stopped", "no_calibration")
@@ -465,15 +470,15 @@ def test_a_place_that_is_added_is_read_by_the_next_question(
     answering.add_place("own", str(folder))
     wanted = QuestionRequest("Where does the old heron of Ware sleep?", places=("own",))
 
-    def told() -> str:
+    def answer_text() -> str:
         answer = answering.answer_now(wanted).episode.answer
         assert answer is not None
         return answer.text
 
-    assert "mill bridge" in told()
+    assert "mill bridge" in answer_text()
     (folder / "a.txt").write_text("The old heron of Ware sleeps in the tall poplar.")
     answering.add_place("own", str(folder))
-    assert "poplar" in told()
+    assert "poplar" in answer_text()
 
 
 def test_of_those_with_one_name_one_at_a_time_goes_on() -> None:

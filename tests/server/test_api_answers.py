@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def here(
+def service(
     indexed_home: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     folder = shutil.copytree(indexed_home, tmp_path_factory.mktemp("records") / "home")
@@ -47,15 +47,15 @@ def page(digest: str) -> Page:
     return found
 
 
-def told(body: bytes) -> list[tuple[str, dict[str, Any]]]:
+def read_events(body: bytes) -> list[tuple[str, dict[str, Any]]]:
     """The events of a stream, by name."""
     events = [each.split("\n") for each in body.decode().strip().split("\n\n")]
     return [(name[7:], json.loads(data[6:])) for name, data in events]
 
 
 @pytest.mark.slow
-def test_a_record_holds_the_answer_its_claims_and_its_quotes(here: Served) -> None:
-    record = here.send("/v1/answers", {"question": QUESTION}).json
+def test_a_record_holds_the_answer_its_claims_and_its_quotes(service: Served) -> None:
+    record = service.send("/v1/answers", {"question": QUESTION}).json
     assert (record["state"], record["question"]) == ("done", QUESTION)
     sources = record["rookery"]["sources"]
     assert record["rookery"]["verified"] == len(sources) > 1
@@ -64,50 +64,52 @@ def test_a_record_holds_the_answer_its_claims_and_its_quotes(here: Served) -> No
     for claim in record["claims"]:
         said = record["text"][claim["start"] : claim["end"]]
         assert said in [sources[number - 1]["quote"] for number in claim["sources"]]
-    assert here.send(f"/v1/answers/{record['id']}").json == record
+    assert service.send(f"/v1/answers/{record['id']}").json == record
 
 
 @pytest.mark.slow
-def test_what_happens_is_told_as_it_does_and_again_later(here: Served) -> None:
-    live = told(here.send("/v1/answers", {"question": QUESTION, "stream": True}).body)
+def test_what_happens_is_told_as_it_does_and_again_later(service: Served) -> None:
+    live = read_events(service.send("/v1/answers", {"question": QUESTION, "stream": True}).body)
     names = [name for name, _ in live]
     assert [data["number"] for _, data in live] == list(range(len(live)))
     assert names[0] == "asked"
     assert names[-1] == "answered"
     assert {"searching", "found", "opening", "opened", "quote"} <= set(names)
-    record = here.send("/v1/answers", {"question": QUESTION}).json
+    record = service.send("/v1/answers", {"question": QUESTION}).json
     at = f"/v1/answers/{record['id']}/events"
-    again = told(here.send(at).body)
+    again = read_events(service.send(at).body)
     assert sorted(name for name, _ in again) == sorted(names)  # pages are opened side by side
-    rest = told(here.send(at, headers={"Last-Event-ID": "3"}).body)
+    rest = read_events(service.send(at, headers={"Last-Event-ID": "3"}).body)
     assert rest == again[4:]
 
 
 @pytest.mark.slow
-def test_a_record_can_be_had_before_it_is_complete(here: Served) -> None:
-    first = here.send("/v1/answers", {"question": QUESTION, "wait": False})
+def test_a_record_can_be_had_before_it_is_complete(service: Served) -> None:
+    first = service.send("/v1/answers", {"question": QUESTION, "wait": False})
     assert first.status == 202
     record = first.json
-    told(here.send(f"/v1/answers/{record['id']}/events").body)  # which ends when it is over
-    assert here.send(f"/v1/answers/{record['id']}").json["state"] == "done"
+    read_events(
+        service.send(f"/v1/answers/{record['id']}/events").body
+    )  # which ends when it is over
+    assert service.send(f"/v1/answers/{record['id']}").json["state"] == "done"
 
 
 @pytest.mark.slow
-def test_no_path_of_this_machine_is_told(here: Served) -> None:
+def test_no_path_of_this_machine_is_told(service: Served) -> None:
     bodies = [
-        here.send("/v1/responses", {"model": "rookery-extract", "input": QUESTION}).body,
-        here.send("/v1/answers", {"question": QUESTION, "stream": True}).body,
-        here.send("/search", {"query": "ravens"}).body,
-        here.send("/retrieve", {"queries": ["ravens"]}).body,
-        here.send("/openapi.json").body,
+        service.send("/v1/responses", {"model": "rookery-extract", "input": QUESTION}).body,
+        service.send("/v1/answers", {"question": QUESTION, "stream": True}).body,
+        service.send("/search", {"query": "ravens"}).body,
+        service.send("/retrieve", {"queries": ["ravens"]}).body,
+        service.send("/openapi.json").body,
     ]
     for body in bodies:
         assert str(ROOT).encode() not in body
         assert b"corvids/" not in body
 
 
-def test_a_search_is_as_perplexity_has_it(here: Served) -> None:
-    found = here.send("/search", {"query": ["ravens", "magpies"], "max_results": 4}).json
+def test_a_search_is_as_perplexity_has_it(service: Served) -> None:
+    found = service.send("/search", {"query": ["ravens", "magpies"], "max_results": 4}).json
     assert set(found) == {"id", "results"}
     assert 1 < len(found["results"]) <= 4
     for result in found["results"]:
@@ -118,9 +120,9 @@ def test_a_search_is_as_perplexity_has_it(here: Served) -> None:
     assert len({result["url"] for result in found["results"]}) == len(found["results"])
 
 
-def test_passages_are_as_search_r1_asks_for_them(here: Served) -> None:
+def test_passages_are_as_search_r1_asks_for_them(service: Served) -> None:
     asked = {"queries": ["What do ravens eat?", "zxqv wvut"], "topk": 2, "return_scores": True}
-    first, nothing = here.send("/retrieve", asked).json["result"]
+    first, nothing = service.send("/retrieve", asked).json["result"]
     assert (len(first), nothing) == (2, [])
     assert first[0]["score"] >= first[1]["score"] > 0
     document = first[0]["document"]
@@ -129,7 +131,7 @@ def test_passages_are_as_search_r1_asks_for_them(here: Served) -> None:
     digest, _, span = document["id"].partition(":")
     start, end = map(int, span.split("-"))
     assert page(digest).text[start:end] == text
-    plain = here.send("/retrieve", {"queries": ["What do ravens eat?"]}).json["result"]
+    plain = service.send("/retrieve", {"queries": ["What do ravens eat?"]}).json["result"]
     assert len(plain[0]) == 3
     assert plain[0][0] == document
 
@@ -176,8 +178,8 @@ def test_a_narrowed_library_still_finds_as_many_and_follows_nobody_out() -> None
             within.fetch(url)
 
 
-def test_every_address_is_described_with_its_errors(here: Served) -> None:
-    document = here.send("/openapi.json").json
+def test_every_address_is_described_with_its_errors(service: Served) -> None:
+    document = service.send("/openapi.json").json
     assert document["openapi"] == "3.1.0"
     for operation in routes.list_api_operations():
         path = operation.path.replace(":path", "")
@@ -201,8 +203,8 @@ def schemathesis() -> str | None:
 @pytest.mark.slow
 @pytest.mark.program
 @pytest.mark.skipif(schemathesis() is None and "CI" not in os.environ, reason="needs schemathesis")
-def test_schemathesis_finds_nothing(here: Served, tmp_path: Path) -> None:
-    command = [str(schemathesis()), "run", f"{here.address}/openapi.json", "--no-color"]
+def test_schemathesis_finds_nothing(service: Served, tmp_path: Path) -> None:
+    command = [str(schemathesis()), "run", f"{service.address}/openapi.json", "--no-color"]
     few = "--max-time 10 --max-examples 5 --phases coverage,fuzzing --seed 1".split()
     few += ["--request-timeout", "120"]
     few += ["--generation-database", "none"]
@@ -231,8 +233,8 @@ def test_the_command_makes_a_key_once_and_ends_it(run: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_body_is_one_line_of_json_whatever_it_holds(here: Served) -> None:
-    answer = here.send("/v1/answers", {"question": "Do\ncrows\u2028use tools?", "stream": True})
+def test_a_body_is_one_line_of_json_whatever_it_holds(service: Served) -> None:
+    answer = service.send("/v1/answers", {"question": "Do\ncrows\u2028use tools?", "stream": True})
     for line in answer.body.decode().split("\n"):
         assert line == "" or line.startswith(("event: ", "data: "))
         if line.startswith("data: "):

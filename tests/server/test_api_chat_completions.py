@@ -41,7 +41,7 @@ NOTHING = "zxqv wvut qqqq?"
 
 
 @pytest.fixture(scope="module")
-def here(
+def service(
     indexed_home: Path, empty_store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     folder = shutil.copytree(indexed_home, tmp_path_factory.mktemp("openai") / "home")
@@ -238,11 +238,11 @@ def test_a_chat_lists_what_perplexity_lists(client: OpenAI) -> None:
         assert stands_in_its_page(url, result["snippet"])
 
 
-def test_a_streamed_chat_says_the_same(here: Served, client: OpenAI) -> None:
+def test_a_streamed_chat_says_the_same(service: Served, client: OpenAI) -> None:
     whole = chat(client)
     messages = [{"role": "user", "content": QUESTIONS[2]}]
     asked = {"model": "rookery-extract", "messages": messages, "stream": True}
-    raw = here.send("/v1/chat/completions", asked)
+    raw = service.send("/v1/chat/completions", asked)
     assert raw.body.endswith(b"data: [DONE]\n\n")
     assert raw.headers["content-type"].startswith("text/event-stream")
     with client.chat.completions.create(
@@ -351,10 +351,10 @@ def test_no_tool_lifts_the_restrictions_of_another(
         [{"type": "text"}],
     ],
 )
-def test_pictures_alone_are_no_question(here: Served, path: str, content: Any) -> None:
+def test_pictures_alone_are_no_question(service: Served, path: str, content: Any) -> None:
     field = "input" if path == "/v1/responses" else "messages"
     turns = [{"role": "user", "content": "Why?"}, {"role": "user", "content": content}]
-    answer = here.send(path, {"model": "rookery-extract", field: turns})
+    answer = service.send(path, {"model": "rookery-extract", field: turns})
     assert (answer.status, answer.error["code"]) == (400, "no_question")
     assert answer.error["param"] == field
     assert "no text" in answer.error["message"]

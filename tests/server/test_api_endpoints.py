@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def here(empty_store: Path, home: Path) -> Iterator[Served]:
+def api_server(empty_store: Path, home: Path) -> Iterator[Served]:
     """A server without any key."""
     place = home / "open.sqlite"
     place.write_bytes(empty_store.read_bytes())
@@ -85,10 +85,12 @@ def place_of(empty_store: Path, folder: Path) -> Path:
         {"Forwarded": "for=203.0.113.9"},
     ],
 )
-def test_without_a_key_only_this_machine_is_let_in(here: Served, headers: dict[str, str]) -> None:
-    assert here.send("/v1/models").status == 200
-    assert here.send("/v1/models", key="made-up").status == 200
-    answer = here.send("/v1/models", headers=headers)
+def test_without_a_key_only_this_machine_is_let_in(
+    api_server: Served, headers: dict[str, str]
+) -> None:
+    assert api_server.send("/v1/models").status == 200
+    assert api_server.send("/v1/models", key="made-up").status == 200
+    answer = api_server.send("/v1/models", headers=headers)
     assert answer.status == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.error["code"] == "invalid_api_key"
@@ -97,14 +99,14 @@ def test_without_a_key_only_this_machine_is_let_in(here: Served, headers: dict[s
 @pytest.mark.parametrize(
     "headers", [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}]
 )
-def test_a_page_of_another_site_may_not_ask(here: Served, headers: dict[str, str]) -> None:
-    assert here.send("/v1/responses", ASK, headers=headers).status == 403
+def test_a_page_of_another_site_may_not_ask(api_server: Served, headers: dict[str, str]) -> None:
+    assert api_server.send("/v1/responses", ASK, headers=headers).status == 403
 
 
-def test_what_a_browser_sends_without_asking_first_is_not_taken(here: Served) -> None:
+def test_what_a_browser_sends_without_asking_first_is_not_taken(api_server: Served) -> None:
     body = json.dumps(ASK).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-        assert here.send("/v1/responses", body, headers={"Content-Type": kind}).status == 415
+        assert api_server.send("/v1/responses", body, headers={"Content-Type": kind}).status == 415
 
 
 def test_a_key_lets_in_until_it_is_revoked(closed: Served) -> None:
@@ -360,18 +362,18 @@ WRONG: list[tuple[str, Any, int, str | None]] = [
 
 @pytest.mark.parametrize(("path", "body", "status", "param"), WRONG)
 def test_a_wrong_body_is_told_by_its_field(
-    here: Served, path: str, body: Any, status: int, param: str | None
+    api_server: Served, path: str, body: Any, status: int, param: str | None
 ) -> None:
-    answer = here.send(path, body)
+    answer = api_server.send(path, body)
     assert (answer.status, answer.error["param"]) == (status, param)
     assert answer.error["message"].endswith(".")
 
 
-def test_the_errors_of_retrieve_are_those_of_its_convention(here: Served) -> None:
-    answer = here.send("/retrieve", {"queries": "crows"})
+def test_the_errors_of_retrieve_are_those_of_its_convention(api_server: Served) -> None:
+    answer = api_server.send("/retrieve", {"queries": "crows"})
     assert answer.status == 422
     assert answer.json == {"detail": "queries: Expected `array`, got `str`."}
-    assert here.send("/retrieve", b"{").status == 400
+    assert api_server.send("/retrieve", b"{").status == 400
 
 
 PATHS = ("/v1/responses", "/v1/chat/completions", "/v1/messages", "/search", "/retrieve")
@@ -387,17 +389,17 @@ json_values = st.recursive(
     path=st.sampled_from(PATHS),
     data=st.data(),
 )
-def test_no_body_breaks_the_server(here: Served, path: str, data: st.DataObject) -> None:
+def test_no_body_breaks_the_server(api_server: Served, path: str, data: st.DataObject) -> None:
     fields = st.sampled_from(["model", "input", "messages", "queries", "query", "tools", "rookery"])
     body = data.draw(st.dictionaries(fields, json_values) | json_values)
-    answer = here.send(path, msgspec.json.encode(body))
+    answer = api_server.send(path, msgspec.json.encode(body))
     assert answer.status in (200, 400, 404, 422)
     assert set(answer.json) & {"error", "detail", "results", "result"}
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_huge_body_is_refused_before_it_is_read(here: Served, chunked: bool) -> None:
-    host, port = here.address.removeprefix("http://").split(":")
+def test_a_huge_body_is_refused_before_it_is_read(api_server: Served, chunked: bool) -> None:
+    host, port = api_server.address.removeprefix("http://").split(":")
     length = "Transfer-Encoding: chunked" if chunked else "Content-Length: 99999999"
     head = f"POST /v1/responses HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     with socket.create_connection((host, int(port)), timeout=10) as connection:
@@ -417,10 +419,10 @@ def test_a_body_that_never_comes_is_not_waited_for(empty_store: Path, tmp_path: 
             assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
-def test_addresses_and_methods_that_are_nothing_are_told_in_json(here: Served) -> None:
-    nowhere = here.send("/v1/nothing/at/all")
+def test_addresses_and_methods_that_are_nothing_are_told_in_json(api_server: Served) -> None:
+    nowhere = api_server.send("/v1/nothing/at/all")
     assert (nowhere.status, nowhere.error["code"]) == (404, "no_such_address")
-    wrong = here.send("/v1/responses", ASK, method="DELETE")
+    wrong = api_server.send("/v1/responses", ASK, method="DELETE")
     assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
     assert wrong.error["code"] == "method_not_allowed"
 
@@ -575,8 +577,8 @@ def test_a_mistake_of_ours_gives_nothing_away(empty_store: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_readers_who_do_not_read_keep_nobody_waiting(here: Served) -> None:
-    host, port = here.address.removeprefix("http://").split(":")
+def test_readers_who_do_not_read_keep_nobody_waiting(api_server: Served) -> None:
+    host, port = api_server.address.removeprefix("http://").split(":")
     body = json.dumps({**ASK, "stream": True}).encode()
     head = f"POST /v1/responses HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     asking = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -585,8 +587,8 @@ def test_readers_who_do_not_read_keep_nobody_waiting(here: Served) -> None:
         for connection in slow:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             connection.sendall(asking)
-        assert here.send("/v1/models").status == 200
-        assert here.send("/v1/responses", ASK).status == 200
+        assert api_server.send("/v1/models").status == 200
+        assert api_server.send("/v1/responses", ASK).status == 200
     finally:
         for connection in slow:
             connection.close()

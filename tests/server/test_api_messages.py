@@ -33,7 +33,7 @@ NOTHING = "zxqv wvut qqqq?"
 
 
 @pytest.fixture(scope="module")
-def here(home: Path, empty_store: Path) -> Iterator[Served]:
+def service(home: Path, empty_store: Path) -> Iterator[Served]:
     place = home / "messages.sqlite"
     place.write_bytes(empty_store.read_bytes())
     with served(place, Settings(("rookery:corvids",))) as server:
@@ -46,7 +46,7 @@ def asking(*contents: Any, **more: Any) -> dict[str, Any]:
     return {"model": "rookery-extract", "max_tokens": 1024, "messages": messages, **more}
 
 
-def told(body: bytes) -> list[dict[str, Any]]:
+def read_events(body: bytes) -> list[dict[str, Any]]:
     """The events of a stream, without pings."""
     events = [each.split("\n") for each in body.decode().strip().split("\n\n")]
     found = [(name.removeprefix("event: "), json.loads(data[6:])) for name, data in events]
@@ -70,16 +70,16 @@ def check_citations(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_is_blocks_whose_quotes_stand_in_their_pages(here: Served) -> None:
-    sent = here.send(PATH, asking(FACES))
+def test_an_answer_is_blocks_whose_quotes_stand_in_their_pages(service: Served) -> None:
+    sent = service.send(PATH, asking(FACES))
     message = sent.json
     assert (message["type"], message["role"]) == ("message", "assistant")
     assert (message["stop_reason"], message["stop_sequence"]) == ("end_turn", None)
     check_citations(message)
-    answer = here.send("/v1/answers", {"question": FACES}).json
+    answer = service.send("/v1/answers", {"question": FACES}).json
     assert "".join(block["text"] for block in message["content"]) == answer["text"]
-    assert message["usage"]["input_tokens"] == here.answering.count_tokens([FACES])
-    assert message["usage"]["output_tokens"] == here.answering.count_tokens([answer["text"]])
+    assert message["usage"]["input_tokens"] == service.answering.count_tokens([FACES])
+    assert message["usage"]["output_tokens"] == service.answering.count_tokens([answer["text"]])
     claimed = extract_claimed_quotes(sent.body, "message.json")
     assert {quote.text for quote in claimed} == {
         source["quote"] for source in message["rookery"]["sources"]
@@ -87,12 +87,12 @@ def test_an_answer_is_blocks_whose_quotes_stand_in_their_pages(here: Served) -> 
 
 
 @pytest.mark.slow
-def test_a_stream_tells_what_the_message_then_holds(here: Served) -> None:
-    whole = here.send(PATH, asking(FACES)).json
-    raw = here.send(PATH, asking(FACES, stream=True))
+def test_a_stream_tells_what_the_message_then_holds(service: Served) -> None:
+    whole = service.send(PATH, asking(FACES)).json
+    raw = service.send(PATH, asking(FACES, stream=True))
     assert raw.headers["content-type"].startswith("text/event-stream")
     assert b"event: ping\n" in raw.body
-    start, *middle, delta, stop = told(raw.body)
+    start, *middle, delta, stop = read_events(raw.body)
     assert (start["type"], stop["type"]) == ("message_start", "message_stop")
     assert (start["message"]["content"], start["message"]["stop_reason"]) == ([], None)
     blocks: list[dict[str, Any]] = []
@@ -114,9 +114,9 @@ def test_a_stream_tells_what_the_message_then_holds(here: Served) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_decline_is_a_refusal_with_its_reason(here: Served, stream: bool) -> None:
-    answer = here.send(PATH, asking(NOTHING, stream=stream))
-    events = told(answer.body) if stream else []
+def test_a_decline_is_a_refusal_with_its_reason(service: Served, stream: bool) -> None:
+    answer = service.send(PATH, asking(NOTHING, stream=stream))
+    events = read_events(answer.body) if stream else []
     ending = events[-2]["delta"] if stream else answer.json
     text = events[2]["delta"]["text"] if stream else answer.json["content"][0]["text"]
     assert ending["stop_reason"] == "refusal"
@@ -125,7 +125,7 @@ def test_a_decline_is_a_refusal_with_its_reason(here: Served, stream: bool) -> N
 
 
 @pytest.mark.slow
-def test_earlier_messages_give_the_last_one_its_context(here: Served) -> None:
+def test_earlier_messages_give_the_last_one_its_context(service: Served) -> None:
     asked = asking(FACES, [{"type": "text", "text": LONGER}, {"type": "image", "source": {}}])
     asked["messages"].insert(1, {"role": "assistant", "content": "They do. Ask about cars."})
     unused = {
@@ -134,19 +134,19 @@ def test_earlier_messages_give_the_last_one_its_context(here: Served) -> None:
         "metadata": {"user_id": "1"},
         "top_k": 5,
     }
-    about = here.send(PATH, {**asked, **unused, "rookery": {"footer": True}}).json["rookery"]
+    about = service.send(PATH, {**asked, **unused, "rookery": {"footer": True}}).json["rookery"]
     assert about["searched"] == "For how long do crows remember?"
     ignored = {"messages[1]", "messages[2].content[1]", "max_tokens", "rookery.footer", *unused}
     assert set(about["ignored"]) == ignored
 
 
-def test_a_web_search_tool_says_which_hosts_are_searched(here: Served) -> None:
+def test_a_web_search_tool_says_which_hosts_are_searched(service: Served) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search"}
     for hosts, reason in (
         ({"allowed_domains": ["birds.example"]}, "refusal"),  # the little web has no host at all
         ({"blocked_domains": ["birds.example"], "max_uses": 3}, "end_turn"),
     ):
-        message = here.send(PATH, asking(FACES, tools=[tool | hosts])).json
+        message = service.send(PATH, asking(FACES, tools=[tool | hosts])).json
         assert message["stop_reason"] == reason
 
 
@@ -167,9 +167,9 @@ WRONG: list[tuple[dict[str, Any], int, str, str]] = [
 
 @pytest.mark.parametrize(("body", "status", "kind", "begins"), WRONG)
 def test_an_error_has_the_shape_of_the_protocol(
-    here: Served, body: dict[str, Any], status: int, kind: str, begins: str
+    service: Served, body: dict[str, Any], status: int, kind: str, begins: str
 ) -> None:
-    answer = here.send(PATH, body)
+    answer = service.send(PATH, body)
     assert answer.status == status
     error = answer.json["error"]
     assert answer.json == {"type": "error", "error": {"type": kind, "message": error["message"]}}
@@ -199,7 +199,7 @@ def test_a_stream_whose_model_fails_ends_with_the_error(home: Path, empty_store:
         served(place, by_model(model.base_url.removesuffix("/v1"))) as here,
     ):
         asked = asking(FACES, model="rookery-webgpt/small", stream=True)
-        events = told(here.send(PATH, asked).body)
+        events = read_events(here.send(PATH, asked).body)
     assert [event["type"] for event in events] == ["message_start", "error"]
     assert events[-1]["error"]["type"] == "api_error"
     assert "refuses this server's key" in events[-1]["error"]["message"]
@@ -231,7 +231,7 @@ def test_blocks_concatenate_to_any_answer_and_cite_all_its_claims(
 
 @pytest.mark.slow
 @pytest.mark.program
-def test_the_official_client_reads_answers_streams_and_errors(here: Served) -> None:
+def test_the_official_client_reads_answers_streams_and_errors(service: Served) -> None:
     python = ROOT / ".venv" / "anthropic" / "bin" / "python"
     if not python.exists() and "CI" not in os.environ:
         pytest.skip("needs .venv/anthropic with the package anthropic, as in CI")
@@ -242,7 +242,7 @@ def test_the_official_client_reads_answers_streams_and_errors(here: Served) -> N
         [
             python,
             Path(__file__).parent.parent / "helpers" / "anthropic_client.py",
-            here.address,
+            service.address,
             "none",
         ],
         input="\n".join(map(json.dumps, calls)),

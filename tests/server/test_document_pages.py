@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from askers import SECONDS, held
+from askers import SECONDS, hold_workers
 from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import expect
@@ -91,7 +91,7 @@ def names() -> list[str]:
     return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
 
-def found(query: str) -> list[str]:
+def search_files(query: str) -> list[str]:
     """The files in which a search finds something."""
     with (
         PageArchive(get_data_folder() / ARCHIVE) as archive,
@@ -114,7 +114,7 @@ def test_what_is_dropped_in_is_read_and_searched(reader: Visit) -> None:
     assert seen.status == 200
     assert "2 documents" in seen.text
     assert "Acorns at Hollin Wood" in seen.text
-    assert found("colonies of rooks") == ["notes.md"]
+    assert search_files("colonies of rooks") == ["notes.md"]
     places = _places(reader)
     assert places["documents"] == str(document_versions.get_documents_folder())
     link = next(a for a in seen.page.css(".document a") if a.text() == "Rooks")
@@ -131,7 +131,7 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
     first = str(reader.first(".document a").attributes["href"])
     seen = drop(reader, ("notes.md", JAYS))
     assert "there is a document of this name, version 1, added just now by the reader" in seen.text
-    assert found("colonies") == ["notes.md"]
+    assert search_files("colonies") == ["notes.md"]
     upload = str(seen.first("[action='/documents/dismiss'] button").attributes["value"])
     assert "is this a new version" not in reader.post("/documents/dismiss", id=upload).text.lower()
     assert reader.post("/documents/confirm", id=upload).status == 404
@@ -140,19 +140,19 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
     assert names() == ["notes.md"]
     assert "version 2" in reader.first(".document").text()
     assert "1 other version" in reader.text
-    assert found("acorns throat") == ["notes.md"]
-    assert found("colonies") == []
+    assert search_files("acorns throat") == ["notes.md"]
+    assert search_files("colonies") == []
     # What was quoted from the first version stands where it stood.
     assert reader.first(".versions a").attributes["href"] == first
     assert "colonies of a hundred pairs" in reader.get(first).text
     reader.post("/documents/restore", name="notes.md", version="1")
-    assert found("colonies") == ["notes.md"]
+    assert search_files("colonies") == ["notes.md"]
     assert reader.post("/documents/delete", name="notes.md", version="1").status == 404
     reader.post("/documents/restore", name="notes.md", version="2")  # the other way round
-    assert found("acorns throat") == ["notes.md"]
+    assert search_files("acorns throat") == ["notes.md"]
     reader.post("/documents/delete", name="notes.md", version="1")
     assert reader.post("/documents/restore", name="notes.md", version="1").status == 404
-    assert found("acorns throat") == ["notes.md"]
+    assert search_files("acorns throat") == ["notes.md"]
     assert "colonies of a hundred pairs" in reader.get(first).text
     # Removing is undone by the version that was removed.
     drop(reader, ("notes.md", NOTE), replace=True)
@@ -162,7 +162,7 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
     undo = reader.first("form.notice input").attributes["value"]
     assert undo == "2"
     reader.post("/documents/restore", name="notes.md", version=undo)
-    assert found("acorns throat") == ["notes.md"]
+    assert search_files("acorns throat") == ["notes.md"]
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) 
     refused = ben.post("/documents/remove", name="notes.md")
     assert refused.status == 403
     assert "ada's: only they or a reviewer" in refused.text
-    assert found("colonies") == ["notes.md"]
+    assert search_files("colonies") == ["notes.md"]
     assert "notes.md is removed" in " ".join(
         ada.post("/documents/remove", name="notes.md").text.split()
     )
@@ -219,10 +219,10 @@ def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) 
     refused = ada.post("/documents/restore", **first)
     assert refused.status == 403
     assert "ben's: only they or a reviewer" in refused.text
-    assert found("acorns throat") == ["notes.md"]
+    assert search_files("acorns throat") == ["notes.md"]
     ben.post("/documents/remove", name="notes.md")
     ada.post("/documents/restore", **first)
-    assert found("colonies") == ["notes.md"]
+    assert search_files("colonies") == ["notes.md"]
     assert "by ada" in ada.get("/documents").text
     eve.post("/documents/remove", name="notes.md")
     assert names() == []
@@ -476,7 +476,7 @@ def test_a_document_is_removed_by_its_name_and_nothing_else_is(opened: Opened, h
         assert visit.post("/documents/remove", name=name).status == 404
     assert other.exists()
     assert "1 document" in visit.post("/documents/remove", name="notes.md").text
-    assert found("colonies of rooks") == []
+    assert search_files("colonies of rooks") == []
     assert "Nothing is here yet" in visit.post("/documents/remove", name="report.pdf").text
     assert "documents" not in _places(visit)
 
@@ -514,7 +514,7 @@ def test_an_upload_returns_at_once_and_is_listed_as_being_read(
     said = [" ".join(item.text().split()) for item in reader.page.css("#uploads li")]
     assert said == ["notes.md: read", "slow.md: being read"]
     assert reader.first("progress").attributes["value"] == "1"
-    assert found("colonies") == ["notes.md"]
+    assert search_files("colonies") == ["notes.md"]
     assert "documents" in _places(reader)
     go_on.set()
     until_read(reader)
@@ -559,7 +559,7 @@ def test_a_document_that_was_removed_meanwhile_is_told(
     answering: AnswerService = reader.client.app.state.answering  # type: ignore[attr-defined]
     drop(reader, ("notes.md", NOTE))
     body = {"question": "Where do rooks nest?", "places": ["documents/notes.md"], "wait": False}
-    with held(answering, count_cores()):
+    with hold_workers(answering, count_cores()):
         asked = reader.client.post("/v1/answers", json=body, headers=key).json()["id"]
         reader.post("/documents/remove", name="notes.md")
     (tmp_path / "notes.md").write_bytes(NOTE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import CORVIDS, Run
-from mcpline import Line, asked, called, greeting, stateless
+from mcpline import Line, called, greeting, make_request, stateless
 
 from rookery.errors import Failed
 from rookery.records import Answer, Claim, Failure, Quote
@@ -30,7 +30,7 @@ def line(home: Path) -> Iterator[Line]:
     """One server for the tests of this file, after a handshake."""
     with Line(home) as line:
         line.ask(greeting())
-        line.send(asked("notifications/initialized", None))
+        line.send(make_request("notifications/initialized", None))
         yield line
 
 
@@ -42,11 +42,11 @@ def test_the_revision_of_the_client_is_spoken_or_else_the_last_that_is_known(lin
 
 
 def test_a_ping_is_answered_with_nothing(line: Line) -> None:
-    assert line.ask(asked("ping", "p"))["result"] == {}
+    assert line.ask(make_request("ping", "p"))["result"] == {}
 
 
 def test_every_tool_says_what_it_takes_and_gives_and_that_it_changes_nothing(line: Line) -> None:
-    tools = line.ask(asked("tools/list"))["result"]["tools"]
+    tools = line.ask(make_request("tools/list"))["result"]["tools"]
     names = [tool["name"] for tool in tools]
     assert names == ["search", "open", "find", "quote", "fetch", "answer", "verify"]
     for tool in tools:
@@ -91,7 +91,7 @@ def test_two_sessions_side_by_side_do_not_mix(line: Line) -> None:
     assert first["url"] != second["url"]
     assert line.call("open", session=gifts)["url"] == first["url"]
     assert line.call("quote", session=jays, start=0, end=9)["quote"]["url"] == second["url"]
-    assert "not on the page" in line.trouble("find", session=jays, text="A gift needs a giver")
+    assert "not on the page" in line.read_error("find", session=jays, text="A gift needs a giver")
     line.call("find", session=gifts, text="A gift needs a giver")
 
 
@@ -112,32 +112,32 @@ def test_what_is_no_message_is_answered_and_the_next_is_served(line: Line) -> No
         line.send(sent)
         assert line.read()["error"]["code"] == code, sent[:40]
     line.send(b"", b"  ", {"jsonrpc": "2.0", "id": 9, "result": {}})  # nobody asked that
-    assert line.ask(asked("ping", "still"))["result"] == {}
+    assert line.ask(make_request("ping", "still"))["result"] == {}
 
 
 def test_a_tool_that_is_none_is_an_error_and_wrong_arguments_are_a_result(line: Line) -> None:
     unknown = line.ask(called("browse"))["error"]
     assert unknown["code"] == -32602
     assert "search" in unknown["message"]
-    assert "query" in line.trouble("search")
-    assert "$.k" in line.trouble("search", query="jays", k=500)
-    assert "nonsense" in line.trouble("search", query="jays", nonsense=1)
-    assert "not both" in line.trouble("open", session="x", link=1, url="https://a.example/")
-    assert "new one" in line.trouble("find", session="0" * 16, text="jays")
-    assert "5000" in line.trouble("answer", question="why " * 1500)
-    assert "empty" in line.trouble("answer", question=" ")
-    assert "names a source" in line.trouble("verify", answer="no quote")
+    assert "query" in line.read_error("search")
+    assert "$.k" in line.read_error("search", query="jays", k=500)
+    assert "nonsense" in line.read_error("search", query="jays", nonsense=1)
+    assert "not both" in line.read_error("open", session="x", link=1, url="https://a.example/")
+    assert "new one" in line.read_error("find", session="0" * 16, text="jays")
+    assert "5000" in line.read_error("answer", question="why " * 1500)
+    assert "empty" in line.read_error("answer", question=" ")
+    assert "names a source" in line.read_error("verify", answer="no quote")
 
 
 def test_an_address_that_nothing_showed_is_not_opened(line: Line) -> None:
     for url in ("file:///etc/passwd", "https://example.com/", "http://127.0.0.1:9/"):
-        assert "url_not_shown" in line.trouble("open", url=url)
+        assert "url_not_shown" in line.read_error("open", url=url)
 
 
 def test_a_huge_text_is_cut_and_the_rest_is_told(line: Line) -> None:
     sentence = "nothing " * 250
     session = line.call("search", query=sentence)["session"]
-    assert line.trouble("quote", session=session, text="x" * 19_000).count("x") < 200
+    assert line.read_error("quote", session=session, text="x" * 19_000).count("x") < 200
     many = "".join(
         f"> “a quote that is nowhere at all {n}” [x](https://x.example/)\n\n" for n in range(120)
     )
@@ -148,7 +148,11 @@ def test_a_huge_text_is_cut_and_the_rest_is_told(line: Line) -> None:
 
 
 def test_lists_of_messages_are_taken_where_the_revision_has_them(home: Path) -> None:
-    batch = [asked("ping", 1), asked("notifications/x", None), called("search", 2, query="jays")]
+    batch = [
+        make_request("ping", 1),
+        make_request("notifications/x", None),
+        called("search", 2, query="jays"),
+    ]
     with Line(home) as line:
         line.ask(greeting("2025-06-18"))
         line.send(batch)
@@ -160,14 +164,14 @@ def test_lists_of_messages_are_taken_where_the_revision_has_them(home: Path) -> 
 
 def test_a_stateless_request_needs_no_handshake_and_names_its_revision(home: Path) -> None:
     with Line(home) as line:
-        found = line.ask(stateless(asked("server/discover")))["result"]
+        found = line.ask(stateless(make_request("server/discover")))["result"]
         assert found["supportedVersions"] == ["2026-07-28"]
         result = line.ask(stateless(called("search", query="jays")))["result"]
         assert result["resultType"] == "complete"
-        problem = line.ask(stateless(asked("tools/list"), "2031-01-01"))["error"]
+        problem = line.ask(stateless(make_request("tools/list"), "2031-01-01"))["error"]
         assert problem["code"] == -32022
         assert problem["data"] == {"supported": ["2026-07-28"], "requested": "2031-01-01"}
-        assert line.ask(stateless(asked("ping")))["error"]["code"] == -32601
+        assert line.ask(stateless(make_request("ping")))["error"]["code"] == -32601
 
 
 @pytest.mark.slow
@@ -175,10 +179,10 @@ def test_a_call_that_was_called_off_is_not_answered(line: Line) -> None:
     ids = [f"a{number}" for number in range(30)]
     off = ids[-10:]  # still waiting: no more than a few are worked on at once
     calls = [called("answer", id, question=f"Why do jays bury {id}?") for id in ids]
-    line.send(*calls, *(asked("notifications/cancelled", None, requestId=id) for id in off))
+    line.send(*calls, *(make_request("notifications/cancelled", None, requestId=id) for id in off))
     answered = {line.read()["id"] for _ in range(20)}
     assert answered == set(ids) - set(off)
-    assert line.ask(asked("ping", "after"))["id"] == "after"
+    assert line.ask(make_request("ping", "after"))["id"] == "after"
 
 
 def test_more_calls_than_may_wait_are_refused_and_the_others_answered() -> None:
@@ -248,7 +252,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(home: Path) -> None:
 def test_a_place_that_is_none_is_told_with_every_call(home: Path) -> None:
     with Line(home, "--in", "/nowhere/at/all") as line:
         line.ask(greeting())
-        assert "no such" in line.trouble("search", query="jays")
+        assert "no such" in line.read_error("search", query="jays")
 
 
 @pytest.mark.slow

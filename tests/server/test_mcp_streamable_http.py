@@ -12,7 +12,7 @@ import httpx2 as httpx
 import pytest
 from commands import surroundings
 from mcp_serving import at_work
-from mcpline import Json, asked, called, greeting, stateless
+from mcpline import Json, called, greeting, make_request, stateless
 from visits import Opened, open_store
 
 from rookery.errors import Failed
@@ -30,7 +30,7 @@ PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")
-def here(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def shared_site(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """A store for the tests of this file."""
     folder = tmp_path_factory.mktemp("mcp")
     with pytest.MonkeyPatch.context() as patch:
@@ -74,11 +74,13 @@ def test_a_session_begins_with_a_handshake_and_ends_with_delete(client: httpx.Cl
     begun = post(client, greeting("2025-06-18"))
     assert begun.json()["result"]["protocolVersion"] == "2025-06-18"
     session = {"mcp-session-id": begun.headers["mcp-session-id"]}
-    noted = client.post("/mcp", json=asked("notifications/initialized", None), headers=session)
+    noted = client.post(
+        "/mcp", json=make_request("notifications/initialized", None), headers=session
+    )
     assert (noted.status_code, noted.content) == (202, b"")
-    assert client.post("/mcp", json=asked("ping"), headers=session).json()["result"] == {}
+    assert client.post("/mcp", json=make_request("ping"), headers=session).json()["result"] == {}
     assert client.delete("/mcp", headers=session).status_code == 204
-    assert client.post("/mcp", json=asked("ping"), headers=session).status_code == 404
+    assert client.post("/mcp", json=make_request("ping"), headers=session).status_code == 404
     assert client.delete("/mcp", headers=session).status_code == 404
     assert client.delete("/mcp").status_code == 400
 
@@ -114,11 +116,13 @@ def test_headers_and_message_of_a_stateless_request_must_agree(client: httpx.Cli
         response = client.post("/mcp", json=message, headers={**right, header: value})
         assert response.status_code == 400
         assert response.json()["error"]["code"] == -32020
-    other = stateless(asked("tools/list"), "2031-01-01")
+    other = stateless(make_request("tools/list"), "2031-01-01")
     headers = {"mcp-protocol-version": "2031-01-01", "mcp-method": "tools/list"}
     response = client.post("/mcp", json=other, headers=headers)
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32022)
-    ping = client.post("/mcp", json=stateless(asked("ping")), headers={**NEW, "mcp-method": "ping"})
+    ping = client.post(
+        "/mcp", json=stateless(make_request("ping")), headers={**NEW, "mcp-method": "ping"}
+    )
     assert (ping.status_code, ping.json()["error"]["code"]) == (404, -32601)
 
 
@@ -131,15 +135,19 @@ def test_bad_messages_get_an_error_and_a_status(client: httpx.Client) -> None:
     assert sent(b"3").json()["error"]["code"] == -32600
     assert sent(b"{}", "text/plain").status_code == 415
     assert post(client, called("browse")).json()["error"]["code"] == -32602
-    assert post(client, asked("ping"), mcp_protocol_version="1999").status_code == 400
-    assert post(client, asked("ping"), mcp_session_id="unknown").status_code == 404
+    assert post(client, make_request("ping"), mcp_protocol_version="1999").status_code == 400
+    assert post(client, make_request("ping"), mcp_session_id="unknown").status_code == 404
     assert sent(b'"' + b"x" * 4_500_000 + b'"').status_code == 413
-    assert post(client, asked("ping")).json()["result"] == {}
+    assert post(client, make_request("ping")).json()["result"] == {}
 
 
 @pytest.mark.slow
 def test_lists_of_messages_are_taken_where_the_revision_has_them(client: httpx.Client) -> None:
-    batch = [asked("ping", 1), asked("notifications/x", None), called("search", 2, query="jays")]
+    batch = [
+        make_request("ping", 1),
+        make_request("notifications/x", None),
+        called("search", 2, query="jays"),
+    ]
     response = post(client, batch, mcp_protocol_version="2025-03-26")
     assert [each["id"] for each in response.json()] == [1, 2]
     only = post(client, batch[1:2], mcp_protocol_version="2025-03-26")
@@ -151,7 +159,7 @@ def test_lists_of_messages_are_taken_where_the_revision_has_them(client: httpx.C
 def test_a_page_of_another_site_and_another_name_of_this_machine_get_nothing(
     client: httpx.Client,
 ) -> None:
-    message = asked("ping")
+    message = make_request("ping")
     assert post(client, message, origin="https://evil.example").status_code == 403
     assert post(client, message, sec_fetch_site="cross-site").status_code == 403
     assert post(client, message, host="rebound.example").status_code == 401
@@ -221,9 +229,9 @@ def test_a_key_is_needed_once_there_is_one_and_its_budget_counts_answers(
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             return client.post(f"{base}/mcp", json=message, headers=headers)
 
-        refused = sent(asked("ping"), "")
+        refused = sent(make_request("ping"), "")
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-        assert sent(asked("ping"), "rk-wrong").status_code == 401
+        assert sent(make_request("ping"), "rk-wrong").status_code == 401
         found = sent(called("search", query="jays"), key).json()["result"]["structuredContent"]
         theirs = called("open", session=found["session"], link=0)
         assert sent(theirs, other).json()["result"]["isError"]
@@ -234,7 +242,7 @@ def test_a_key_is_needed_once_there_is_one_and_its_budget_counts_answers(
         assert spent["isError"]
         assert "budget" in spent["content"][0]["text"]
         revoke_api_key(opened.store, "one")
-        assert sent(asked("ping"), key).status_code == 401
+        assert sent(make_request("ping"), key).status_code == 401
     opened.store.close()
 
 
@@ -254,7 +262,7 @@ def test_clients_that_go_away_leave_a_server_that_answers(address: str) -> None:
 
 
 def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
-    here: Opened, monkeypatch: pytest.MonkeyPatch
+    shared_site: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, go_on = threading.Event(), threading.Event()
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -273,7 +281,7 @@ def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
     at_once = {"Accept": "text/event-stream"}
     question = called("answer", "slow", question="Why?")
     with (
-        at_work(here.store, patience=0.01) as base,
+        at_work(shared_site.store, patience=0.01) as base,
         httpx.Client(base_url=base, headers=headers, timeout=PATIENCE) as client,
     ):
         with client.stream("POST", "/mcp", json=question) as response:
@@ -292,6 +300,6 @@ def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
         thread = threading.Thread(target=post, args=(client, question), daemon=True)
         thread.start()
         assert began.wait(PATIENCE)
-        post(client, asked("notifications/cancelled", None, requestId="slow"))
+        post(client, make_request("notifications/cancelled", None, requestId="slow"))
         assert stopped.get(timeout=PATIENCE) is True
         thread.join(PATIENCE)

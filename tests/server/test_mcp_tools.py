@@ -294,13 +294,13 @@ def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: McpLi
     """For a caller to whom the server's own addresses name pages, as over HTTP."""
     at = "https://here.example/pages/"
 
-    def shown(url: str, digest: str) -> str:
+    def name_source(url: str, digest: str) -> str:
         return f"{at}{digest}" if digest else url.rpartition("/")[2]
 
     def meant(address: str) -> str:
         return address.removeprefix(at) if address.startswith(at) else ""
 
-    tools, caller = McpTools(source), ToolCaller("me", nobody, shown, meant)
+    tools, caller = McpTools(source), ToolCaller("me", nobody, name_source, meant)
 
     def verified(answer: str | dict[str, Any], **options: Any) -> dict[str, Any]:
         return call(tools, "verify", caller, answer=answer, **options)

@@ -26,7 +26,7 @@ NOTHING = "What does a tram ticket cost in Oslo?"
 
 
 @pytest.fixture(scope="module")
-def here(home: Path, empty_store: Path) -> Iterator[Served]:
+def notebook_site(home: Path, empty_store: Path) -> Iterator[Served]:
     place = home / "desk.sqlite"
     place.write_bytes(empty_store.read_bytes())
     with served(place, CROWS) as server:
@@ -48,8 +48,10 @@ def list_questions(visit: Visit) -> list[str]:
 
 
 @pytest.mark.slow
-def test_several_questions_are_answered_on_one_page_and_saved_as_one_report(here: Served) -> None:
-    visit = enter(here, "rita")
+def test_several_questions_are_answered_on_one_page_and_saved_as_one_report(
+    notebook_site: Served,
+) -> None:
+    visit = enter(notebook_site, "rita")
     assert visit.get("/").page.css_first('a[href="/notebook"]') is not None
     assert visit.get("/notebook").page.css_first("textarea[name=questions]") is not None
     lines = f"{FACES}\r\n\r\n  {RAVENS} \r\n{FACES}\r\n{NOTHING}"
@@ -76,8 +78,10 @@ def test_several_questions_are_answered_on_one_page_and_saved_as_one_report(here
     assert len(list_questions(visit.get(f"{visit.at}/notebook"))) == 5
 
 
-def test_a_notebook_of_one_answer_is_there_and_a_deleted_answer_is_not_in_it(here: Served) -> None:
-    visit = ask(enter(here, "sam"), question=FACES)
+def test_a_notebook_of_one_answer_is_there_and_a_deleted_answer_is_not_in_it(
+    notebook_site: Served,
+) -> None:
+    visit = ask(enter(notebook_site, "sam"), question=FACES)
     first = visit.at
     assert list_questions(visit.get(f"{first}/notebook")) == [FACES]
     until_done(visit.post("/notebook", questions=RAVENS, follows=first.split("/")[2]))
@@ -86,8 +90,8 @@ def test_a_notebook_of_one_answer_is_there_and_a_deleted_answer_is_not_in_it(her
     assert FACES not in visit.client.get(f"{visit.at[:-9]}/report.md").text
 
 
-def test_a_notebook_shows_others_what_is_shared_and_no_more(here: Served) -> None:
-    tess, uma = enter(here, "tess"), enter(here, "uma")
+def test_a_notebook_shows_others_what_is_shared_and_no_more(notebook_site: Served) -> None:
+    tess, uma = enter(notebook_site, "tess"), enter(notebook_site, "uma")
     until_done(tess.post("/notebook", questions=f"{FACES}\n{RAVENS}"))
     first, second = (str(a.attributes["href"]) for a in tess.page.css(".notebook-row h2 a"))
     assert uma.get(f"{first}/notebook").status == 404
@@ -107,14 +111,14 @@ def test_a_notebook_shows_others_what_is_shared_and_no_more(here: Served) -> Non
     [("", "ask 1 to 50 questions"), (f"x?\n{LONG}", "ask in one sentence"),
      ("\n".join(f"{n}?" for n in range(51)), "ask 1 to 50 questions")],
 )  # fmt: skip
-def test_all_are_asked_or_none(here: Served, questions: str, why: str) -> None:
-    visit = enter(here, "vera")
-    before = len(answer_queue.list_person_answers(here.store, "vera"))
+def test_all_are_asked_or_none(notebook_site: Served, questions: str, why: str) -> None:
+    visit = enter(notebook_site, "vera")
+    before = len(answer_queue.list_person_answers(notebook_site.store, "vera"))
     visit.post("/notebook", questions=questions)
     assert visit.status == 400
     assert why in visit.text.lower()
     assert str(visit.first("textarea").text()).strip() == questions.strip()
-    assert len(answer_queue.list_person_answers(here.store, "vera")) == before
+    assert len(answer_queue.list_person_answers(notebook_site.store, "vera")) == before
 
 
 def test_a_report_waits_until_all_is_done_and_has_what_was_cancelled(opened: Opened) -> None:

@@ -47,7 +47,7 @@ ANSWER = Answer(
 )
 
 
-def told(
+def make_export(
     answer: Answer | None = ANSWER, pages: tuple[Page | None, ...] | None = None
 ) -> ExportedAnswer:
     question = Question("q", "Do crows <i>hide</i> acorns & find them?")
@@ -66,7 +66,7 @@ def quotes_in(html: str) -> list[str]:
 
 
 def test_the_html_file_runs_nothing_and_loads_nothing() -> None:
-    tree = LexborHTMLParser(html := render_export(told(), "html"))
+    tree = LexborHTMLParser(html := render_export(make_export(), "html"))
     assert not tree.css("script, iframe, img, link, object, embed, base, form, svg")
     assert "default-src 'none'" in html
     for element in tree.css("*"):
@@ -77,7 +77,7 @@ def test_the_html_file_runs_nothing_and_loads_nothing() -> None:
 
 
 def test_in_the_html_file_every_quote_stands_verbatim() -> None:
-    html = render_export(told(), "html")
+    html = render_export(make_export(), "html")
     assert quotes_in(html) == [quote.text for quote in ANSWER.quotes]
     said = LexborHTMLParser(html).css_first(".answer")
     assert said is not None
@@ -88,7 +88,7 @@ def test_in_the_html_file_every_quote_stands_verbatim() -> None:
 
 
 def test_a_number_in_the_answer_leads_to_its_quote() -> None:
-    tree = LexborHTMLParser(render_export(told(), "html"))
+    tree = LexborHTMLParser(render_export(make_export(), "html"))
     links = [link.attributes["href"] for link in tree.css(".answer a")]
     assert links == ["#quote-1", "#quote-3", "#quote-1", "#quote-2"]
     assert all(tree.css_first(link or "") is not None for link in links)
@@ -96,7 +96,7 @@ def test_a_number_in_the_answer_leads_to_its_quote() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in EXPORT_TYPES if kind != "json"])
 def test_where_a_file_lies_is_not_given_away(kind: str) -> None:
-    made = render_export(told(), kind)
+    made = render_export(make_export(), kind)
     assert "somebody" not in made
     assert "secret" not in made
     assert "my notes.pdf" in made
@@ -126,7 +126,7 @@ def rendered(markdown: str) -> str:
 
 
 def test_markdown_is_read_as_the_very_words() -> None:
-    made = render_export(told(), "md")
+    made = render_export(make_export(), "md")
     seen = rendered(made)
     for quote in ANSWER.quotes:
         assert "".join(quote.text.split()) in seen
@@ -171,7 +171,7 @@ def untex(text: str) -> str:
 
 
 def test_bibtex_is_read_back() -> None:
-    first, second = entries(render_export(told(), "bib"))
+    first, second = entries(render_export(make_export(), "bib"))
     assert first["type"] == "online"
     assert first["urldate"] == "2026-11-21"
     assert untex(first["title"].removeprefix("{").removesuffix("}")) == " ".join(
@@ -185,7 +185,7 @@ def test_bibtex_is_read_back() -> None:
 
 
 def test_csl_is_json_with_every_page_once() -> None:
-    first, second = json.loads(render_export(told(), "csl.json"))
+    first, second = json.loads(render_export(make_export(), "csl.json"))
     assert first["title"] == " ".join(CROWS.title.split())
     assert date(*first["accessed"]["date-parts"][0]) == date(2026, 11, 21)
     assert first["URL"].startswith("https://www.birds.example/")
@@ -196,21 +196,21 @@ def test_csl_is_json_with_every_page_once() -> None:
 
 
 def test_json_is_what_the_command_line_says() -> None:
-    made: Any = AskResult.from_json(render_export(told(), "json"))
+    made: Any = AskResult.from_json(render_export(make_export(), "json"))
     assert made.answer == ANSWER
     assert made.counts == {"quotes": 3, "verified": 3, "encrypted": 1}
 
 
 def test_a_page_of_another_version_says_nothing_of_when_it_was_read() -> None:
     other = Page(CROWS.url, "New", "Other words.", fetched="2027-01-01T00:00:00+00:00")
-    made = told(pages=(other, None, None))
+    made = make_export(pages=(other, None, None))
     assert "urldate" not in render_export(made, "bib")
     assert render_export(made, "html").count("NOT VERIFIED") == 3
 
 
 @pytest.mark.parametrize("kind", list(EXPORT_TYPES))
 def test_no_answer_can_be_taken_away_too(kind: str) -> None:
-    made = render_export(told(None), kind)
+    made = render_export(make_export(None), kind)
     if kind in ("html", "md"):
         assert "No evidence" in made
     assert "None" not in made
@@ -218,8 +218,8 @@ def test_no_answer_can_be_taken_away_too(kind: str) -> None:
 
 def test_a_declined_answer_says_so() -> None:
     declined = Answer("I do not know.", (CROWS.quote(0, 18),), declined=True, score=0.2)
-    assert "Declined" in render_export(told(declined), "html")
-    assert "Declined" in render_export(told(declined), "md")
+    assert "Declined" in render_export(make_export(declined), "html")
+    assert "Declined" in render_export(make_export(declined), "md")
 
 
 # Reports
@@ -237,8 +237,8 @@ def read_docx_text(data: bytes) -> str:
 
 
 def whole_report() -> ExportedReport:
-    follow_up = told()._replace(asked="And <i>rooks</i>?")
-    return report_of(told(), told(DECLINED, (CROWS,)), told(None), follow_up)
+    follow_up = make_export()._replace(asked="And <i>rooks</i>?")
+    return report_of(make_export(), make_export(DECLINED, (CROWS,)), make_export(None), follow_up)
 
 
 @pytest.mark.parametrize("kind", list(REPORT_TYPES))

@@ -67,7 +67,7 @@ def corvids(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FolderLibrary]
         yield folder
 
 
-def shown(task: BrowserTask, library: Little, commands: list[str]) -> Observation:
+def play_commands(task: BrowserTask, library: Little, commands: list[str]) -> Observation:
     """What these commands show when they are simply said: the oracle."""
     flow = browse_library(task, library)
     observation = next(flow)
@@ -221,7 +221,9 @@ def test_what_is_taken_back_was_never_said(typed: list[str]) -> None:
     person = Person(Little(CROWS, JAYS))
     person.types(*typed)
     task = person.sitting.task
-    assert person.sitting.observation == shown(task, Little(CROWS, JAYS), person.sitting.commands)
+    assert person.sitting.observation == play_commands(
+        task, Little(CROWS, JAYS), person.sitting.commands
+    )
 
 
 def test_taking_back_asks_nobody_and_saying_again_asks_only_for_what_failed(web: Little) -> None:
@@ -270,7 +272,7 @@ def test_scrolling_is_merged_to_at_most_three_and_leads_to_the_same_window(
     commands: list[str],
 ) -> None:
     task, fewer = BrowserTask(QUESTION, start=CROWS.url), merge_scrolls(commands)
-    one, other = (shown(task, Little(CROWS, JAYS), each) for each in (commands, fewer))
+    one, other = (play_commands(task, Little(CROWS, JAYS), each) for each in (commands, fewer))
     assert (one.text, one.scrollbar) == (other.text, other.scrollbar)
     steps = [command.rpartition(" ")[2] for command in fewer if command != "Top"]
     assert sum(map(int, steps)) == sum(command != "Top" for command in commands)

@@ -8,7 +8,7 @@ import pytest
 from commands import CORVIDS, GIFTS, Run
 from hypothesis import given
 from hypothesis import strategies as st
-from models import DONE, SSE, Asking, chat, chunk, event, said, serving, streamed
+from models import DONE, SSE, Asking, chat, chunk, event, serving, streamed, write_choices
 from tmux import terminal
 
 from rookery.shell.progress_display import remove_quotes
@@ -79,7 +79,7 @@ def test_commands_stay_on_the_screen_and_what_they_quote_does_not(tmp_path: Path
 
 @pytest.mark.slow
 def test_where_nobody_watches_nothing_is_streamed(run: Run) -> None:
-    with serving(said(chat(f"They bring them {WORDS} [1]."))) as server:
+    with serving(write_choices(chat(f"They bring them {WORDS} [1]."))) as server:
         model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)
         assert run("ask", GIFTS, *CORVIDS, *model).code == 0
         assert not server.asked[0].fields.get("stream")

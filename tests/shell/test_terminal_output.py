@@ -84,7 +84,7 @@ def episode(*quotes: Quote, declined: bool = False) -> Episode:
     return Episode(Question("1", "How many neurons does a raven have?"), "x", (), answer, stop)
 
 
-def shown(episode: Episode, width: int, terminal: bool = False) -> str:
+def render_episode(episode: Episode, width: int, terminal: bool = False) -> str:
     assert episode.answer is not None
     verdicts = verify_quotes(episode.answer, lambda quote: page())
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, highlight=False)
@@ -97,7 +97,7 @@ NEURONS, TABLE = cut("A raven", "out."), cut("Jay", "170 g")
 
 
 def test_an_answer_its_quotes_and_their_sources() -> None:
-    assert shown(episode(NEURONS, TABLE), 100).splitlines() == [
+    assert render_episode(episode(NEURONS, TABLE), 100).splitlines() == [
         "A raven has 1.2 × 10^9 neurons and breathes CO_2 out.[1] Jay | 170 g[2]",
         "",
         "[1] “A raven has 1.2 × 10^9 neurons and breathes CO_2 out.”",
@@ -112,7 +112,7 @@ def test_an_answer_its_quotes_and_their_sources() -> None:
 
 @pytest.mark.parametrize("width", range(24, 100, 5))
 def test_at_any_width_links_are_whole_and_marks_stand_behind_a_word(width: int) -> None:
-    lines = shown(episode(NEURONS, TABLE), width).splitlines()
+    lines = render_episode(episode(NEURONS, TABLE), width).splitlines()
     links = [line for line in lines if "https:" in line]
     assert all(f"    {URL}#:~:text=" in line for line in links)
     assert len(links) == 2
@@ -123,21 +123,21 @@ def test_at_any_width_links_are_whole_and_marks_stand_behind_a_word(width: int) 
 
 
 def test_the_words_asked_for_are_marked_and_only_on_a_terminal() -> None:
-    coloured = shown(episode(NEURONS), 100, terminal=True)
+    coloured = render_episode(episode(NEURONS), 100, terminal=True)
     marked = re.findall(r"\x1b\[1;33m(\w+)\x1b\[0m", coloured)
     assert marked == ["raven", "neurons"]
-    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == shown(episode(NEURONS), 100)
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == render_episode(episode(NEURONS), 100)
 
 
 def test_a_quote_that_does_not_verify_is_named_beside_it() -> None:
     forged = Quote(
         **{name: getattr(NEURONS, name) for name in NEURONS.__struct_fields__} | {"start": 0}
     )
-    assert "NOT VERIFIED: the page has" in " ".join(shown(episode(forged), 100).split())
+    assert "NOT VERIFIED: the page has" in " ".join(render_episode(episode(forged), 100).split())
 
 
 def test_a_decline_shows_quotes_as_rejected_without_numbers() -> None:
-    said = shown(episode(NEURONS, declined=True), 100)
+    said = render_episode(episode(NEURONS, declined=True), 100)
     assert said.startswith("Nothing answers this.\n\nRejected as too weak an answer")
     assert "\n  ✗ “A raven has" in said
     assert "[1]" not in said
