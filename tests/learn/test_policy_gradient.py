@@ -47,18 +47,18 @@ def judged(model: str, **changes: Any) -> tuple[PolicyGradientTrainer, PreparedB
     actor = build_policy_networks(rules.policy, "separate", "", 0, "", 0)
     learner = ModelOptimizer(actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
     teacher = PolicyGradientTrainer(rules, actor, learner, 0)
-    batch = collate_rows([ActionRow(shown, said) for shown, said, _ in SAID], 0)
+    batch = collate_rows([ActionRow(prompt, completion) for prompt, completion, _ in SAID], 0)
     with torch.no_grad():
         said_N = actor(batch, 1.0, {"logprobs"})["logprobs"]
-    logprobs = said_N.split([len(said) for _, said, _ in SAID])
+    logprobs = said_N.split([len(completion) for _, completion, _ in SAID])
     played = [
         Trajectory(
             n,
-            [SampledAction(ActionRow(shown, said), logprobs[n].tolist(), True)],
+            [SampledAction(ActionRow(prompt, completion), logprobs[n].tolist(), True)],
             worth,
             n,
         )
-        for n, (shown, said, worth) in enumerate(SAID)
+        for n, (prompt, completion, worth) in enumerate(SAID)
     ]
     lesson = teacher.prepare_batch(played, 0)
     assert not lesson.tokens.values_N.any()

@@ -89,14 +89,14 @@ def test_a_gain_is_compared_question_by_question() -> None:
     assert gained[8].low < 1.4236 < gained[8].high
 
 
-def longest_by_force(said: str, source: str) -> CopiedStretch:
-    ours, theirs = split_words(said), split_words(source)
+def longest_by_force(text: str, source: str) -> CopiedStretch:
+    words, source_words = split_words(text), split_words(source)
     each = [
         CopiedStretch(i, j, length)
-        for i in range(len(ours))
-        for j in range(len(theirs))
-        for length in range(1, len(ours) - i + 1)
-        if ours[i : i + length] == theirs[j : j + length]
+        for i in range(len(words))
+        for j in range(len(source_words))
+        for length in range(1, len(words) - i + 1)
+        if words[i : i + length] == source_words[j : j + length]
     ]
     return min(
         each, key=lambda one: (-one.length, one.said, one.source), default=CopiedStretch(0, 0, 0)

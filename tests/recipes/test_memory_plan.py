@@ -115,10 +115,10 @@ def write_wide(model: Path, folder: Path) -> Path:
     return folder
 
 
-def compare(found: ProcessMemory, live: LiveBytes) -> None:
-    static = found.weights + found.optimizer + found.average + found.reference
+def compare(measured: ProcessMemory, live: LiveBytes) -> None:
+    static = measured.weights + measured.optimizer + measured.average + measured.reference
     assert live.kept[-1] == pytest.approx(static, rel=0.1)
-    assert live.most == pytest.approx(found.peak, rel=0.1)
+    assert live.most == pytest.approx(measured.peak, rel=0.1)
 
 
 TRAINED: dict[str, dict[str, Any]] = {
@@ -145,8 +145,8 @@ def world() -> PromptEnvironment:
     chance = Random(0)
     prompts = [[chance.randrange(3, 300) for _ in range(PROMPT - n % 2)] for n in range(12)]
 
-    def reward(_: Sequence[int], said: Sequence[Sequence[int]]) -> list[float]:
-        return [float(tokens[0]) for tokens in said]
+    def reward(_: Sequence[int], completions: Sequence[Sequence[int]]) -> list[float]:
+        return [float(tokens[0]) for tokens in completions]
 
     return PromptEnvironment(prompts, reward, group=2)
 
