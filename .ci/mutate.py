@@ -31,7 +31,7 @@ TESTS = {
     ],
     "rookery/quotes/text_search.py": [
         "tests/quotes/test_text_search.py",
-        "tests/quotes/test_quote_search.py",
+        "tests/quotes/test_text_search_in_windows.py",
     ],
     "rookery/quotes/saved_answers.py": ["tests/quotes/test_saved_answers.py"],
     "rookery/quotes/citation_syntax.py": ["tests/quotes/test_citation_syntax.py"],

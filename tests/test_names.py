@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).parent.parent / "rookery"
+TESTS = Path(__file__).parent
+HOUSE = TESTS.parent / "rookery"
 
 GLOSSARY = frozenset(
     """
@@ -33,6 +34,11 @@ IMPOSED: dict[str, str] = {
 
 SHARED: dict[str, str] = {}
 """public names that two modules have, with the reason"""
+
+OTHER_TESTS: dict[str, str] = {
+    "tests/cli/test_cite_verify.py": "the command and MCP's tool, side by side",
+}
+"""files of tests that are not named after a module, with the reason"""
 
 QUESTION_WORDS = ("What", "Whether", "How", "Who", "Where", "When", "All")
 
@@ -157,3 +163,38 @@ def test_the_glossary_is_short_and_every_exception_is_needed() -> None:
     assert set(SHARED) <= words
     assert all(IMPOSED.values())
     assert all(SHARED.values())
+
+
+def list_module_names(package: Path) -> set[str]:
+    """Modules of a package as their tests name them: `endpoints`, or `api_endpoints` from `api`."""
+    paths = [path.relative_to(package).with_suffix("") for path in package.rglob("*.py")]
+    parts = [(path.parent if path.name == "__init__" else path).parts for path in paths]
+    return {name for each in parts if each for name in ("_".join(each), each[-1])}
+
+
+def find_misnamed_tests(files: Iterable[str]) -> list[str]:
+    """Files of tests whose name does not begin with that of a module of their package."""
+    modules = {
+        path.name: list_module_names(path)
+        for path in (*HOUSE.iterdir(), HOUSE.parent / "recipes")
+        if path.is_dir()
+    }
+    misnamed = []
+    for file in files:
+        _, package, name = Path(file).with_suffix("").parts
+        words = name.split("_")[1:]
+        beginnings = {"_".join(words[:count]) for count in range(1, len(words) + 1)}
+        if not beginnings & modules.get(package, set()) and file not in OTHER_TESTS:
+            misnamed.append(file)
+    return misnamed
+
+
+def test_files_of_tests_are_named_after_modules() -> None:
+    files = [str(path.relative_to(HOUSE.parent)) for path in sorted(TESTS.glob("*/test_*.py"))]
+    assert find_misnamed_tests(files) == []
+    assert OTHER_TESTS.keys() <= {*files}
+
+
+def test_a_planted_file_of_tests_is_found() -> None:
+    planted = "tests/quotes/test_nothing_here.py"
+    assert find_misnamed_tests(["tests/quotes/test_repair_citations.py", planted]) == [planted]

@@ -180,7 +180,7 @@ def test_nothing_is_typed_that_was_not_shown(corvids: FolderLibrary) -> None:
 def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
     code = (
         "import sys, hashlib; sys.path[:0] = sys.argv[1:]\n"
-        "from test_demonstrate import DemonstratorHabits, played\n"
+        "from test_oracle_policies_demonstrating import DemonstratorHabits, played\n"
         "lines = [played(DemonstratorHabits(), seed=seed).to_json() for seed in range(9)]\n"
         "print(hashlib.sha256('\\n'.join(lines).encode()).hexdigest())"
     )
