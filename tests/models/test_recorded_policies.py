@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models import DONE, Asking, chat, cut, event, refused, write_choices, serving, streamed
+from models import DONE, Asking, chat, cut, event, refused, serving, streamed, write_choices
 from recorded_calls import list_calls
 
 from rookery.errors import Failed
@@ -103,7 +103,9 @@ def test_a_remote_model_is_replayed_byte_for_byte_and_the_key_is_not_in_the_file
             return refused("401 Unauthorized", f"{KEY} is wrong")
         choice = chat(f"é\U0001f426 {len(asking.server.asked)}")
         scores = {"content": [{"logprob": -0.1}, {"logprob": -1e-300}]}
-        return write_choices(*({**choice, "logprobs": scores} for _ in range(asking.fields.get("n", 1))))
+        return write_choices(
+            *({**choice, "logprobs": scores} for _ in range(asking.fields.get("n", 1)))
+        )
 
     path = tmp_path / "said.sqlite"
     with serving(answer) as server, CallRecording(path, POLICY_CALLS) as transcript:
