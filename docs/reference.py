@@ -17,19 +17,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "rookery"
-GENERATED = ROOT / "build" / "docs"
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-FUNCTIONS = "rookery_functions"
-"""A copy of `rookery/__init__.py` alone. `rookery.ask` and `rookery.browse` are functions and
-packages; documentation tools that read the whole package see the packages only."""
 INDENT = re.compile(r" {2,}")
-
-
-def on_startup(**_: Any) -> None:
-    """Copy `rookery/__init__.py` before mkdocstrings looks for the folders that it reads."""
-    GENERATED.mkdir(parents=True, exist_ok=True)
-    source = (PACKAGE / "__init__.py").read_text(encoding="utf-8")
-    (GENERATED / f"{FUNCTIONS}.py").write_text(source, encoding="utf-8")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -152,15 +141,13 @@ def _list_modules(folder: Path) -> Iterable[str]:
 
 def _write_python() -> tuple[str, str]:
     """The page of every public name, from its signature and docstring."""
-    module = griffe.visit(
-        FUNCTIONS, GENERATED / f"{FUNCTIONS}.py", (GENERATED / f"{FUNCTIONS}.py").read_text()
-    )
+    source = PACKAGE / "__init__.py"
+    module = griffe.visit("rookery", source, source.read_text(encoding="utf-8"))
     names = [str(name) for name in module.exports or ()]
     text = "# Signatures\n\nEvery name of `import rookery` with its signature and docstring. "
     text += "[Python](../python.md) says what each is for.\n"
     for name in sorted(names, key=lambda name: (not name[0].islower(), name)):
-        source = "rookery" if module[name].is_alias else FUNCTIONS
-        text += f"\n::: {source}.{name}\n    options:\n      heading: rookery.{name}\n"
+        text += f"\n::: rookery.{name}\n    options:\n      heading: rookery.{name}\n"
         text += f"      toc_label: {name}\n      heading_level: 2\n"
     return "python.md", text
 
