@@ -10,7 +10,7 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, prepare_type
 
 MAX_LINE_BYTES = 512_000_000
-"""Maximum bytes of a line."""
+"""maximum bytes of a line"""
 T = TypeVar("T")
 
 

@@ -3,6 +3,8 @@
 import ast
 import collections
 import functools
+import itertools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -124,7 +126,28 @@ def find_rebound_names(sources: Iterable[Source]) -> list[str]:
     return rebound
 
 
+NAMES_IN_CAPITALS = frozenset("Accept East False Markdown None True Unix Ziegler".split())
+"""words that keep their capital at the beginning of a field's description"""
+
+
+def find_field_sentences(sources: Iterable[Source]) -> list[str]:
+    """Descriptions of fields and constants that begin with a capital or end with a full stop."""
+    found = []
+    for module, source in sources:
+        tree = parse_source(source)
+        bodies = [tree.body, *(n.body for n in ast.walk(tree) if isinstance(n, ast.ClassDef))]
+        for field, doc in (pair for body in bodies for pair in itertools.pairwise(body)):
+            if not isinstance(field, ast.Assign | ast.AnnAssign) or not isinstance(doc, ast.Expr):
+                continue
+            if isinstance(doc.value, ast.Constant) and isinstance(text := doc.value.value, str):
+                first = re.match(r"A(?= )|[A-Z][a-z]+(?![\w-])", text)
+                if (first and first[0] not in NAMES_IN_CAPITALS) or re.search(r"(?<!\.)\.$", text):
+                    found.append(f"{module}: {text}")
+    return found
+
+
 RULES = [
+    find_field_sentences,
     find_shared_names,
     find_one_word_functions,
     find_question_docstrings,
@@ -141,6 +164,8 @@ def test_the_package_keeps_the_rule(rule: object) -> None:
 @pytest.mark.parametrize(
     ("rule", "planted"),
     [
+        (find_field_sentences, 'LIMIT = 3\n"""The limit"""\n'),
+        (find_field_sentences, 'class Box:\n    size: int\n    """size in bytes."""\n'),
         (find_shared_names, "class Page:\n    pass\n"),
         (find_one_word_functions, "class Box:\n    def contents(self) -> None: ...\n"),
         (find_question_docstrings, 'def read_it() -> None:\n    """What is read."""\n'),

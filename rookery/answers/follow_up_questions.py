@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 MOST_CONTEXT_CHARACTERS = 600
 """characters of the questions before; longer ones are not added"""
 MOST_FRAGMENT_WORDS = 3
-"""words of a question that is too short to stand alone, such as "Why not?\""""
+"""words of a question that is too short to stand alone, such as `Why not?`"""
 MOST_POINTING_WORDS = 9
 """words of a question in which "they" points back; in a longer one it points to its own subject"""
 FOLLOW_UP_PROMPT = """Rewrite the last question of a conversation so that it can be understood \

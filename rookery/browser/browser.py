@@ -38,7 +38,7 @@ from rookery.records import Failure, Hit, Library, Page, Quote, Record
 
 ABBREVIATION_MARK = "━"
 """stands in `<start text>━<end text>` (WebGPT, appendix A). No dash does: pages are full of them,
-and what a dash abbreviated would be quoted without anyone having meant it."""
+and what a dash abbreviated would be quoted without anyone having meant it"""
 _LINK = re.compile(r"【[0-9]+†(.*?)(?:†[^†】]*)?】", re.DOTALL)
 _IMAGE = re.compile(r"\[Image(?:: [^\]]*)?\]")
 _RUBY_READING = re.compile(r"\([\u3040-\u30ff]+\)")

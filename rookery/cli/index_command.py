@@ -72,7 +72,7 @@ STORE_DESCRIPTIONS = {
     "warcs": "indexes of web archives",
     "pdfs": "PDF files that were fetched again",
 }
-"""What lies in the data folder and in the cache, by name."""
+"""what lies in the data folder and in the cache, by name"""
 _SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")
 """endings of the files that SQLite keeps beside a database"""
 _AGE_PATTERN = re.compile(r"(\d+)\s*([hdwy])")

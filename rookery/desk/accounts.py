@@ -19,11 +19,11 @@ from rookery.records import Failure
 
 DAY_SECONDS = 86_400.0
 SESSION_IDLE_SECONDS = 7 * DAY_SECONDS
-"""Seconds without a request after which a session ends."""
+"""seconds without a request after which a session ends"""
 SESSION_MAX_SECONDS = 30 * DAY_SECONDS
-"""Seconds after which a session ends in any case."""
+"""seconds after which a session ends in any case"""
 SEEN_INTERVAL = 60.0
-"""Minimum seconds between two updates of a session's last use."""
+"""minimum seconds between two updates of a session's last use"""
 MAX_NAME_CHARACTERS = 80
 ROLES: tuple[PersonRole, ...] = get_args(PersonRole)
 
@@ -35,9 +35,9 @@ class Person(NamedTuple):
     role: PersonRole
     made: float
     gone: float | None
-    """Time at which access was ended, seconds since 1970; their work stays. None: not ended."""
+    """time at which access was ended, seconds since 1970; their work stays. None: not ended"""
     project: str | None = None
-    """Project by whose crowd link they came, to work for it alone; None: they were invited."""
+    """project by whose crowd link they came, to work for it alone; None: they were invited"""
 
 
 class AuditEntry(NamedTuple):
@@ -45,10 +45,10 @@ class AuditEntry(NamedTuple):
 
     number: int
     person: str
-    """Person who did it."""
+    """person who did it"""
     action: str
     what: str
-    """Object of the action."""
+    """object of the action"""
     at: float
 
 
@@ -164,7 +164,7 @@ _SESSION_PERSON = (
         tables.people.c.gone.is_(None),
     )
 )
-"""Asked with every request, and so built once."""
+"""asked with every request, and so built once"""
 
 
 def find_session_person(store: Store, session_token: str) -> Person | None:

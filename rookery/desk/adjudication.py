@@ -54,7 +54,7 @@ from rookery.records import Failure, Record
 _EXCLUSIONS = exclusions.select().order_by(exclusions.c.number)
 _EXCLUSIONS_OF = _EXCLUSIONS.where(exclusions.c.which == bindparam("whose"))
 _PERSON_IN_BATCH = "person in "
-"""Prefix stored in `exclusions.what` for a person's judgements in one batch; the batch follows."""
+"""prefix stored in `exclusions.what` for a person's judgements in one batch; the batch follows"""
 
 
 class Exclusion(Record, frozen=True):
@@ -62,16 +62,16 @@ class Exclusion(Record, frozen=True):
 
     number: int
     what: Literal["person", "judgement"]
-    """Scope: a person's judgements, or one judgement."""
+    """scope: a person's judgements, or one judgement"""
     which: str
-    """Name of the person, or id of the judgement."""
+    """name of the person, or id of the judgement"""
     reason: str
     by: str
     at: float
     batch: str = ""
-    """For a person: only judgements in this batch; empty: in every batch."""
+    """for a person: only judgements in this batch; empty: in every batch"""
     lifts: int | None = None
-    """Number of the exclusion that this one cancels."""
+    """number of the exclusion that this one cancels"""
 
 
 class PlacedItem(NamedTuple):
@@ -85,7 +85,7 @@ class PlacedItem(NamedTuple):
     priority: int
     policy: int | None
     retired: str | None
-    """Reason why it is no longer handed out; None: it still is."""
+    """reason why it is no longer handed out; None: it still is"""
 
 
 class LeftOutJudgement(Record, frozen=True):
@@ -93,10 +93,10 @@ class LeftOutJudgement(Record, frozen=True):
 
     judgement: str
     why: Literal["corrected", "excluded", "skipped", "flagged", "gold", "decided"]
-    """Kind of reason; only the first two also remove it from agreement."""
+    """kind of reason; only the first two also remove it from agreement"""
     reason: str
     by: str
-    """Person who decided it."""
+    """person who decided it"""
     at: float
 
     @property
@@ -111,17 +111,17 @@ class LabellingData(NamedTuple):
 
     items: Mapping[str, PlacedItem]
     judgements: Sequence[Judgement]
-    """In order of submission."""
+    """in order of submission"""
     left_out: Mapping[str, LeftOutJudgement]
-    """Judgements that do not count, by id."""
+    """judgements that do not count, by id"""
     roles: Mapping[str, PersonRole]
-    """Role of every person, by name."""
+    """role of every person, by name"""
     forms: Mapping[str, LabellingForm] = FORMS
-    """The known forms, as `find_form` takes them."""
+    """the known forms, as `find_form` takes them"""
     pass_shares: Mapping[str, float] = MappingProxyType({})
-    """Share of the attention check that must be right, by batch, where a project has a rule."""
+    """share of the attention check that must be right, by batch, where a project has a rule"""
     decisions: Mapping[str, Decision] = MappingProxyType({})
-    """Newest decision on each item that a third person decided, by item."""
+    """newest decision on each item that a third person decided, by item"""
 
     def iterate_counted(self) -> Iterator[tuple[PlacedItem, Judgement]]:
         """Yield the judgements that count, each with its item, in order of submission.
@@ -293,14 +293,14 @@ def _find_left_out(
 
 RaterPairKind = Literal["researcher and labeller", "labellers", "researchers"]
 SUPPORTED_AND_PLAUSIBLE = "supported and plausible"
-"""Stands for a field's name where an answer is judged both supported and plausible."""
+"""stands for a field's name where an answer is judged both supported and plausible"""
 _PREFERENCE_SIGNS = {0: -1, TIE: 0, 1: 1}
-"""Preference among two answers as the sign that half credit uses."""
+"""preference among two answers as the sign that half credit uses"""
 _PAIR_KINDS: tuple[RaterPairKind, ...] = ("labellers", "researcher and labeller", "researchers")
-"""Kind of a pair, indexed by the number of researchers in it."""
+"""kind of a pair, indexed by the number of researchers in it"""
 MIN_KAPPA_VALUES = 10
-"""Values in common that two people need for a kappa in one field; fewer say nothing, and in a large
-project there are thousands of such pairs."""
+"""values in common that two people need for a kappa in one field; fewer say nothing, and in a large
+project there are thousands of such pairs"""
 T = TypeVar("T")
 PairOf = tuple[T, T]
 
@@ -311,11 +311,11 @@ class RaterPairAgreement(Record, frozen=True):
     one: str
     other: str
     credit: AgreementEstimate
-    """On comparisons of two answers: WebGPT's agreement with half credit for ties."""
+    """on comparisons of two answers: WebGPT's agreement with half credit for ties"""
     kappa: AgreementEstimate
-    """On the same comparisons: Cohen's kappa."""
+    """on the same comparisons: Cohen's kappa"""
     same: AgreementEstimate
-    """On items with more than two answers: share of identical choices (Ziegler, table 9)."""
+    """on items with more than two answers: share of identical choices (Ziegler, table 9)"""
 
 
 class RaterGroupAgreement(Record, frozen=True):
@@ -335,8 +335,8 @@ class FieldAlpha(Record, frozen=True):
     judgements: int
     alpha: AgreementEstimate
     variant: int = 1
-    """Counts the sets of choices that the field has had in the versions of its form: judgements on
-    one set cannot be compared with those on another."""
+    """counts the sets of choices that the field has had in the versions of its form: judgements on
+    one set cannot be compared with those on another"""
 
 
 class FieldKappa(Record, frozen=True):
@@ -348,7 +348,7 @@ class FieldKappa(Record, frozen=True):
     other: str
     kappa: AgreementEstimate
     variant: int = 1
-    """As that of `FieldAlpha`."""
+    """as that of `FieldAlpha`"""
 
 
 class MajorityLabel(Record, frozen=True):
@@ -358,11 +358,11 @@ class MajorityLabel(Record, frozen=True):
     form: str
     field: str
     place: tuple[int, ...]
-    """Number of the answer, then of its quote, that it is about."""
+    """number of the answer, then of its quote, that it is about"""
     value: LabelValue
     votes: tuple[tuple[LabelValue, int], ...]
     tied: bool
-    """True: several labels had the most votes, and `value` is the first of them."""
+    """True: several labels had the most votes, and `value` is the first of them"""
 
 
 def compare_rater_pairs(work: LabellingData) -> tuple[RaterPairAgreement, ...]:
@@ -526,7 +526,7 @@ def _fill_majority(
 
 
 _FieldKey = tuple[str, str, int]
-"""Names of a form and of its field, and the variant of the field's choices."""
+"""names of a form and of its field, and the variant of the field's choices"""
 _ValueTables = dict[_FieldKey, dict[tuple[str, tuple[int, ...]], dict[str, LabelValue]]]
 
 

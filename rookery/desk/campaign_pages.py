@@ -33,7 +33,7 @@ from rookery.records import Failure
 from rookery.shell.languages import mark_text, translate_borrowed_text
 
 DAY_SECONDS = 86_400.0
-"""Seconds in a day."""
+"""seconds in a day"""
 SETTING_LABELS = {
     "rate": (mark_text("Rate"), mark_text("Pay for one hour or one item. 0: nothing is paid.")),
     "per": (mark_text("Paid by"), ""),
@@ -65,12 +65,12 @@ SETTING_LABELS = {
         ),
     ),
 }
-"""Label and help of each project setting."""
+"""label and help of each project setting"""
 SETTING_CHOICES = {
     "per": (("hour", mark_text("the hour")), ("item", mark_text("the item"))),
     "pay_excluded": (("true", mark_text("is paid, too")), ("false", mark_text("is not paid"))),
 }
-"""Values and labels of the settings that have only a few."""
+"""values and labels of the settings that have only a few"""
 
 
 def build_campaign_routes() -> list[Route]:

@@ -30,17 +30,17 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
 
 CROWD_PREFIX = "/enter/crowd/"
-"""Path of the links, before the project's name."""
+"""path of the links, before the project's name"""
 PLATFORM_PARAMETERS = {
     "PROLIFIC_PID": "{{%PROLIFIC_PID%}}",
     "STUDY_ID": "{{%STUDY_ID%}}",
     "SESSION_ID": "{{%SESSION_ID%}}",
 }
-"""Parameters of Prolific, and what it replaces in a link."""
+"""parameters of Prolific, and what it replaces in a link"""
 MAX_LINK_DAYS = 365
-"""Most days for which a link works."""
+"""most days for which a link works"""
 COMPLETION_ADDRESS = "https://app.prolific.com/submissions/complete?cc="
-"""Address at which Prolific takes a completion code."""
+"""address at which Prolific takes a completion code"""
 _PLATFORM_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CODE_CHARACTERS = 10
 
@@ -67,11 +67,11 @@ class CrowdSession(Record, frozen=True):
     session: str
     began: float
     ended: float | None
-    """When the completion code was asked for; None: not yet."""
+    """when the completion code was asked for; None: not yet"""
     items: int
-    """Items judged, skipped or flagged in the session, until their next one in the project."""
+    """items judged, skipped or flagged in the session, until their next one in the project"""
     code: str
-    """Completion code of the session, shown to them once they are done."""
+    """completion code of the session, shown to them once they are done"""
 
 
 class SessionProgress(NamedTuple):
@@ -80,11 +80,11 @@ class SessionProgress(NamedTuple):
     project: str
     done: int
     of: int
-    """Items that they are asked to do; 0: as many as there are."""
+    """items that they are asked to do; 0: as many as there are"""
     finished: bool
-    """True if the completion code was asked for."""
+    """True if the completion code was asked for"""
     code: str
-    """Completion code; empty before they are finished."""
+    """completion code; empty before they are finished"""
 
 
 def make_crowd_link(store: Store, project: str, days: float, study: str, by: str) -> str:

@@ -48,7 +48,7 @@ from rookery.shell.languages import (
 from rookery.shell.languages import translate_text as _
 
 ShowDashboardPage = Callable[[Request, str], Response]
-"""A function that renders a dashboard page again, with a sentence that says what is wrong."""
+"""a function that renders a dashboard page again, with a sentence that says what is wrong"""
 DASHBOARD_TABS = (
     ("/board", mark_text("Progress")),
     ("/board/quality", mark_text("Quality")),
@@ -62,7 +62,7 @@ DASHBOARD_TABS = (
     ("/board/guides", mark_text("Guides")),
     ("/board/book", mark_text("Log")),
 )
-"""Path and label of each tab of the dashboard."""
+"""path and label of each tab of the dashboard"""
 CHANGE_NOTICES = {
     "retired": mark_text("Retired. It is handed out no more; what was made of it stays."),
     "excluded": mark_text("Excluded. The judgements stay, and do not count."),
@@ -80,11 +80,11 @@ CHANGE_NOTICES = {
     "reply": mark_text("Answered. They see it in their history."),
     "guide": mark_text("That is the newest version now. The earlier ones are kept."),
 }
-"""Notice shown after a change, by the value of `?did=`."""
+"""notice shown after a change, by the value of `?did=`"""
 SERVER_FAULTS = frozenset(
     {Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS, Outcome.NO_STORE}
 )
-"""Outcomes of failures of the server, which no change of the form would repair."""
+"""outcomes of failures of the server, which no change of the form would repair"""
 
 
 def render_dashboard_page(
@@ -132,8 +132,8 @@ def check_role_rank(store: Store, lead: Person, name: str, role: str) -> None:
 
 
 ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
-"""Modification time of each file in a zip: the earliest possible, so that equal files give equal
-zips."""
+"""modification time of each file in a zip: the earliest possible, so that equal files give equal
+zips"""
 
 COMPARISON_LABELS = {
     -2: mark_text("answer 1 much better"),
@@ -142,7 +142,7 @@ COMPARISON_LABELS = {
     1: mark_text("answer 2 better"),
     2: mark_text("answer 2 much better"),
 }
-"""Label of each value of a two-answer comparison."""
+"""label of each value of a two-answer comparison"""
 
 
 class BatchProgress(NamedTuple):
@@ -151,15 +151,15 @@ class BatchProgress(NamedTuple):
     name: str
     forms: list[str]
     items: int
-    """Number of items."""
+    """number of items"""
     retired: int
-    """Number of items that are handed out no more."""
+    """number of items that are handed out no more"""
     done: int
-    """Slots whose judgement was handed in."""
+    """slots whose judgement was handed in"""
     in_hand: int
-    """Slots that somebody works on now."""
+    """slots that somebody works on now"""
     waiting: int
-    """Slots that nobody has taken."""
+    """slots that nobody has taken"""
 
     @property
     def places(self) -> int:
@@ -174,7 +174,7 @@ class ReturnedItem(NamedTuple):
     batch: str
     item: LabellingItem
     retired: str | None
-    """Reason for which the item was retired; None if it was not."""
+    """reason for which the item was retired; None if it was not"""
     judgements: list[Judgement]
 
     @property
@@ -316,11 +316,11 @@ def zip_snapshot(store: Store, name: str, by: str) -> bytes:
 
 
 DAY_SECONDS = 86_400.0
-"""Seconds in a day."""
+"""seconds in a day"""
 LOG_PERIODS = {"7": mark_text("a week"), "30": mark_text("a month"), "": mark_text("all")}
-"""Periods of the audit log that can be chosen: number of days (empty: all), and label."""
+"""periods of the audit log that can be chosen: number of days (empty: all), and label"""
 MAX_LOG_LINES = 1_000
-"""Maximum number of log lines on one page; the newest are shown."""
+"""maximum number of log lines on one page; the newest are shown"""
 
 
 def build_people_routes() -> list[Route]:
@@ -470,7 +470,7 @@ def show_audit_log(request: Request) -> Response:
 
 
 MAX_LIST_ROWS = 100
-"""Maximum number of judgements or items in a list; the newest are shown."""
+"""maximum number of judgements or items in a list; the newest are shown"""
 
 
 def build_dashboard_routes() -> list[Route]:

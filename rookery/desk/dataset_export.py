@@ -39,9 +39,9 @@ from rookery.measure.ratings import GOOD_SCALE
 from rookery.records import Comparison, Episode, Failure, Rating
 
 UNPAIRED_SCALES = (GOOD_SCALE, "thumbs")
-"""Scales whose ratings say that an answer is good (1) or not (0)."""
+"""scales whose ratings say that an answer is good (1) or not (0)"""
 LABELS_CSV = "labels.csv"
-"""File that has the labels again, for spreadsheets."""
+"""file that has the labels again, for spreadsheets"""
 _SPLIT = "train"
 
 
@@ -49,9 +49,9 @@ class WrittenDataset(NamedTuple):
     """A dataset as written."""
 
     rows: Mapping[str, int]
-    """Number of rows of each configuration; empty ones are left out."""
+    """number of rows of each configuration; empty ones are left out"""
     left_out: Mapping[str, int]
-    """Counts of what the formats cannot hold, by reason."""
+    """counts of what the formats cannot hold, by reason"""
 
 
 class LabelRow(msgspec.Struct, frozen=True):
@@ -63,15 +63,15 @@ class LabelRow(msgspec.Struct, frozen=True):
     question: str
     field: str
     answer: int | None
-    """Number of the answer that it is about, from 1; None: all of them."""
+    """number of the answer that it is about, from 1; None: all of them"""
     quote: int | None
-    """Number of the quote that it is about, from 1; None: none."""
+    """number of the quote that it is about, from 1; None: none"""
     rater: str
-    """Number of the rater; "decision" for the third person who decided."""
+    """number of the rater; "decision" for the third person who decided"""
     value: str
-    """As it is stored: of a choice its value, of levels their number from 0."""
+    """as it is stored: of a choice its value, of levels their number from 0"""
     seconds: float | None
-    """From handing out to submission, and the same of corrections; None for a decision."""
+    """from handing out to submission, and the same of corrections; None for a decision"""
 
 
 def write_dataset(source: Path, out: Path) -> WrittenDataset:

@@ -33,7 +33,7 @@ from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.errors import Failed, Outcome
 
 MAX_LISTED_DISAGREEMENTS = 200
-"""Most items in the list; undecided ones come first."""
+"""most items in the list; undecided ones come first"""
 
 
 class ComparedField(NamedTuple):
@@ -41,11 +41,11 @@ class ComparedField(NamedTuple):
 
     label: str
     letter: str
-    """Letter of the answer that it is about; empty: of none, or the only one."""
+    """letter of the answer that it is about; empty: of none, or the only one"""
     quote: int | None
-    """Number of the quote that it is about, from 0."""
+    """number of the quote that it is about, from 0"""
     said: tuple[str, ...]
-    """Value of each rater in words, in the order of the judgements."""
+    """value of each rater in words, in the order of the judgements"""
 
     @property
     def differs(self) -> bool:

@@ -34,7 +34,7 @@ from rookery.measure.agreement import LabelValue
 from rookery.records import Failure, digest_of
 
 _Labels = dict[tuple[str, tuple[int, ...]], LabelValue]
-"""Labels of one judgement by the field's name and what it is about."""
+"""labels of one judgement by the field's name and what it is about"""
 
 
 class Disagreement(NamedTuple):
@@ -42,14 +42,14 @@ class Disagreement(NamedTuple):
 
     placed: PlacedItem
     judgements: tuple[Judgement, ...]
-    """Judgements of the item that count, in order of submission."""
+    """judgements of the item that count, in order of submission"""
     fields: tuple[str, ...]
-    """Names of the fields in which they differ; empty: they agree by now."""
+    """names of the fields in which they differ; empty: they agree by now"""
     decision: Decision | None
-    """Decision of a third person; None: there is none yet."""
+    """decision of a third person; None: there is none yet"""
     raters: tuple[str, ...]
-    """Everybody who judged the item, also those whose judgement does not count: none of them
-    decides."""
+    """everybody who judged the item, also those whose judgement does not count: none of them
+    decides"""
 
 
 def find_disagreements(work: LabellingData) -> list[Disagreement]:

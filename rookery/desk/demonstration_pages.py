@@ -74,8 +74,8 @@ from rookery.shell.languages import translate_text as _
 from rookery.shell.rendering import render_guide_html
 
 SUGGESTIONS_KEY = "suggestions"
-"""Key of `Judgement.filled` that holds what was suggested to the person, page by page; only there
-if anything was."""
+"""key of `Judgement.filled` that holds what was suggested to the person, page by page; only there
+if anything was"""
 STOP_DESCRIPTIONS = {
     "end": mark_text("an answer"),
     Outcome.MAX_ACTIONS: mark_text("an answer, when the actions were used up"),
@@ -85,7 +85,7 @@ STOP_DESCRIPTIONS = {
     Outcome.NO_QUOTES: mark_text("no answer: nothing was quoted"),
     Outcome.BAD_SYNTAX: mark_text("no answer that could be read"),
 }
-"""End of a demonstration in words, by stop reason."""
+"""end of a demonstration in words, by stop reason"""
 _VERBS = {
     "Search": mark_text("searched for"),
     "Clicked on link": mark_text("followed link"),
@@ -103,16 +103,16 @@ class DemonstrationStep(NamedTuple):
     """One step of a finished demonstration."""
 
     number: int
-    """Number of the step, from 1."""
+    """number of the step, from 1"""
     prompt: str
     said: str
-    """The command as it was given."""
+    """the command as it was given"""
     verb: str
-    """The command in words."""
+    """the command in words"""
     what: str
-    """Argument of the command: words or a link; empty if it has none."""
+    """argument of the command: words or a link; empty if it has none"""
     shown: Observation | None
-    """Observation before the command; None if only the prompt is known."""
+    """observation before the command; None if only the prompt is known"""
 
 
 def _render_trace(request: Request, sittings: DemonstrationStore, number: int) -> Response:
@@ -201,11 +201,11 @@ def _load_judgement(request: Request, key: str) -> Judgement | None:
 _LOG = logging.getLogger("rookery.desk")
 DEMONSTRATION_FORM = FORMS["demonstrate"]
 OWN_QUESTIONS_BATCH = "own questions"
-"""Batch of the questions that people asked themselves."""
+"""batch of the questions that people asked themselves"""
 COMMAND_WAIT = 4.0
-"""Seconds that a request waits for a page or search, before it shows that it is being fetched."""
+"""seconds that a request waits for a page or search, before it shows that it is being fetched"""
 MAX_COMMENT_CHARACTERS = 5000
-"""Maximum characters of the comment on a demonstration."""
+"""maximum characters of the comment on a demonstration"""
 STALE_FORM = mark_text(
     "This tab was behind: you had gone on in another one. Here is where you are now."
 )
@@ -217,7 +217,7 @@ ONLY_OPENED_PAGES = mark_text(
     "suggestions are passages of a page: open one first, by a link of the search results"
 )
 FormFields = dict[str, tuple[str, ...]]
-"""Values of a posted form by field name."""
+"""values of a posted form by field name"""
 
 
 def build_demonstration_routes() -> list[Route]:
@@ -566,7 +566,7 @@ class DemonstrationPages:
 
 
 FormAction = Callable[[BrowserSession, str, FormFields], str]
-"""Runs what a field of a form asks for; returns why it did nothing, or an empty string."""
+"""runs what a field of a form asks for; returns why it did nothing, or an empty string"""
 
 
 def _apply_form(session: BrowserSession, fields: FormFields) -> str:
@@ -643,7 +643,7 @@ _FORM_ACTIONS: Mapping[str, FormAction] = {
     "hand_in": _save_answer,
     "save": _save_answer,
 }
-"""Action by the name of the form field that asks for it."""
+"""action by the name of the form field that asks for it"""
 
 
 def _event_matches_form(event: Mapping[str, Any], fields: FormFields) -> bool:
@@ -723,7 +723,7 @@ _LINK = re.compile(r" ?【([0-9]+)†(.*?)(?:†([^†】]*))?】 ?", re.DOTALL)
 # Browsers turn a carriage return into a line feed and drop NUL: both would shift later offsets.
 _REPLACED_CHARACTERS = str.maketrans({"\x00": "\ufffd", "\r": " "})
 CELL_SEPARATOR = " | "
-"""Separator that a window shows between the cells of a row."""
+"""separator that a window shows between the cells of a row"""
 
 
 class WindowRun(NamedTuple):
@@ -731,9 +731,9 @@ class WindowRun(NamedTuple):
 
     text: str
     start: int
-    """Offset in the page in code points; -1 if the window put the text in."""
+    """offset in the page in code points; -1 if the window put the text in"""
     style: str = ""
-    """Names of styles, joined with spaces."""
+    """names of styles, joined with spaces"""
 
 
 class WindowPiece(NamedTuple):
@@ -741,9 +741,9 @@ class WindowPiece(NamedTuple):
 
     runs: list[WindowRun]
     link: str = ""
-    """Number by which a command names the link; empty if this is no link."""
+    """number by which a command names the link; empty if this is no link"""
     domain: str = ""
-    """Domain that the link leads to, if it is another one; empty otherwise."""
+    """domain that the link leads to, if it is another one; empty otherwise"""
 
 
 class WindowParagraph(NamedTuple):
@@ -753,9 +753,9 @@ class WindowParagraph(NamedTuple):
     level: int
     pieces: list[WindowPiece]
     start: int
-    """Offset of its first shown character."""
+    """offset of its first shown character"""
     gap: str
-    """Text that the window puts before it: white space or a cell separator."""
+    """text that the window puts before it: white space or a cell separator"""
 
 
 class WindowGroup(NamedTuple):
@@ -854,11 +854,11 @@ def _split_runs(text: str, start: int, highlights: Sequence[Highlight]) -> list[
 
 
 BAR_WIDTH = 1000
-"""Width of a full bar, in units of its viewBox."""
+"""width of a full bar, in units of its viewBox"""
 MAX_SUGGESTION_CHARACTERS = 320
-"""Maximum characters shown of a suggested passage."""
+"""maximum characters shown of a suggested passage"""
 MAX_TITLE_CHARACTERS = 200
-"""Maximum characters shown of a title or address."""
+"""maximum characters shown of a title or address"""
 
 
 class QuoteView(NamedTuple):
@@ -876,11 +876,11 @@ class WindowView(NamedTuple):
     title: str
     host: str
     fetched: str
-    """Date at which the page was fetched; empty for search results and errors."""
+    """date at which the page was fetched; empty for search results and errors"""
     bar: tuple[int, int]
-    """First and last position of the window in the page, in percent."""
+    """first and last position of the window in the page, in percent"""
     groups: list[WindowGroup]
-    """Blocks of the page; empty if results or an error are shown."""
+    """blocks of the page; empty if results or an error are shown"""
     results: list[ResultLink]
     error: str
 
@@ -889,15 +889,15 @@ class SuggestionView(NamedTuple):
     """A suggested passage as it is shown."""
 
     text: str
-    """Shortened text."""
+    """shortened text"""
     grade: str
-    """high, middle or low."""
+    """high, middle or low"""
     span: str
-    """Start and end in the page, as a form sends them."""
+    """start and end in the page, as a form sends them"""
     words: str
-    """First words, by which `Find in page:` leads to it; empty if none do."""
+    """first words, by which `Find in page:` leads to it; empty if none do"""
     shown: bool
-    """True if the window shows all of it."""
+    """True if the window shows all of it"""
     quoted: bool
 
 

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("rookery.desk")
 
 MAX_CACHED_SESSIONS = 32
-"""Maximum number of sessions that one process keeps in memory."""
+"""maximum number of sessions that one process keeps in memory"""
 MAX_CACHED_SUGGESTIONS = 256
-"""Maximum number of pages, each with a question, whose suggestions one process keeps in memory."""
+"""maximum number of pages, each with a question, whose suggestions one process keeps in memory"""
 T = TypeVar("T")
 
 
@@ -78,13 +78,13 @@ class DemonstrationStatus(NamedTuple):
     """The last lease of an item to a person, and what they handed in last."""
 
     token: str
-    """Token of the last lease."""
+    """token of the last lease"""
     began: float
-    """Unix time at which the lease began."""
+    """Unix time at which the lease began"""
     judgement: str
-    """Id of the judgement handed in last; empty if there is none."""
+    """id of the judgement handed in last; empty if there is none"""
     kind: str
-    """Kind of that judgement ("done", "extra", "skipped", "flagged"), or empty."""
+    """kind of that judgement ("done", "extra", "skipped", "flagged"), or empty"""
 
 
 class DemonstrationSession:
@@ -273,7 +273,7 @@ def _ignore_event(deed: SessionEvent) -> None:
 
 
 OpenLibrary = Callable[[BrowserSession], Library]
-"""Opens the library for a browser session."""
+"""opens the library for a browser session"""
 
 
 class DeskLibrary:

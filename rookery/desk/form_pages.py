@@ -57,7 +57,7 @@ SAMPLE_ANSWERS = (
     Answer("About seven years."),
     Answer("It depends on the winter, and on what people leave lying about."),
 )
-"""Answers of a preview, used again where a form has more."""
+"""answers of a preview, used again where a form has more"""
 
 
 def build_form_routes() -> list[Route]:

@@ -28,10 +28,10 @@ from rookery.desk.labelling_records import LabellingItem
 
 _CLAIM_PART = r"\.([0-9]{1,6})\.(answer|start|end|support|relevance|quotes|label)"
 _MAX_SNIPPET_CHARACTERS = 60
-"""Characters of a claim that an error message shows."""
+"""characters of a claim that an error message shows"""
 
 ANSWER_MARK = re.compile(r"\{([1-9])\}")
-"""Mark that stands for one of an item's answers in a justification, counted from 1."""
+"""mark that stands for one of an item's answers in a justification, counted from 1"""
 ClaimValues = dict[str, Any]
 _ClaimRow = dict[str, list[str]]
 
@@ -202,12 +202,12 @@ class FormInput(NamedTuple):
     """One input of a form."""
 
     name: str
-    """HTML name; for claims, the prefix of their names."""
+    """HTML name; for claims, the prefix of their names"""
     field: FormField
     answer: int | None = None
-    """Position of the answer on screen; None: the input is about no single answer."""
+    """position of the answer on screen; None: the input is about no single answer"""
     quote: int | None = None
-    """Number of the quote in that answer."""
+    """number of the quote in that answer"""
 
     @property
     def problem_name(self) -> str:

@@ -24,13 +24,13 @@ class FormVersion(Record, frozen=True):
 
     name: str
     version: int
-    """Counted from 1."""
+    """counted from 1"""
     form: LabellingForm
     text: str
-    """The TOML file as it was given."""
+    """the TOML file as it was given"""
     by: str
     at: float
-    """Seconds since 1970, UTC."""
+    """seconds since 1970, UTC"""
 
 
 def parse_own_form(text: str) -> FormFile:

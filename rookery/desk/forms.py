@@ -20,10 +20,10 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record, digest_of, prepare_type
 
 RequiredWhen = Literal["always", "whole", "never"]
-"""When a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
-appendix C.2: one item in ten)."""
+"""when a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
+appendix C.2: one item in ten)"""
 MAX_TEXT_CHARACTERS = 5000
-"""Maximum characters of a text field."""
+"""maximum characters of a text field"""
 
 
 class FieldChoice(Record, frozen=True):
@@ -32,20 +32,20 @@ class FieldChoice(Record, frozen=True):
     value: str
     label: str
     key: str = ""
-    """Keyboard shortcut."""
+    """keyboard shortcut"""
     score: float | None = None
-    """Value of the resulting Rating, 0 to 1; None: this choice gives no rating."""
+    """value of the resulting Rating, 0 to 1; None: this choice gives no rating"""
 
 
 class FormCondition(Record, frozen=True):
     """A condition on the value of an earlier field, for the same answer or quote."""
 
     question: str
-    """Name of the field."""
+    """name of the field"""
     values: tuple[str, ...] = ()
-    """Values that meet it; empty: any value does. Of a choice they are its values; of a pick its
+    """values that meet it; empty: any value does. Of a choice they are its values; of a pick its
     values, or "answer" for any of the answers; of a versus field "equal", "better" and
-    "much_better", whichever answer it is that is better."""
+    "much_better", whichever answer it is that is better"""
 
 
 class FormField(Record, frozen=True):
@@ -58,27 +58,27 @@ class FormField(Record, frozen=True):
     answers, posted in the order shown and stored in the order of the item: -2 means the first is
     much better, 2 the second. pick: one of the answers, stored as its number, or one of `choices`.
     text: stored as written. claims: spans of the answers, each with support and relevance. spans:
-    spans of the answers, each with one of `choices`."""
+    spans of the answers, each with one of `choices`"""
     help: str = ""
     choices: tuple[FieldChoice, ...] = ()
     per: Literal["", "answer", "quote"] = ""
-    """Asked once (empty), for each answer (stored as a list by answer) or for each quote of each
-    answer (a list by answer of lists by quote); None in a list: not filled in."""
+    """asked once (empty), for each answer (stored as a list by answer) or for each quote of each
+    answer (a list by answer of lists by quote); None in a list: not filled in"""
     required: RequiredWhen = "never"
     relied: bool = False
-    """True: of the quotes, only those that the answer cites are required."""
+    """True: of the quotes, only those that the answer cites are required"""
     scale: str = ""
-    """Scale of the Ratings made from this field; empty: none are made."""
+    """scale of the Ratings made from this field; empty: none are made"""
     support: tuple[FieldChoice, ...] = ()
-    """For claims: choices of how well a claim is supported."""
+    """for claims: choices of how well a claim is supported"""
     relevance: tuple[FieldChoice, ...] = ()
-    """For claims: choices of how a claim bears on the question."""
+    """for claims: choices of how a claim bears on the question"""
     shown_when: FormCondition | None = None
-    """Shown, and stored, only where this holds; None: always."""
+    """shown, and stored, only where this holds; None: always"""
     required_when: FormCondition | None = None
-    """Required also where this holds, whatever `required` says."""
+    """required also where this holds, whatever `required` says"""
     min_words: int = 0
-    """For text: minimum number of words of a text that is given."""
+    """for text: minimum number of words of a text that is given"""
 
     @property
     def span_parts(self) -> tuple["SpanPart", ...]:
@@ -95,7 +95,7 @@ class SpanPart(NamedTuple):
     """One choice that is made for each marked span."""
 
     name: str
-    """Last part of the input's HTML name, and key of the stored value."""
+    """last part of the input's HTML name, and key of the stored value"""
     label: str
     choices: tuple[FieldChoice, ...]
 
@@ -108,7 +108,7 @@ class FormStep(Record, frozen=True):
     fields: tuple[FormField, ...] = ()
     help: str = ""
     answer: int | None = None
-    """Position on screen of the one answer that the step is about; None: it is about all of them.
+    """position on screen of the one answer that the step is about; None: it is about all of them
     """
 
 
@@ -119,19 +119,19 @@ class LabellingForm(Record, frozen=True):
     name: str
     title: str
     minutes: int
-    """Typical minutes to fill it in."""
+    """typical minutes to fill it in"""
     steps: tuple[FormStep, ...]
     answers: int
-    """Number of answers to judge."""
+    """number of answers to judge"""
     shows: Literal["numbered", "inline", "alone"] = "numbered"
     """numbered: the answer with citation numbers, and its quotes with title and address. inline:
-    each claim above its evidence, without an address (GopherCite, appendix C). alone: no quotes."""
+    each claim above its evidence, without an address (GopherCite, appendix C). alone: no quotes"""
     decides: str = ""
-    """Name of the field that says which answer is better; empty: none does."""
+    """name of the field that says which answer is better; empty: none does"""
     trusted: bool = False
-    """True: the question's gold answers are shown."""
+    """True: the question's gold answers are shown"""
     auto: bool = False
-    """True: submitted as soon as its one field is chosen."""
+    """True: submitted as soon as its one field is chosen"""
 
     @property
     def digest(self) -> str:
@@ -151,18 +151,18 @@ class LabellingForm(Record, frozen=True):
 
 
 _LATER_SETTINGS = {"shown_when": None, "required_when": None, "min_words": 0}
-"""Settings of fields since version 0.2 and their values where unset, which the digest leaves out:
-judgements of version 0.1 name digests without them."""
+"""settings of fields since version 0.2 and their values where unset, which the digest leaves out:
+judgements of version 0.1 name digests without them"""
 
 PostedValues = Mapping[str, Sequence[str]]
-"""Posted values by input name."""
+"""posted values by input name"""
 
 
 class FormProblem(Record, frozen=True):
     """A reason why a form cannot be submitted yet."""
 
     field: str
-    """HTML name of the input to look at; of an answer without claims NAME.answer.A."""
+    """HTML name of the input to look at; of an answer without claims NAME.answer.A"""
     sentence: str
 
 
@@ -177,21 +177,21 @@ def parse_number(values: Sequence[str]) -> int | None:
 
 
 COMPARISON_LABELS = ("A much better", "A better", "Equally good", "B better", "B much better")
-"""Labels of the five points of a comparison (WebGPT, appendix C.2); A is the answer shown first."""
+"""labels of the five points of a comparison (WebGPT, appendix C.2); A is the answer shown first"""
 MAX_FORM_CHARACTERS = 100_000
-"""Maximum characters of a form's file."""
+"""maximum characters of a form's file"""
 MAX_FORM_ANSWERS = 9
-"""Maximum number of answers that a form judges together: keys choose among them."""
+"""maximum number of answers that a form judges together: keys choose among them"""
 MAX_MIN_WORDS = 200
-"""Largest minimum of words that a form may ask for."""
+"""largest minimum of words that a form may ask for"""
 ONE_PAGE_MINUTES = 5
-"""Forms that take fewer minutes are on one page; longer ones have one page for each step."""
+"""forms that take fewer minutes are on one page; longer ones have one page for each step"""
 MAX_NAME_CHARACTERS = 30
-"""Maximum characters of the name of a form, a step or a question; digests are longer."""
+"""maximum characters of the name of a form, a step or a question; digests are longer"""
 _RESERVED_NAMES = frozenset("do page token heeded reason episode edit preview".split())
-"""Names of other inputs of the pages, of other values in a judgement, and of other pages."""
+"""names of other inputs of the pages, of other values in a judgement, and of other pages"""
 _CONDITION_VALUES = {"versus": ("equal", "better", "much_better"), "pick": ("answer",)}
-"""Values that a condition may name besides the field's choices, by kind."""
+"""values that a condition may name besides the field's choices, by kind"""
 T = TypeVar("T")
 
 
@@ -245,7 +245,7 @@ class FormFile(NamedTuple):
 
     form: LabellingForm
     guide: str
-    """Instructions in Markdown; empty: none."""
+    """instructions in Markdown; empty: none"""
 
 
 def parse_form_file(text: str) -> FormFile:
@@ -581,9 +581,9 @@ PACKAGED_FORM_NAMES = (
     "truthful",
     "survey",
 )
-"""Names of the forms that come with Rookery, in the order in which they are listed."""
+"""names of the forms that come with Rookery, in the order in which they are listed"""
 FORMS = {name: parse_form_text(read_packaged_form_text(name)) for name in PACKAGED_FORM_NAMES}
-"""The forms that come with Rookery, by name."""
+"""the forms that come with Rookery, by name"""
 
 
 def find_form(
@@ -605,11 +605,11 @@ FLAG_REASONS = (
     FieldChoice("senseless", "It makes no sense"),
     FieldChoice("should_not", "It should not be answered"),
 )
-"""Faults of a question that may be reported on any form (WebGPT, appendix C.2, step 1)."""
+"""faults of a question that may be reported on any form (WebGPT, appendix C.2, step 1)"""
 SKIP_REASONS = (
     FieldChoice("cannot_judge", "I cannot judge this"),
     FieldChoice("too_long", "It takes too long"),
     FieldChoice("unpleasant", "I would rather not read this"),
     FieldChoice("broken", "Something is not shown as it should be"),
 )
-"""Reasons to leave an item to others."""
+"""reasons to leave an item to others"""

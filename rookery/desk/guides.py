@@ -14,13 +14,13 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
 
 PACKAGED_AUTHOR = "rookery"
-"""Author of the guides that come with Rookery."""
+"""author of the guides that come with Rookery"""
 FORM_FILE_AUTHOR = "the form's file"
-"""Author of the guides that stand in the files of people's own forms."""
+"""author of the guides that stand in the files of people's own forms"""
 NO_GUIDE_TEXT = "Nobody has written a guide to this form yet.\n"
-"""Guide of a form whose file has none."""
+"""guide of a form whose file has none"""
 MAX_GUIDE_CHARACTERS = 50_000
-"""Maximum characters of a guide."""
+"""maximum characters of a guide"""
 
 
 class LabellingGuide(Record, frozen=True):
@@ -28,12 +28,12 @@ class LabellingGuide(Record, frozen=True):
 
     form: str
     version: int
-    """Counted from 1."""
+    """counted from 1"""
     text: str
     """Markdown"""
     by: str
     at: float
-    """Seconds since 1970, UTC."""
+    """seconds since 1970, UTC"""
 
 
 def load_guide(store: Store, form: str) -> LabellingGuide:

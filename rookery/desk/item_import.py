@@ -27,9 +27,9 @@ _EXPECTED_LINE = (
     '{"question": ..., "answers": [...]}'
 )
 _GOLD_KINDS = ("choice", "versus", "pick")
-"""Kinds of fields whose right values can be known."""
+"""kinds of fields whose right values can be known"""
 _NAMED_ANSWER = re.compile(r"\banswers? [A-I1-9]\b", re.IGNORECASE)
-"""An answer named by its place, in a justification."""
+"""an answer named by its place, in a justification"""
 _CSV_COLUMNS = ("id", "text", "source")
 
 

@@ -13,7 +13,7 @@ from rookery.measure.ratings import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating, prepare_type
 
 EPISODE_KEY = "episode"
-"""Key of `Judgement.filled` that holds a demonstration's episode."""
+"""key of `Judgement.filled` that holds a demonstration's episode"""
 
 
 def convert_to_comparison(
@@ -199,7 +199,7 @@ def _matches_expected(field: FormField, expected: Any, value: Any) -> bool:
 
 
 TIE = -1
-"""Stands for "no preference" in place of an answer's number."""
+"""stands for "no preference" in place of an answer's number"""
 
 
 class FieldValue(NamedTuple):
@@ -207,7 +207,7 @@ class FieldValue(NamedTuple):
 
     field: FormField
     place: tuple[int, ...]
-    """Number of the answer, then of its quote, that the label is about; empty: the whole item."""
+    """number of the answer, then of its quote, that the label is about; empty: the whole item"""
     value: LabelValue
 
 

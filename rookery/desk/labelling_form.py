@@ -43,16 +43,16 @@ class ClaimPiece(NamedTuple):
     text: str
     cited: tuple[int, ...] = ()
     claimed: bool = False
-    """True if it is a whole claim."""
+    """True if it is a whole claim"""
 
 
 class JudgedAnswer(NamedTuple):
     """One answer in the place in which the rater sees it."""
 
     place: int
-    """Place among the answers as they are shown, from 0."""
+    """place among the answers as they are shown, from 0"""
     letter: str
-    """Name of the answer (A, B, ...); empty if it is the only one."""
+    """name of the answer (A, B, ...); empty if it is the only one"""
     answer: Answer
     pieces: tuple[ClaimPiece, ...]
 
@@ -124,42 +124,42 @@ def find_answer_sentences(text: str) -> list[tuple[int, int]]:
 
 
 CLAIM_INPUTS = ("support", "relevance", "quotes", "label")
-"""Inputs about a claim, or another marked span."""
+"""inputs about a claim, or another marked span"""
 MAX_INLINE_CHARACTERS = 18
-"""Maximum characters of an option's label for the options to stand in one row."""
+"""maximum characters of an option's label for the options to stand in one row"""
 CLAIM_NUMBERS = 100_000
-"""Numbers reserved for the claims of one answer; those of answer n begin at n times this."""
+"""numbers reserved for the claims of one answer; those of answer n begin at n times this"""
 
 
 class ShownWhen(NamedTuple):
     """The condition under which a control is shown, where it depends on one of the same page."""
 
     name: str
-    """Name of the form field that it depends on."""
+    """name of the form field that it depends on"""
     values: tuple[str, ...]
-    """Posted values that meet it; empty: any."""
+    """posted values that meet it; empty: any"""
     sentence: str
-    """The condition in words, for people without scripts."""
+    """the condition in words, for people without scripts"""
 
 
 class FormControl(NamedTuple):
     """One input of the form: options, present values, problem."""
 
     name: str
-    """Name of the form field."""
+    """name of the form field"""
     field: FormField
     options: tuple[FieldChoice, ...]
     values: tuple[str, ...]
     required: bool
     problem: str
     answer: int | None
-    """Place of the answer it is about; None if it is about all."""
+    """place of the answer it is about; None if it is about all"""
     quote: int | None
-    """Number of the quote it is about, from 0; None if it is about none."""
+    """number of the quote it is about, from 0; None if it is about none"""
     when: ShownWhen | None = None
-    """None: it is shown always."""
+    """None: it is shown always"""
     needed: str = ""
-    """In words, the condition under which it must be filled in, where there is one."""
+    """in words, the condition under which it must be filled in, where there is one"""
 
     @property
     def wordy(self) -> bool:
@@ -173,12 +173,12 @@ class ClaimRow(NamedTuple):
     """A sentence, or a span that the rater marked, with what the rater said of it."""
 
     name: str
-    """Prefix of the names of its inputs, before the dot."""
+    """prefix of the names of its inputs, before the dot"""
     start: int
     end: int
     text: str
     said: Mapping[str, tuple[str, ...]]
-    """Values by input: support, relevance, quotes; of other spans label."""
+    """values by input: support, relevance, quotes; of other spans label"""
     problem: str
 
 

@@ -43,27 +43,27 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, digest_of
 
 LEASE_SECONDS = 1800.0
-"""Seconds without an action after which work counts as abandoned."""
+"""seconds without an action after which work counts as abandoned"""
 WORK_SIGN_SECONDS = 60.0
-"""Least seconds between two stored actions of a person on an item, and before the first."""
+"""least seconds between two stored actions of a person on an item, and before the first"""
 WHOLE_FORM_SHARE = 0.1
-"""Share of items on which all parts of the form are required (WebGPT, appendix C.2)."""
+"""share of items on which all parts of the form are required (WebGPT, appendix C.2)"""
 MAX_COUNTED_ITEMS = 1000
-"""Largest number of waiting items that is counted."""
+"""largest number of waiting items that is counted"""
 MAX_BATCH_ITEMS = 200
-"""Largest number of waiting items of one batch that is counted: it is counted on every task."""
+"""largest number of waiting items of one batch that is counted: it is counted on every task"""
 _ITEMS_PER_STATEMENT = 500
-"""Items in one statement."""
+"""items in one statement"""
 
 
 # Conditions and queries that are asked with every item are built once: SQLAlchemy takes longer to
 # build them than SQLite to answer. Whoever asks, and when, are parameters of them.
 _ASKER, _AT = bindparam("asker", type_=String), bindparam("at", type_=Float)
 _ITS = bindparam("its", type_=String)
-"""An item. Not named after the column: an UPDATE sets a column by a value of its name."""
+"""an item. Not named after the column: an UPDATE sets a column by a value of its name"""
 _MINE = (slots.c.person == _ASKER) & ~slots.c.done
 _FREE = ~slots.c.done & or_(slots.c.person.is_(None), slots.c.until < _AT)
-"""Slots that are not done and have no lease in force."""
+"""slots that are not done and have no lease in force"""
 
 
 def _make_judged_condition(item_id: ColumnElement[str]) -> ColumnElement[bool]:
@@ -88,7 +88,7 @@ _HELD_SLOT = (
     # Row lock: once the lease has expired, another person may be taking the slot right now.
     .with_for_update()
 )
-"""The slot that the asker holds, also an expired one that nobody took."""
+"""the slot that the asker holds, also an expired one that nobody took"""
 _FREE_SLOT = (
     select(slots)
     .where(_FREE, _UNSEEN)
@@ -97,7 +97,7 @@ _FREE_SLOT = (
     # PostgreSQL: two people at once lock different rows. SQLite has one writer at a time.
     .with_for_update(skip_locked=True, of=slots)
 )
-"""The first slot in the queue that the asker could get."""
+"""the first slot in the queue that the asker could get"""
 _ITEM = select(items).where(items.c.id == _ITS)
 _ITS_DRAFT = (drafts.c.item == _ITS) & (drafts.c.person == _ASKER)
 _DRAFT = select(drafts.c.body).where(_ITS_DRAFT)
@@ -123,7 +123,7 @@ _LIKE_THIS = [
     items.c.batch == select(_this.c.batch).where(_this.c.id == _ITS).scalar_subquery(),
     items.c.form == select(_this.c.form).where(_this.c.id == _ITS).scalar_subquery(),
 ]
-"""Items of the same batch and form as one."""
+"""items of the same batch and form as one"""
 _PROGRESS_IN_BATCH = select(
     select(func.count(judgements.c.item.distinct()))
     .join(items)
@@ -148,7 +148,7 @@ _PRELUDE_LEFT = select(items.c.id).where(
     items.c.retired.is_(None),
     ~_make_judged_condition(items.c.id),
 )
-"""Items of a batch's prelude that the asker has still to do."""
+"""items of a batch's prelude that the asker has still to do"""
 
 
 class AddedItemCounts(NamedTuple):
@@ -301,9 +301,9 @@ class RaterProgress(NamedTuple):
     """Progress of a person with the items that are theirs to do."""
 
     done: int
-    """Items that the person judged, skipped or flagged."""
+    """items that the person judged, skipped or flagged"""
     of: int | None
-    """These, and those that the person holds or could get; None: more wait than are counted."""
+    """these, and those that the person holds or could get; None: more wait than are counted"""
 
 
 def count_form_progress(store: Store, person: str) -> dict[str, RaterProgress]:

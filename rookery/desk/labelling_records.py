@@ -6,41 +6,41 @@ from rookery.browser.browser_commands import BrowserRules
 from rookery.records import Answer, Question, Record
 
 PersonRole = Literal["reader", "labeller", "reviewer", "researcher", "admin"]
-"""What a person may do; each role may do all that the earlier ones may. A reader asks, reads and
-rates."""
+"""what a person may do; each role may do all that the earlier ones may. A reader asks, reads and
+rates"""
 JudgementKind = Literal["done", "extra", "skipped", "flagged"]
-"""State of a judgement; `extra` was submitted after its lease expired and another person had taken
-the place."""
+"""state of a judgement; `extra` was submitted after its lease expired and another person had taken
+the place"""
 
 
 class GoldLabels(Record, frozen=True):
     """Known right answers to an item, used to check its labellers."""
 
     expected: dict[str, Any]
-    """Expected value by field name, as in `Judgement.filled`; fields not named here may have any
-    value."""
+    """expected value by field name, as in `Judgement.filled`; fields not named here may have any
+    value"""
     justification: str = ""
-    """Explanation that labellers see after an attention check. {1}, {2} and so on stand for the
-    item's answers, and become what these are called in the order shown."""
+    """explanation that labellers see after an attention check. {1}, {2} and so on stand for the
+    item's answers, and become what these are called in the order shown"""
 
 
 class LabellingItem(Record, frozen=True):
     """One thing to judge, or one question to answer by demonstration."""
 
     form: str
-    """Name of the form to fill in."""
+    """name of the form to fill in"""
     question: Question
     answers: tuple[Answer, ...] = ()
-    """Answers to judge; empty for a demonstration."""
+    """answers to judge; empty for a demonstration"""
     writers: tuple[str, ...] = ()
-    """Author of each answer (a model or person); labellers do not see it."""
+    """author of each answer (a model or person); labellers do not see it"""
     start: str = ""
-    """URL at which a demonstration begins; empty: an empty page."""
+    """URL at which a demonstration begins; empty: an empty page"""
     rules: BrowserRules = BrowserRules()
-    """Browser rules of a demonstration."""
+    """browser rules of a demonstration"""
     gold: GoldLabels | None = None
     source: str = ""
-    """Origin of the item: a file, or a training run."""
+    """origin of the item: a file, or a training run"""
 
 
 class Judgement(Record, frozen=True):
@@ -49,26 +49,26 @@ class Judgement(Record, frozen=True):
 
     id: str
     item: str
-    """Id of the item."""
+    """id of the item"""
     by: str
-    """Name of the person."""
+    """name of the person"""
     kind: JudgementKind
     filled: dict[str, Any]
-    """Form values by field name; answers are numbered as in the item, whatever the order on screen.
+    """form values by field name; answers are numbered as in the item, whatever the order on screen
     """
     form_version: str
-    """Digest of the form."""
+    """digest of the form"""
     guide_version: int
-    """Version of the instructions that the person saw."""
+    """version of the instructions that the person saw"""
     order: tuple[int, ...]
-    """Answer numbers of the item in the order shown on screen."""
+    """answer numbers of the item in the order shown on screen"""
     whole: bool
-    """True when every part of the form was required (WebGPT, appendix C.2: one item in ten)."""
+    """True when every part of the form was required (WebGPT, appendix C.2: one item in ten)"""
     began: float
-    """Seconds since 1970, UTC."""
+    """seconds since 1970, UTC"""
     ended: float
     supersedes: str = ""
-    """Id of the judgement that this one corrects; empty: none."""
+    """id of the judgement that this one corrects; empty: none"""
 
 
 class Decision(Record, frozen=True):
@@ -76,14 +76,14 @@ class Decision(Record, frozen=True):
 
     id: str
     item: str
-    """Id of the item."""
+    """id of the item"""
     by: str
     filled: dict[str, Any]
-    """Form values by field name, as in `Judgement.filled`."""
+    """form values by field name, as in `Judgement.filled`"""
     form_version: str
-    """Digest of the form."""
+    """digest of the form"""
     between: tuple[str, ...]
-    """Ids of the judgements that it decides between."""
+    """ids of the judgements that it decides between"""
     reason: str
     at: float
 
@@ -95,7 +95,7 @@ class ItemLease(Record, frozen=True):
     item: LabellingItem
     slot: int
     token: str
-    """Secret needed to submit work for this slot."""
+    """secret needed to submit work for this slot"""
     person: str
     until: float
     began: float

@@ -56,28 +56,28 @@ from rookery.shell.languages import mark_text
 from rookery.shell.languages import translate_text as _
 
 EXAMPLES_HEADING = "\n## Examples"
-"""Heading that begins the examples in a guide; a task shows them in a panel of their own."""
+"""heading that begins the examples in a guide; a task shows them in a panel of their own"""
 MAX_RECENT = 5
-"""Number of judgements in the list on the first page."""
+"""number of judgements in the list on the first page"""
 MAX_HISTORY = 100
-"""Maximum number of judgements in the history."""
+"""maximum number of judgements in the history"""
 DAY_SECONDS = 86_400.0
-"""Seconds in a day."""
+"""seconds in a day"""
 
 
 class TaskDraft(Record, frozen=True):
     """A draft of a judgement, stored as JSON."""
 
     token: str
-    """Token of the lease; empty for a correction."""
+    """token of the lease; empty for a correction"""
     began: float
-    """Unix time at which the lease or the correction began."""
+    """Unix time at which the lease or the correction began"""
     raw: dict[str, list[str]]
-    """Posted values so far, by the field names of `rookery.desk.forms`."""
+    """posted values so far, by the field names of `rookery.desk.forms`"""
     supersedes: str = ""
-    """Id of the judgement that it corrects; empty if it is new."""
+    """id of the judgement that it corrects; empty if it is new"""
     form_version: str = ""
-    """Digest of the form that it was begun on; empty: the newest."""
+    """digest of the form that it was begun on; empty: the newest"""
 
 
 def build_task_routes() -> list[Route]:
@@ -509,30 +509,30 @@ def _describe_judgements(
 
 
 ATTENTION_CHECK = "the attention check"
-"""Who excludes people that failed one, in the record of exclusions."""
+"""who excludes people that failed one, in the record of exclusions"""
 MAX_LIVE_SAMPLES = 6
-"""Number of samples shown of each run that is alive."""
+"""number of samples shown of each run that is alive"""
 MAX_RUN_SAMPLES = 50
-"""Number of samples shown on the page of one run."""
+"""number of samples shown on the page of one run"""
 STOP_REASONS = (
     mark_text("It says harmful things"),
     mark_text("It writes nonsense"),
     mark_text("It is pushed towards what is bad"),
     mark_text("It says the same again and again"),
 )
-"""Reasons that can be given with one click."""
+"""reasons that can be given with one click"""
 GONE_STATUSES: Mapping[str, int] = {
     Outcome.NO_RUN: 404,
     Outcome.NO_PULL: 404,
     Outcome.RELEASED: 409,
     Outcome.NO_PERSON: 403,
 }
-"""HTTP status by outcome, for a run or a stop that is missing, or that somebody else released."""
+"""HTTP status by outcome, for a run or a stop that is missing, or that somebody else released"""
 STOP_NOTICES = {
     "pulled": mark_text("Stopped. The run makes no further step."),
     "released": mark_text("Released. The run goes on when it is begun again."),
 }
-"""Notice shown after a change, by the value of `?did=`."""
+"""notice shown after a change, by the value of `?did=`"""
 
 
 def build_stop_switch_routes() -> list[Route]:

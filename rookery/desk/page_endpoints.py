@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from rookery.settings import Settings
 
 SECURE_COOKIE = "__Host-rookery"
-"""Name of the session cookie over https. Browsers accept the __Host- prefix only for Secure
-cookies; most treat http://localhost as secure, too."""
+"""name of the session cookie over https. Browsers accept the __Host- prefix only for Secure
+cookies; most treat http://localhost as secure, too"""
 PLAIN_COOKIE = "rookery"
-"""Name of the session cookie where the browser refuses Secure cookies: plain http."""
+"""name of the session cookie where the browser refuses Secure cookies: plain http"""
 REPORTED_STATUSES: Mapping[str, int] = {
     Outcome.DAMAGED_RECORDS: 500,
     Outcome.ALREADY: 409,
@@ -54,12 +54,12 @@ REPORTED_STATUSES: Mapping[str, int] = {
     Outcome.NOT_RATED: 400,
     Outcome.BUSY: 503,
 }
-"""HTTP status by outcome of the Failed errors whose message is shown to the person."""
+"""HTTP status by outcome of the Failed errors whose message is shown to the person"""
 BUSY_STATUSES: Mapping[str, int] = {Outcome.STORE_BUSY: 503, Outcome.DISK_FULL: 507}
-"""HTTP status by outcome of the Failed errors after which sending again may succeed."""
+"""HTTP status by outcome of the Failed errors after which sending again may succeed"""
 _LOG = logging.getLogger("rookery.desk")
 PageHandler = Callable[[Request], Response]
-"""Handler of a page, run in a thread."""
+"""handler of a page, run in a thread"""
 
 
 class AppContext(msgspec.Struct, frozen=True):
@@ -67,12 +67,12 @@ class AppContext(msgspec.Struct, frozen=True):
 
     store: Store
     settings: "Settings"
-    """Settings of the library that demonstrations search."""
+    """settings of the library that demonstrations search"""
     look: PageAssets
     links: tuple[NavigationLink, ...]
-    """Links in the head of the pages, in their order."""
+    """links in the head of the pages, in their order"""
     suggest: bool = False
-    """Whether people who demonstrate may ask the evidence model for passages of a page."""
+    """whether people who demonstrate may ask the evidence model for passages of a page"""
 
 
 def get_app_context(request: Request) -> AppContext:

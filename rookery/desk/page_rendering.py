@@ -15,9 +15,9 @@ from rookery.shell.languages import LANGUAGES, get_language, mark_text
 from rookery.shell.rendering import PageAssets
 
 SHORTCUTS_COOKIE = "keys"
-"""Name of the cookie that is "off" for people who turned single-key shortcuts off."""
+"""name of the cookie that is "off" for people who turned single-key shortcuts off"""
 READER_PREFIXES = ("/ask", "/answers", "/notebook", "/pages", "/documents")
-"""Path prefixes of the pages for readers; all other pages belong to the desk."""
+"""path prefixes of the pages for readers; all other pages belong to the desk"""
 NOTICES = {
     "noted": mark_text("Noted. Thank you."),
     "cancelled": mark_text("Cancelled."),
@@ -47,7 +47,7 @@ NOTICES = {
     "withdrawn": mark_text("The link is withdrawn, and never works again."),
     "deleted": mark_text("Deleted for good."),
 }
-"""Notice at the top of a page about what was just done, by the value of `?said=`."""
+"""notice at the top of a page about what was just done, by the value of `?said=`"""
 
 
 class NavigationLink(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class NavigationLink(msgspec.Struct, frozen=True):
     label: str
     role: PersonRole = "labeller"
     crowd: bool = False
-    """True: it is also shown to people who came by a project's crowd link."""
+    """True: it is also shown to people who came by a project's crowd link"""
 
 
 def render_page(request: Request, template: str, status_code: int = 200, **values: Any) -> Response:
@@ -143,4 +143,4 @@ TEMPLATE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pairs": pair_choice_labels,
     "numbers": number_quote_choices,
 }
-"""Functions that the templates of forms call."""
+"""functions that the templates of forms call"""

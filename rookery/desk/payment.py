@@ -34,7 +34,7 @@ PAYMENT_COLUMNS = (
     "amount",
     "currency",
 )
-"""Columns of the payment report as CSV."""
+"""columns of the payment report as CSV"""
 
 
 class RaterPayment(Record, frozen=True):
@@ -42,17 +42,17 @@ class RaterPayment(Record, frozen=True):
 
     name: str
     items: int
-    """Items handed in, late ones included and corrections not counted again."""
+    """items handed in, late ones included and corrections not counted again"""
     skipped: int
     flagged: int
     excluded: int
-    """Of `items`: excluded, so that they do not count."""
+    """of `items`: excluded, so that they do not count"""
     seconds: float
-    """Seconds of work on all of these, corrections included."""
+    """seconds of work on all of these, corrections included"""
     excluded_seconds: float
-    """Of `seconds`: on items that are excluded."""
+    """of `seconds`: on items that are excluded"""
     amount: float
-    """Pay, in the project's currency, rounded to hundredths."""
+    """pay, in the project's currency, rounded to hundredths"""
 
     @property
     def hours(self) -> float:
@@ -64,12 +64,12 @@ class PaymentReport(Record, frozen=True):
     """Hours and pay of a project's raters."""
 
     project: str
-    """Empty: the batches of no project."""
+    """empty: the batches of no project"""
     settings: ProjectSettings
     since: float | None
-    """Only work handed in from this time on, seconds since 1970; None: from the beginning."""
+    """only work handed in from this time on, seconds since 1970; None: from the beginning"""
     until: float | None
-    """Only work handed in before this time; None: to the end."""
+    """only work handed in before this time; None: to the end"""
     raters: tuple[RaterPayment, ...]
 
     @property

@@ -30,31 +30,31 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record, prepare_type
 
 PASS_SHARE = 0.75
-"""Share of an attention check that must be right (GopherCite, appendix C.1: 3 of 4)."""
+"""share of an attention check that must be right (GopherCite, appendix C.1: 3 of 4)"""
 MAX_PROJECT_NAME = 80
-"""Characters of a project's name."""
+"""characters of a project's name"""
 
 
 class ProjectSettings(Record, frozen=True):
     """Settings of a labelling project."""
 
     rate: float = 0.0
-    """Pay for one hour or one item; 0: nothing is paid."""
+    """pay for one hour or one item; 0: nothing is paid"""
     per: Literal["hour", "item"] = "hour"
-    """Unit of the rate. WebGPT paid by the hour (appendix C)."""
+    """unit of the rate. WebGPT paid by the hour (appendix C)"""
     currency: str = "USD"
     pay_excluded: bool = True
-    """True: work that does not count is paid, too."""
+    """True: work that does not count is paid, too"""
     idle_minutes: float = 10.0
-    """Minutes without an action beyond which no time is counted."""
+    """minutes without an action beyond which no time is counted"""
     pass_share: float = PASS_SHARE
-    """Share of an attention check that must be right."""
+    """share of an attention check that must be right"""
     feedback_days: float = 7.0
-    """Days after which a judgement counts in what its rater sees of their agreement with others."""
+    """days after which a judgement counts in what its rater sees of their agreement with others"""
     session_items: int = 0
-    """Items for each person who comes by a crowd link; 0: as many as there are."""
+    """items for each person who comes by a crowd link; 0: as many as there are"""
     completion_code: str = ""
-    """Code that the crowd platform expects; empty: each session gets a code of its own."""
+    """code that the crowd platform expects; empty: each session gets a code of its own"""
 
     def __post_init__(self) -> None:
         least = (self.rate, self.idle_minutes, self.feedback_days, self.session_items)
@@ -77,9 +77,9 @@ class ProjectBatch(NamedTuple):
 
     name: str
     trial: bool
-    """True: it comes before the other batches, for people who are not admitted yet."""
+    """True: it comes before the other batches, for people who are not admitted yet"""
     people: tuple[str, ...]
-    """Names of the only people who get its items; empty: everybody."""
+    """names of the only people who get its items; empty: everybody"""
 
 
 class Admission(NamedTuple):
@@ -97,11 +97,11 @@ class TrialResult(NamedTuple):
 
     person: str
     done: int
-    """Items of the trial that the person judged, skipped or flagged."""
+    """items of the trial that the person judged, skipped or flagged"""
     of: int
-    """Items of the trial."""
+    """items of the trial"""
     decided: Admission | None
-    """The newest decision; None: nobody has decided yet."""
+    """the newest decision; None: nobody has decided yet"""
 
 
 def save_project(store: Store, name: str, settings: ProjectSettings, by: str) -> Project:
@@ -334,9 +334,9 @@ class BatchAccess(NamedTuple):
     """Batches of which a person gets items, by the rules of projects."""
 
     barred: frozenset[str]
-    """Batches for other people, behind a trial, or of a project that refused the person."""
+    """batches for other people, behind a trial, or of a project that refused the person"""
     only: frozenset[str] | None
-    """The only batches for a person who came by a crowd link; None: every other batch."""
+    """the only batches for a person who came by a crowd link; None: every other batch"""
 
 
 _ACCOUNT = select(

@@ -32,22 +32,22 @@ from rookery.records import Failure
 
 DAY_SECONDS = 86_400.0
 MIN_FEEDBACK_ITEMS = 5
-"""Items that others judged, too, before a rater is told about their agreement."""
+"""items that others judged, too, before a rater is told about their agreement"""
 _SIGNS = {0: -1, TIE: 0, 1: 1}
-"""Preference among two answers as the sign that half credit uses."""
+"""preference among two answers as the sign that half credit uses"""
 
 
 class FlagOutcome(NamedTuple):
     """Outcome of an item that somebody flagged."""
 
     retired: str | None
-    """Reason why it is handed out no more; None: it still is."""
+    """reason why it is handed out no more; None: it still is"""
     reply: str
-    """Answer to whoever flagged it; empty: none."""
+    """answer to whoever flagged it; empty: none"""
     by: str
-    """Who answered."""
+    """who answered"""
     at: float | None
-    """When it was answered or retired; None: neither."""
+    """when it was answered or retired; None: neither"""
 
 
 def measure_rater_agreement(store: Store, person: str) -> AgreementEstimate | None:

@@ -54,17 +54,17 @@ from rookery.measure.agreement import (
 from rookery.records import Failure, Record
 
 SUPER_RATER_AGREEMENT = 0.85
-"""Agreement with researchers required of super raters, on each of three judgements (GopherCite,
-appendix C.1)."""
+"""agreement with researchers required of super raters, on each of three judgements (GopherCite,
+appendix C.1)"""
 MIN_COMMON_JUDGEMENTS = 10
-"""Common judgements on each of the three before a rater can pass or fail as a super rater; the
-paper had 20 comparisons."""
+"""common judgements on each of the three before a rater can pass or fail as a super rater; the
+paper had 20 comparisons"""
 FAST_TIME_SHARE = 0.1
-"""Share of a form's usual time below which a judgement counts as fast."""
+"""share of a form's usual time below which a judgement counts as fast"""
 HASTY_JUDGEMENT_SHARE = 0.2
-"""Share of fast judgements above which a rater is marked hasty."""
+"""share of fast judgements above which a rater is marked hasty"""
 LOPSIDED_PROBABILITY = 0.01
-"""Probability below which a preference for one side is marked."""
+"""probability below which a preference for one side is marked"""
 _TRUST_SCALES = ("supported", "plausible", "preferred")
 
 
@@ -74,11 +74,11 @@ class AttentionCheckScore(Record, frozen=True):
     batch: str
     right: int
     judged: int
-    """Items judged, skipped or flagged; the latter two count as wrong."""
+    """items judged, skipped or flagged; the latter two count as wrong"""
     of: int
-    """Items of the check, without those that were retired before the person did them."""
+    """items of the check, without those that were retired before the person did them"""
     passed: bool | None
-    """None: unfinished, and either outcome is still possible."""
+    """None: unfinished, and either outcome is still possible"""
 
 
 class ResearcherAgreement(Record, frozen=True):
@@ -88,7 +88,7 @@ class ResearcherAgreement(Record, frozen=True):
     plausible: AgreementEstimate
     preferred: AgreementEstimate
     passed: bool | None
-    """True for a super rater; None: too few judgements in common."""
+    """True for a super rater; None: too few judgements in common"""
 
 
 class RaterReport(Record, frozen=True):
@@ -97,29 +97,29 @@ class RaterReport(Record, frozen=True):
     name: str
     role: PersonRole
     done: int
-    """Submitted judgements; a judgement and its corrections count once."""
+    """submitted judgements; a judgement and its corrections count once"""
     late: int
-    """Of `done`: submitted after another person had taken the place."""
+    """of `done`: submitted after another person had taken the place"""
     skipped: int
     flagged: int
     excluded: int
-    """Of `done`: excluded."""
+    """of `done`: excluded"""
     seconds: float | None
-    """Median seconds per item, corrections included; None: nothing was done."""
+    """median seconds per item, corrections included; None: nothing was done"""
     fast: int
-    """Of `done`: made, with all corrections, in less than a tenth of the form's usual time."""
+    """of `done`: made, with all corrections, in less than a tenth of the form's usual time"""
     hasty: bool
-    """True if more than a fifth of `done` were fast."""
+    """True if more than a fifth of `done` were fast"""
     gold: int
-    """Items with known answers that were done, attention checks aside."""
+    """items with known answers that were done, attention checks aside"""
     gold_right: int
     preludes: tuple[AttentionCheckScore, ...]
     side: SideBias | None
-    """Share of preferences for the answer shown first; None: no preference was given."""
+    """share of preferences for the answer shown first; None: no preference was given"""
     lopsided: bool
-    """True if the side bias is unlikely by chance."""
+    """True if the side bias is unlikely by chance"""
     trusted: ResearcherAgreement | None
-    """None: the person is a researcher, or has no item in common with one."""
+    """None: the person is a researcher, or has no item in common with one"""
 
 
 def summarize_raters(work: LabellingData) -> tuple[RaterReport, ...]:
@@ -234,7 +234,7 @@ def _measure_side_bias(work: LabellingData, finished: Sequence[Judgement]) -> Si
 
 
 _ResearcherValues = dict[str, list[dict[tuple[str, tuple[int, ...]], LabelValue]]]
-"""Definite labels of each researcher, by item."""
+"""definite labels of each researcher, by item"""
 
 
 def _collect_researcher_values(work: LabellingData) -> _ResearcherValues:
@@ -284,7 +284,7 @@ def _compare_with_researchers(
 
 
 REPORT_BOOTSTRAP_ROUNDS = 200
-"""Bootstrap resamples for each interval of the report."""
+"""bootstrap resamples for each interval of the report"""
 
 
 class ExclusionEffect(Record, frozen=True):
@@ -293,7 +293,7 @@ class ExclusionEffect(Record, frozen=True):
     exclusion: Exclusion
     judgements: int
     holds: bool
-    """False: it was lifted."""
+    """False: it was lifted"""
 
 
 class ExclusionProposal(Record, frozen=True):
@@ -310,7 +310,7 @@ class AgreementReport(Record, frozen=True):
     """Agreement between people, by kind of people, by pair, and by field."""
 
     batch: str
-    """Empty: every batch."""
+    """empty: every batch"""
     rates: tuple[RaterGroupAgreement, ...]
     pairs: tuple[RaterPairAgreement, ...]
     alphas: tuple[FieldAlpha, ...]
@@ -322,12 +322,12 @@ class QualityReport(Record, frozen=True):
     count in no agreement."""
 
     batch: str
-    """Empty: every batch."""
+    """empty: every batch"""
     items: int
     judgements: int
-    """Judgements that count."""
+    """judgements that count"""
     left_out: dict[str, int]
-    """Judgements that do not count, by reason."""
+    """judgements that do not count, by reason"""
     people: tuple[RaterReport, ...]
     pairs: tuple[RaterPairAgreement, ...]
     rates: tuple[RaterGroupAgreement, ...]

@@ -60,11 +60,11 @@ SNAPSHOT_FILES = frozenset(
     + "items judgements excluded people pages".split()
 )
 FORMS_FILE = "forms.jsonl"
-"""File of the forms that people wrote; only in snapshots with items of such forms."""
+"""file of the forms that people wrote; only in snapshots with items of such forms"""
 DECISIONS_FILE = "decisions.jsonl"
-"""File of a snapshot in which raters' disagreements were decided."""
+"""file of a snapshot in which raters' disagreements were decided"""
 _DIGESTS_PER_QUERY = 500
-"""Digests in one query."""
+"""digests in one query"""
 
 
 class SnapshotSelection(Record, frozen=True):
@@ -84,7 +84,7 @@ class SnapshotItem(Record, frozen=True):
     prelude: bool
     policy: int | None
     retired: str | None
-    """Reason why it was no longer handed out; None: it still was."""
+    """reason why it was no longer handed out; None: it still was"""
     item: LabellingItem
 
 
@@ -102,21 +102,21 @@ class SnapshotContents(Record, frozen=True):
     items: tuple[str, ...]
     judgements: tuple[str, ...]
     pages: tuple[str, ...]
-    """Keys of the quoted pages."""
+    """keys of the quoted pages"""
     people: tuple[SnapshotPerson, ...]
     left: tuple[LeftOutJudgement, ...]
     retired: dict[str, str]
-    """Reason of retirement by item id."""
+    """reason of retirement by item id"""
     versions: dict[str, tuple[str, ...]]
-    """Versions of Rookery, and of the forms and guides that people saw."""
+    """versions of Rookery, and of the forms and guides that people saw"""
     forms: tuple[tuple[str, int], ...] = ()
-    """Names and versions of the forms that people wrote, of which there are items."""
+    """names and versions of the forms that people wrote, of which there are items"""
     decisions: tuple[str, ...] = ()
-    """Ids of the decisions on items on which raters disagreed."""
+    """ids of the decisions on items on which raters disagreed"""
 
 
 SnapshotLines = Mapping[str, Callable[[], Iterable[str]]]
-"""Function that yields the lines, by file name."""
+"""function that yields the lines, by file name"""
 
 
 def capture_contents(connection: Connection, selection: SnapshotSelection) -> SnapshotContents:
@@ -308,16 +308,16 @@ class Snapshot(Record, frozen=True):
     versions: dict[str, tuple[str, ...]]
     files: dict[str, SnapshotFile]
     left_out: dict[str, int]
-    """Judgements that are not learnt from, by reason."""
+    """judgements that are not learnt from, by reason"""
     digest: str
-    """SHA-256 of the output of `sha256sum *.jsonl` on the files."""
+    """SHA-256 of the output of `sha256sum *.jsonl` on the files"""
 
 
 class ImportedSnapshot(NamedTuple):
     """Numbers of imported items and judgements that were new."""
 
     name: str
-    """Name of the snapshot."""
+    """name of the snapshot"""
     items: int
     judgements: int
 
@@ -610,17 +610,17 @@ def _make_damaged_error(path: Path, why: str) -> Failed:
 
 
 TABLE_FILE = "values.csv"
-"""Name of the table among the files of an exported snapshot."""
+"""name of the table among the files of an exported snapshot"""
 TABLE_COLUMNS = (
     *("batch", "item", "question_id", "question", "form", "form_version", "judgement", "person"),
     *("kind", "left_out", "began", "ended", "field", "field_label", "answer", "writer", "quote"),
     *("start", "end", "value", "value_label"),
 )
-"""Columns. Answers and quotes are numbered from 1 in the order of the item, offsets count the
+"""columns. Answers and quotes are numbered from 1 in the order of the item, offsets count the
 characters of the answer from 0, times are seconds since 1970 in UTC. `left_out` is the reason why a
-judgement does not count; empty: it counts."""
+judgement does not count; empty: it counts"""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of cells that a spreadsheet would run as formulas."""
+"""beginnings of cells that a spreadsheet would run as formulas"""
 
 
 def render_judgement_table(work: LabellingData) -> Iterator[str]:
@@ -669,7 +669,7 @@ def _list_rows(
 
 
 _Place = tuple[int | None, int | None, int | str, int | str]
-"""Answer, quote, start and end of a value."""
+"""answer, quote, start and end of a value"""
 
 
 def _iterate_values(field: FormField, value: Any) -> Iterator[tuple[_Place, Any]]:

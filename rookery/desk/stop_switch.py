@@ -19,11 +19,11 @@ from rookery.measure.agreement import get_sign
 from rookery.records import Failure, Record
 
 SILENT_AFTER_SECONDS = 600.0
-"""Seconds without a sign of life after which a run is shown as silent."""
+"""seconds without a sign of life after which a run is shown as silent"""
 FORGOTTEN_AFTER_SECONDS = 86_400.0
-"""Seconds without a sign of life after which a run is taken to be over."""
+"""seconds without a sign of life after which a run is taken to be over"""
 MAX_REASON_CHARACTERS = 2_000
-"""Maximum characters of a reason."""
+"""maximum characters of a reason"""
 
 
 class PolicySample(Record, frozen=True):
@@ -31,11 +31,11 @@ class PolicySample(Record, frozen=True):
 
     step: int
     shown: str
-    """Prompt that the policy was given."""
+    """prompt that the policy was given"""
     said: str
-    """Text that the policy wrote."""
+    """text that the policy wrote"""
     reward: float | None
-    """None: the text is not an answer."""
+    """None: the text is not an answer"""
 
 
 class RunStop(Record, frozen=True):
@@ -46,7 +46,7 @@ class RunStop(Record, frozen=True):
     person: str
     reason: str
     at: float
-    """Seconds since 1970, UTC."""
+    """seconds since 1970, UTC"""
 
 
 class RunRelease(Record, frozen=True):
@@ -63,12 +63,12 @@ class TrainingRun(Record, frozen=True):
     name: str
     began: float
     seen: float
-    """Time of its last sign of life, seconds since 1970."""
+    """time of its last sign of life, seconds since 1970"""
     step: int
     ended: str | None
-    """Description of its end; None: it has not reported one."""
+    """description of its end; None: it has not reported one"""
     pull: RunStop | None
-    """Oldest stop that nobody has released; None: the run is not stopped."""
+    """oldest stop that nobody has released; None: the run is not stopped"""
 
     def is_alive(self, now: float) -> bool:
         """Return True if the run has not ended and gave a sign of life within a day."""
@@ -241,7 +241,7 @@ _OPEN_STOPS_QUERY = (
     .where(tables.pulls.c.run == bindparam("run"), tables.releases.c.pull.is_(None))
     .order_by(tables.pulls.c.number)
 )
-"""Query of stops in force, built once: building it takes longer than running it."""
+"""query of stops in force, built once: building it takes longer than running it"""
 
 
 def _find_open_stop(connection: Connection, run: str) -> RunStop | None:

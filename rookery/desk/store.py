@@ -27,9 +27,9 @@ from rookery.library.postgres_archive import build_postgres_url, end_idle_transa
 from rookery.records import Failure, Page
 
 STORE_FILE = "desk.sqlite"
-"""Name of the store in the data folder, where no other is named."""
+"""name of the store in the data folder, where no other is named"""
 BUSY_TIMEOUT = 20
-"""Seconds to wait for other writers."""
+"""seconds to wait for other writers"""
 BUSY_DETAIL = "others are writing: try again in a moment"
 FULL_DETAIL = "make room, then try again: nothing was half written"
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -240,7 +240,7 @@ def translate_database_errors(place: str) -> Iterator[None]:
 
 
 CHAIN_START = ""
-"""Digest that the first event is chained to."""
+"""digest that the first event is chained to"""
 
 
 def append_event(connection: Connection, stream: str, person: str, body: str, at: float) -> int:

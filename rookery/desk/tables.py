@@ -28,7 +28,7 @@ metadata = MetaData(
     }
 )
 Number = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite counts up by itself only in a column of this type."""
+"""SQLite counts up by itself only in a column of this type"""
 
 people = Table(
     "people",

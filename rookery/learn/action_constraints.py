@@ -33,8 +33,8 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 """from a prompt to all that may be said to it, one thing at least"""
 QUOTE_SHAPE = AnswerShape(form="quote", shortest=8, fragments=2, join="━")
-"""Words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
-A)."""
+"""words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
+A)"""
 _SERVED_QUOTE_SHAPE = AnswerShape(form="quote", shortest=8)  # a grammar holds no two in their order
 KEPT_PROMPTS = 1024
 """prompts whose constraints are kept, since several samples may answer one"""

@@ -46,8 +46,8 @@ REQUIRED_FILES = {
 
 
 LOADING_LOCK = RLock()
-"""Held while weights are loaded: transformers exchanges methods of its classes meanwhile, and
-threads that load at the same time would leave them exchanged, so that no weights are tied."""
+"""held while weights are loaded: transformers exchanges methods of its classes meanwhile, and
+threads that load at the same time would leave them exchanged, so that no weights are tied"""
 ADAPTER_CONFIG_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
 _ADAPTER_PREFIX = "base_model.model."

@@ -208,7 +208,7 @@ PPO_DEFAULTS: Mapping[str, Any] = {
     "whiten_advantages": True,
     "kl": "reward",
 }
-"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch."""
+"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch"""
 WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
     **PPO_DEFAULTS,
     "epochs": 1,
@@ -219,7 +219,7 @@ WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
     "beta": 0.02,
     "target": None,
 }
-"""WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens."""
+"""WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens"""
 A2C_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
     "minibatches": 1,
@@ -237,7 +237,7 @@ A2C_DEFAULTS: Mapping[str, Any] = {
     "bad_syntax": 2.0,
 }
 """GopherCite, section 2.8 and appendix F: one epoch, nothing clipped, the value network a head that
-predicts the final reward, the KL in the loss, 2 off the reward for bad syntax."""
+predicts the final reward, the KL in the loss, 2 off the reward for bad syntax"""
 RLOO_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
     "minibatches": 1,
@@ -246,7 +246,7 @@ RLOO_DEFAULTS: Mapping[str, Any] = {
     "whiten_advantages": False,
     "kl": "reward",
 }
-"""Leave-one-out advantages in place of a value network (Ahmadian and others, 2024)."""
+"""leave-one-out advantages in place of a value network (Ahmadian and others, 2024)"""
 
 
 def make_ppo_settings(**overrides: Any) -> ReinforcementSettings:

@@ -64,8 +64,8 @@ class ImitationExample(NamedTuple):
 
 
 PromptConstraint = Callable[[str], AllowedTokens]
-"""From a prompt to the function that says, after the tokens so far, which ids may follow; or to
-None, where any may."""
+"""from a prompt to the function that says, after the tokens so far, which ids may follow; or to
+None, where any may"""
 
 
 class ImitationExamples(NamedTuple):

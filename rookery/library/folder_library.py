@@ -66,11 +66,11 @@ _TABLES = (
     " primary key (folder, name)) without rowid",
 )
 _TICK_NS = 50_000_000
-"""A file changed within this time of the look at it may change again and keep its time."""
+"""a file changed within this time of the look at it may change again and keep its time"""
 
 
 LEFT_OUT_OUTCOMES = frozenset((Outcome.UNSUPPORTED_TYPE, Outcome.BINARY, Outcome.MINIFIED))
-"""Outcomes of files that were opened and are of no kind that is read: skipped, not failed."""
+"""outcomes of files that were opened and are of no kind that is read: skipped, not failed"""
 
 
 class ManifestRow(NamedTuple):
@@ -91,7 +91,7 @@ class ManifestRow(NamedTuple):
 
 
 SkipReasons = Mapping[tuple[bytes, bytes], tuple[str, str]]
-"""By (folder, name) of a file or folder that is left out: the outcome and the detail."""
+"""by (folder, name) of a file or folder that is left out: the outcome and the detail"""
 
 
 class FolderChanges(NamedTuple):

@@ -31,9 +31,9 @@ from rookery.library.warc import WarcContents
 from rookery.records import Failure, Record, prepare_type
 
 INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
-"""By folder of the cache, the kind of its indexes."""
+"""by folder of the cache, the kind of its indexes"""
 SHARDS_FOLDER = "shards"
-"""Folder of the cache with a file for each sharded library, which holds its path."""
+"""folder of the cache with a file for each sharded library, which holds its path"""
 _REMOVED_PREFIX = "removed-"
 T = TypeVar("T")
 _LOCK_FILE = "lock"

@@ -15,20 +15,20 @@ from typing import Literal, NamedTuple, TypeVar
 from rookery.records import Record
 
 BOOTSTRAP_ROUNDS = 1000
-"""Bootstrap resamples for an interval."""
+"""bootstrap resamples for an interval"""
 MIN_JACKKNIFE_ITEMS, MAX_JACKKNIFE_KINDS = 1000, 100
-"""With more items than MIN_JACKKNIFE_ITEMS, of fewer kinds than MAX_JACKKNIFE_KINDS, an interval
-comes from the jackknife."""
+"""with more items than MIN_JACKKNIFE_ITEMS, of fewer kinds than MAX_JACKKNIFE_KINDS, an interval
+comes from the jackknife"""
 CONFIDENCE_LEVEL = 0.95
-"""Coverage of the intervals."""
+"""coverage of the intervals"""
 _NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
-"""Quantile of the normal distribution for CONFIDENCE_LEVEL."""
+"""quantile of the normal distribution for CONFIDENCE_LEVEL"""
 LabelValue = str | float
 MeasurementLevel = Literal["nominal", "ordinal", "interval"]
-"""Level of measurement: nominal values only differ, ordinal ones have an order, interval ones have
-distances."""
+"""level of measurement: nominal values only differ, ordinal ones have an order, interval ones have
+distances"""
 ValueCounts = frozenset[tuple[LabelValue, int]]
-"""The values given to one item, with the count of each."""
+"""the values given to one item, with the count of each"""
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
 
@@ -59,7 +59,7 @@ class AgreementEstimate(Record, frozen=True):
     value: float | UndefinedStatistic
     items: int
     low: float | None = None
-    """Lower end of the interval over items; None: there is no interval."""
+    """lower end of the interval over items; None: there is no interval"""
     high: float | None = None
 
 
@@ -68,14 +68,14 @@ class SideBias(Record, frozen=True):
 
     first: int
     judged: int
-    """Preferences without a tie."""
+    """preferences without a tie"""
     share: float
     low: float
-    """Lower end of Wilson's interval."""
+    """lower end of Wilson's interval"""
     high: float
     chance: float
-    """Probability that a fair coin deviates at least as far from half: exact two-sided binomial
-    test."""
+    """probability that a fair coin deviates at least as far from half: exact two-sided binomial
+    test"""
 
 
 def count_values(row: Mapping[str, LabelValue]) -> ValueCounts:

@@ -34,7 +34,7 @@ MAX_INDEXED_PAGES = 64
 LOCAL_QUOTE_SHAPE = AnswerShape(shortest=30)
 """for a model in this process: quotes have 30 characters, about three words, or more. Servers get
 no such minimum: a grammar cannot see that too few characters are left, and would break off
-quotes."""
+quotes"""
 
 PolicyConstrainer = Callable[[Sequence[tuple[str, str]]], Policy]
 """from the documents (title, text) of a prompt to a policy that can only write claims with quotes
@@ -168,7 +168,7 @@ llguidance limits work, not characters, and servers leave its limits as they are
 tokens, 67,000 characters of English pass in one text, and 18,000 random letters; in four texts,
 3,600 and 2,700 each. If every sequence of six bytes is a token as well, 16,000 of English pass, and
 1,400 in each of four. This stays below all of these, since a server beyond its limits may end each
-answer before its first word.
+answer before its first word
 """
 CHARACTERS_PER_TITLE = 600
 """characters that each title counts for, besides its own"""

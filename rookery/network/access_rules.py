@@ -409,8 +409,8 @@ FETCH_OUTCOMES = {
     Outcome.MALFORMED: "the answer breaks the rules of HTTP or of its own compression",
     Outcome.UNSUPPORTED_TYPE: "the server declares something that holds no text, such as a video",
 }
-"""What each outcome means. Besides these: `http_<status>` for an answer that is not a page
-(http_404, http_503, ...), and the outcomes of `rookery.pages.page_reader.read_page`."""
+"""what each outcome means. Besides these: `http_<status>` for an answer that is not a page
+(http_404, http_503, ...), and the outcomes of `rookery.pages.page_reader.read_page`"""
 
 
 class FetchError(Exception):

@@ -49,15 +49,15 @@ READER_OF_ENDING = {
     }.items()
     for ending in endings.split()
 }
-"""The reader of each known ending. Files of other endings are read by their content."""
+"""the reader of each known ending. Files of other endings are read by their content"""
 
 DOCUMENT_READERS = frozenset(
     "pdf docx pptx xlsx open_document epub mail mailbox notebook feed".split()
 )
-"""The readers of what is no plain text or HTML: they need more time and memory."""
+"""the readers of what is no plain text or HTML: they need more time and memory"""
 
 PICTURES_WITH_TEXT = ("png", "jpg", "jpeg", "tif", "tiff")
-"""Endings of pictures whose text can be read where --glob asks for them or they are named"""
+"""endings of pictures whose text can be read where --glob asks for them or they are named"""
 _MANUAL_PAGE = re.compile(r"\.[1-9][a-z]*\.gz")
 
 TYPES_NOT_OPENED = {
@@ -79,10 +79,10 @@ TYPES_NOT_OPENED = {
     }.items()
     for ending in endings.split()
 }
-"""What files of these endings are: they are not opened."""
+"""what files of these endings are: they are not opened"""
 
 IGNORE_FILES = (b".gitignore", b".rookeryignore")
-"""The later one of a folder decides over the earlier one, and a folder's over those above it."""
+"""the later one of a folder decides over the earlier one, and a folder's over those above it"""
 _LARGEST_IGNORE_FILE = 1 << 20
 
 
@@ -122,8 +122,8 @@ SKIP_REASONS = {
     Outcome.HIDDEN: "hidden",
     "other": "for other reasons",
 }
-"""Outcomes of what is left out, and how a summary words them. `other` stands for all others, which
-a library of another program may give."""
+"""outcomes of what is left out, and how a summary words them. `other` stands for all others, which
+a library of another program may give"""
 
 
 def count_skipped(skipped: Iterable[Failure], examples: int = 5) -> tuple[SkippedGroup, ...]:

@@ -207,9 +207,9 @@ class UprightPage(NamedTuple):
 
     page: Any
     text: Any
-    """pypdfium2's text of the page."""
+    """pypdfium2's text of the page"""
     turns: tuple[tuple[float, ...], ...]
-    """Matrices (a, b, c, d, e, f, as in a PDF) that were applied to its content, in order."""
+    """matrices (a, b, c, d, e, f, as in a PDF) that were applied to its content, in order"""
 
     def locate_box(self, box: Sequence[float]) -> tuple[float, ...]:
         """Return a box (left, bottom, right, top) on this page as one on the page as it was."""

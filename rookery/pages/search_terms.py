@@ -22,13 +22,13 @@ QUESTION_WORDS = frozenset(
     many much long such so i you he she we me my your his her our us them type kind name named
     called tell explain describe s t""".split()
 )
-"""Words of a question that say how it is asked and not what about (notes on BM25 in docs/LOG.md)"""
+"""words of a question that say how it is asked and not what about (notes on BM25 in docs/LOG.md)"""
 
 COMPARING_WORDS = frozenset(
     """between compare compares compared comparing comparison contrast differ differs difference
     differences differently distinguish distinguishes versus vs""".split()
 )
-"""Words by which a question compares: pages that answer it need not have them, and where some do,
+"""words by which a question compares: pages that answer it need not have them, and where some do,
 the words are rare, so that they would outweigh what is compared"""
 
 ENGLISH = "english"

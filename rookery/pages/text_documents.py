@@ -290,7 +290,7 @@ TEXT_READERS: dict[str, Callable[[str], Iterator[Block]]] = {
     "log": _read_lines,
     "code": _read_code,
 }
-"""By kind of text, what cuts it into blocks; the text itself stays as it is."""
+"""by kind of text, what cuts it into blocks; the text itself stays as it is"""
 
 
 def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page:

@@ -399,7 +399,7 @@ _FORMATS = {
     19: "h:mm:ss", 20: "h:mm", 21: "h:mm:ss", 22: "y-m-d h:mm", 45: "h:mm:ss", 46: "[h]:mm:ss",
     47: "h:mm:ss",
 }  # fmt: skip
-"""The built-in number formats of percentages, dates and times, by their meaning"""
+"""the built-in number formats of percentages, dates and times, by their meaning"""
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _COLUMN_LETTERS = re.compile(r"[A-Z]{1,3}")
 _LAST_DATE = 2_958_466

@@ -56,7 +56,7 @@ _PARTS = {
     "sheet": "sheet “{}”",
     "chapter": "chapter “{}”",
 }
-"""Kinds of marks over the parts of a document, and how their values are shown"""
+"""kinds of marks over the parts of a document, and how their values are shown"""
 
 
 def _describe_place(page: Page, start: int) -> str:

@@ -131,7 +131,7 @@ def get_export_language() -> ExportLanguage:
 RECENT_COUNT = 6
 HISTORY_LIMIT = 200
 KEEPALIVE_SECONDS = 15.0
-"""Seconds without an event after which a stream sends a keep-alive comment."""
+"""seconds without an event after which a stream sends a keep-alive comment"""
 DECLINE_CHOICES = {
     "": mark_text("As this server is set"),
     "0": mark_text("Answer whatever was found"),
@@ -139,11 +139,11 @@ DECLINE_CHOICES = {
     "0.6": mark_text("Decline what is not likely right"),
     "0.85": mark_text("Answer only when nearly sure"),
 }
-"""Choices of the decline threshold, as probabilities that the answer is right."""
+"""choices of the decline threshold, as probabilities that the answer is right"""
 FORM_OUTCOMES = (
     "bad_question unknown_method unknown_model unknown_place bad_decline bad_samples busy".split()
 )
-"""Outcomes that the person can correct in the form."""
+"""outcomes that the person can correct in the form"""
 
 
 def build_answer_page_routes() -> list[Route]:
@@ -526,16 +526,16 @@ def explain_stop(progress: Sequence[AnswerEvent]) -> tuple[str, str]:
 
 
 MAX_LINE_CHARACTERS = 160
-"""Maximum characters of a completion on its line."""
+"""maximum characters of a completion on its line"""
 MAX_LISTED_FAILURES = 50
-"""Maximum failures listed; the others are only counted."""
+"""maximum failures listed; the others are only counted"""
 
 
 class AnswerStep(NamedTuple):
     """One step: prompt, completion, and the completion's number of tokens."""
 
     number: int
-    """Number of the step, from 1."""
+    """number of the step, from 1"""
     prompt: str
     said: str
     tokens: int
@@ -610,14 +610,14 @@ class ProgressLine(Record, frozen=True):
     """An event in words; a later line with the same key replaces it on the page."""
 
     number: int
-    """Number of the event."""
+    """number of the event"""
     kind: str
-    """Kind of the event, which is its CSS class, too."""
+    """kind of the event, which is its CSS class, too"""
     key: str
-    """Equal for events about the same query or page."""
+    """equal for events about the same query or page"""
     text: str
     more: str = ""
-    """Details in a quieter style."""
+    """details in a quieter style"""
 
 
 def describe_event(event: AnswerEvent) -> ProgressLine:
@@ -695,9 +695,9 @@ def _describe_size(data: dict[str, Any]) -> str:
 
 
 AGAINST_HEADING = "\nAgainst:\n"
-"""Heading that separates the two sides in the answer's text."""
+"""heading that separates the two sides in the answer's text"""
 MAX_FAILURES = 8
-"""Maximum failures shown in full; the others are only counted."""
+"""maximum failures shown in full; the others are only counted"""
 
 
 class AnswerPiece(NamedTuple):
@@ -713,17 +713,17 @@ class QuoteCard(NamedTuple):
     number: int
     quote: Quote
     source: str
-    """Host of the page, or name of the file."""
+    """host of the page, or name of the file"""
     place: str
-    """Position in the page: a page number, a heading, or "about 40 % down"; empty if the page is
-    not at hand."""
+    """position in the page: a page number, a heading, or "about 40 % down"; empty if the page is
+    not at hand"""
     shown: str
-    """Path of the stored page with this quote marked."""
+    """path of the stored page with this quote marked"""
     live: str
-    """URL of the live page at the quote; empty if it came from a file."""
+    """URL of the live page at the quote; empty if it came from a file"""
     verified: bool
     detail: str
-    """Message of the verification; empty if it found nothing wrong."""
+    """message of the verification; empty if it found nothing wrong"""
 
 
 class AnswerSide(NamedTuple):
@@ -732,7 +732,7 @@ class AnswerSide(NamedTuple):
     name: str
     pieces: list[AnswerPiece]
     nothing: str
-    """Sentence for a side without quotes; empty otherwise."""
+    """sentence for a side without quotes; empty otherwise"""
 
 
 class AnswerView(NamedTuple):
@@ -742,21 +742,21 @@ class AnswerView(NamedTuple):
     pieces: list[AnswerPiece]
     cards: list[QuoteCard]
     claim: str
-    """The claim, if the answer has two sides."""
+    """the claim, if the answer has two sides"""
     sides: list[AnswerSide]
-    """The evidence for and against the claim; empty for other answers."""
+    """the evidence for and against the claim; empty for other answers"""
     footer: str
-    """Sentence that says who judged the two sides."""
+    """sentence that says who judged the two sides"""
     why: str
-    """Reason why there is no answer; empty if there is one."""
+    """reason why there is no answer; empty if there is one"""
     counts: list[str]
-    """Sentences that count failures by kind."""
+    """sentences that count failures by kind"""
     failures: list[str]
-    """Failures in words, without repetitions."""
+    """failures in words, without repetitions"""
     score: str
-    """Score of the answer in words; empty if it has none."""
+    """score of the answer in words; empty if it has none"""
     score_meaning: str
-    """Sentence on the meaning of the score; empty if none is known."""
+    """sentence on the meaning of the score; empty if none is known"""
 
 
 def make_answer_view(
@@ -833,22 +833,22 @@ def _split_sides(answer: Answer) -> tuple[str, list[AnswerSide], str]:
 
 
 RATINGS_BATCH = "reading"
-"""Source of the items, and name of their batch."""
+"""source of the items, and name of their batch"""
 THUMBS_FORM = FORMS["thumbs"]
 WRONG_CITATION = "citation {} is wrong"
-"""Reason of a flag; it says which citation is meant."""
+"""reason of a flag; it says which citation is meant"""
 MAX_COMMENT_CHARACTERS = 2000
-"""Maximum characters of a comment."""
+"""maximum characters of a comment"""
 
 
 class ReaderRating(NamedTuple):
     """One person's rating of an answer."""
 
     thumbs: str
-    """"up", "down" or empty."""
+    """"up", "down" or empty"""
     comment: str
     wrong: frozenset[int]
-    """Numbers of the citations (from 1) that the person reported as wrong."""
+    """numbers of the citations (from 1) that the person reported as wrong"""
 
 
 def save_answer_rating(

@@ -181,9 +181,9 @@ def _make_refusal(scope: Scope, status: int, sentence: str) -> ASGIApp:
 
 
 SECURE_PROBE_COOKIE = "__Host-tried"
-"""Name of a cookie without content, set to see whether the browser accepts Secure cookies here."""
+"""name of a cookie without content, set to see whether the browser accepts Secure cookies here"""
 YEAR_SECONDS = 365 * 86_400
-"""Seconds in a year."""
+"""seconds in a year"""
 
 
 def build_account_routes() -> list[Route]:

@@ -21,9 +21,9 @@ from rookery.settings import Settings
 from rookery.shell.languages import mark_text
 
 MAX_ADDRESS_CHARACTERS = 2000
-"""Maximum length of an address."""
+"""maximum length of an address"""
 ACCEPTED_TYPES = "text/html, application/xhtml+xml, */*;q=0.8"
-"""Accept header of a request."""
+"""Accept header of a request"""
 OUTCOME_SENTENCES = {
     Outcome.INVALID_URL: mark_text(
         "this is no address: copy the whole of it, as in https://example.org/guide"
@@ -58,7 +58,7 @@ OUTCOME_SENTENCES = {
     "http_5": mark_text("the site has a failure of its own: try again later"),
     "http_": mark_text("the site does not give this page out: save it and upload it"),
 }
-"""For each outcome of a fetch, or its beginning, what a reader is told."""
+"""for each outcome of a fetch, or its beginning, what a reader is told"""
 
 
 def normalize_address(address: str) -> str:

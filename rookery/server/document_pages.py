@@ -66,7 +66,7 @@ from rookery.shell.languages import translate_text as _
 from rookery.shell.security import is_loopback
 
 NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
-"""Sentence for a request that may not add a page by its address."""
+"""sentence for a request that may not add a page by its address"""
 
 
 class VersionRow(NamedTuple):
@@ -74,9 +74,9 @@ class VersionRow(NamedTuple):
 
     version: DocumentVersion
     address: str
-    """Path of its stored page; empty if there is none."""
+    """path of its stored page; empty if there is none"""
     may_change: bool
-    """True: the person may put it back or delete it."""
+    """True: the person may put it back or delete it"""
 
 
 class DocumentRow(NamedTuple):
@@ -84,15 +84,15 @@ class DocumentRow(NamedTuple):
 
     name: str
     shown: DocumentVersion | None
-    """The version that is searched; None if the document is removed."""
+    """the version that is searched; None if the document is removed"""
     text: DocumentText | None
-    """None if it could not be read."""
+    """None if it could not be read"""
     trouble: str
-    """Reason why it could not be read; empty if it was."""
+    """reason why it could not be read; empty if it was"""
     may_change: bool
-    """True: the person may replace and remove it."""
+    """True: the person may replace and remove it"""
     others: list[VersionRow]
-    """Its other versions, newest first."""
+    """its other versions, newest first"""
 
 
 def build_document_routes() -> list[Route]:

@@ -54,21 +54,21 @@ from rookery.shell.languages import mark_text
 READABLE_TYPES = mark_text(
     "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"
 )
-"""File types that can be read, in words."""
+"""file types that can be read, in words"""
 TOO_MANY_WAIT = mark_text("too many files wait to be read: upload it again in a while")
-"""Reason why an upload is not taken."""
+"""reason why an upload is not taken"""
 MAX_TRIES = 3
-"""Times that reading a file may end the server before it is given up."""
+"""times that reading a file may end the server before it is given up"""
 CLOSING_SECONDS = 5.0
-"""Seconds that a file which is being read may take once the server ends."""
+"""seconds that a file which is being read may take once the server ends"""
 _UPLOADS_FOLDER = "documents.uploads"
-"""Folder of the data directory with a folder for each upload."""
+"""folder of the data directory with a folder for each upload"""
 _RECORD = ".upload.json"
-"""File of an upload's folder with its record; no document's name begins with a dot."""
+"""file of an upload's folder with its record; no document's name begins with a dot"""
 _MAX_NAME_BYTES = 120
-"""Maximum length of a file name, in UTF-8 bytes."""
+"""maximum length of a file name, in UTF-8 bytes"""
 _UNNAMED = "document"
-"""Stem of a file whose name has nothing else that may stay."""
+"""stem of a file whose name has nothing else that may stay"""
 _UNSAFE_CHARACTERS = re.compile(r"[^\w .,()&+'-]")
 _WHITESPACE = re.compile(r"\s+")
 _LOG = logging.getLogger("rookery.documents")
@@ -78,15 +78,15 @@ class UploadLimits(msgspec.Struct, frozen=True):
     """Limits on uploaded documents."""
 
     file: int = 20_000_000
-    """Maximum size of one file in bytes."""
+    """maximum size of one file in bytes"""
     at_once: int = 20
-    """Maximum number of files in one upload."""
+    """maximum number of files in one upload"""
     files: int = 1000
-    """Maximum number of files that are kept."""
+    """maximum number of files that are kept"""
     bytes: int = 2_000_000_000
-    """Maximum size of all files that are kept, in bytes."""
+    """maximum size of all files that are kept, in bytes"""
     waiting: int = 200
-    """Maximum number of files that wait to be read."""
+    """maximum number of files that wait to be read"""
 
 
 class UploadedFile(NamedTuple):
@@ -94,9 +94,9 @@ class UploadedFile(NamedTuple):
 
     name: str
     data: bytes
-    """Contents; empty if the file is larger than the limit."""
+    """contents; empty if the file is larger than the limit"""
     size: int
-    """Size in bytes as it was sent."""
+    """size in bytes as it was sent"""
 
 
 UploadState = Literal["waiting", "reading", "asks", "read", "failed"]
@@ -107,29 +107,29 @@ class DocumentUpload(msgspec.Struct, frozen=True):
 
     id: str
     name: str
-    """Safe name under which it is kept; empty for a page that is not fetched yet."""
+    """safe name under which it is kept; empty for a page that is not fetched yet"""
     shown: str
-    """Name as it was sent, or the address, to be shown."""
+    """name as it was sent, or the address, to be shown"""
     owner: str
-    """Name of the person who uploaded it."""
+    """name of the person who uploaded it"""
     reviewer: bool
-    """True: they may replace the documents of others."""
+    """True: they may replace the documents of others"""
     made: float
-    """Time at which it came, or was fetched, seconds since 1970."""
+    """time at which it came, or was fetched, seconds since 1970"""
     size: int
-    """Size of the file in bytes."""
+    """size of the file in bytes"""
     state: UploadState = "waiting"
-    """"asks": it would be a new version, which its owner has to confirm."""
+    """"asks": it would be a new version, which its owner has to confirm"""
     detail: str = ""
-    """Reason why it was not kept, or what else is to be said of it."""
+    """reason why it was not kept, or what else is to be said of it"""
     tries: int = 0
-    """Times that reading it was begun."""
+    """times that reading it was begun"""
     text: DocumentText | None = None
-    """None until it was read."""
+    """None until it was read"""
     replaces: bool = False
-    """True: its owner confirmed that it becomes a new version."""
+    """True: its owner confirmed that it becomes a new version"""
     address: str = ""
-    """Web address from which it is fetched; empty for an uploaded file."""
+    """web address from which it is fetched; empty for an uploaded file"""
 
     @property
     def going(self) -> bool:

@@ -25,12 +25,12 @@ from rookery.settings import get_data_folder
 from rookery.shell.languages import mark_text
 
 _VERSIONS_FOLDER = "documents.versions"
-"""Folder of the data directory with the versions that are not current."""
+"""folder of the data directory with the versions that are not current"""
 _RECORDS_FILE = "documents.versions.json"
-"""File of the data directory with the record of each document, by file name."""
+"""file of the data directory with the record of each document, by file name"""
 _LOCK_FILE = "documents.lock"
 _LOCK = threading.Lock()
-"""Held with the lock file: that keeps out other processes, and this the other threads."""
+"""held with the lock file: that keeps out other processes, and this the other threads"""
 
 
 class DocumentText(msgspec.Struct, frozen=True):
@@ -45,26 +45,26 @@ class DocumentVersion(msgspec.Struct, frozen=True):
     """One version of a document."""
 
     number: int
-    """From 1."""
+    """from 1"""
     owner: str = ""
-    """Name of the person who added it; empty if nobody noted it."""
+    """name of the person who added it; empty if nobody noted it"""
     added: float = 0.0
-    """Time at which it was added, seconds since 1970."""
+    """time at which it was added, seconds since 1970"""
     size: int = 0
-    """Size of the file in bytes."""
+    """size of the file in bytes"""
     text: DocumentText | None = None
-    """None if nobody noted it."""
+    """None if nobody noted it"""
     address: str = ""
-    """Web address from which it was fetched; empty for a file that was uploaded."""
+    """web address from which it was fetched; empty for a file that was uploaded"""
 
 
 class DocumentRecord(msgspec.Struct, frozen=True):
     """The versions of one document."""
 
     versions: tuple[DocumentVersion, ...]
-    """By number."""
+    """by number"""
     current: int
-    """Number of the version that is searched; 0: the document is removed."""
+    """number of the version that is searched; 0: the document is removed"""
 
     def find_version(self, number: int) -> DocumentVersion | None:
         """Return the version with this number; None if there is none."""
@@ -77,7 +77,7 @@ class DocumentRecord(msgspec.Struct, frozen=True):
 
 
 DocumentRecords = dict[str, DocumentRecord]
-"""By file name."""
+"""by file name"""
 
 
 def get_documents_folder() -> Path:

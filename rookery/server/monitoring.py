@@ -52,9 +52,9 @@ from rookery.server.api.endpoints import (
 )
 
 REQUEST_ID: ContextVar[str] = ContextVar("REQUEST", default="")
-"""Id of the current request; empty outside of one."""
+"""id of the current request; empty outside of one"""
 REQUEST_LOGGER = "rookery.requests"
-"""Name of the logger of finished requests."""
+"""name of the logger of finished requests"""
 REDACTED = "[...]"
 _SECRETS = (
     (re.compile(r"(/enter/)[^\s/?\"']+"), rf"\1{REDACTED}"),
@@ -104,23 +104,23 @@ def configure_json_logging() -> None:
 
 
 LATENCY_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the latency histogram, in seconds."""
+"""upper bounds of the latency histogram, in seconds"""
 WRITE_INTERVAL = 1.0
-"""Seconds between two writes of a worker's counts."""
+"""seconds between two writes of a worker's counts"""
 SETTLED_SECONDS = 60.0
-"""Seconds after which no more answers appear with an earlier end time, so that their counts are
-final."""
+"""seconds after which no more answers appear with an earlier end time, so that their counts are
+final"""
 
 
 class RequestCounts(msgspec.Struct):
     """Request counts of one worker since it started."""
 
     requests: dict[str, int] = {}
-    """Number of requests by "METHOD ROUTE STATUS"."""
+    """number of requests by `METHOD ROUTE STATUS`"""
     buckets: dict[str, list[int]] = {}
-    """Number of requests by route, in each latency bucket; the last one has no upper bound."""
+    """number of requests by route, in each latency bucket; the last one has no upper bound"""
     seconds: dict[str, float] = {}
-    """Total seconds by route."""
+    """total seconds by route"""
 
     def add(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a finished request."""
@@ -278,7 +278,7 @@ def _collect_queue(store: Store) -> Iterator[Metric]:
 _HEALTH_LOG = logging.getLogger("rookery.health")
 READY = "ready"
 HealthHandler = Callable[[Request], Awaitable[Response]]
-"""Handles one request."""
+"""handles one request"""
 
 
 class HealthEndpoints:
@@ -361,9 +361,9 @@ class HealthEndpoints:
 
 _LOG = logging.getLogger(REQUEST_LOGGER)
 KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""HTTP methods that are counted by name; all others count as "other"."""
+"""HTTP methods that are counted by name; all others count as `other`"""
 REQUEST_ID_HEADER = "X-Request-Id"
-"""Header with the request id."""
+"""header with the request id"""
 _REQUEST_ID_PATTERN = re.compile(r"[\w.:-]{8,64}", re.ASCII)
 _HOST_PATTERN = re.compile(
     r"[\w.-]+(:\d{1,5})?|\[[\da-f:.]+\](:\d{1,5})?", re.ASCII | re.IGNORECASE

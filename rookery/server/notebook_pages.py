@@ -51,9 +51,9 @@ from rookery.shell.languages import mark_text, translate_plural
 from rookery.shell.languages import translate_text as _
 
 MAX_QUESTIONS = 50
-"""Maximum number of questions that are asked at once."""
+"""maximum number of questions that are asked at once"""
 MAX_TITLE_CHARACTERS = 200
-"""Maximum characters of a report's title."""
+"""maximum characters of a report's title"""
 
 
 class NotebookRow(NamedTuple):
@@ -62,9 +62,9 @@ class NotebookRow(NamedTuple):
     number: int
     found: StoredAnswer
     shown: AnswerView | None
-    """None: it is under way, or there is no answer."""
+    """None: it is under way, or there is no answer"""
     why: str
-    """Reason why there is no answer; empty if there is one, or none yet."""
+    """reason why there is no answer; empty if there is one, or none yet"""
 
 
 def build_notebook_routes() -> list[Route]:

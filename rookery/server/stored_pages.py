@@ -44,7 +44,7 @@ from rookery.shell.languages import translate_text as _
 from rookery.shell.rendering import format_host
 
 CONTEXT_CHARACTERS = 60_000
-"""Characters shown before and after the place in view, rounded to whole blocks."""
+"""characters shown before and after the place in view, rounded to whole blocks"""
 # Browsers turn a carriage return into a line feed and drop NUL: both would change the marked text.
 _REPLACED_CHARACTERS = str.maketrans({"\x00": "\ufffd", "\r": " "})
 _RAISED_MARKS = ("sup", "sub")
@@ -59,11 +59,11 @@ class TextRun(NamedTuple):
 
     text: str
     marked: bool = False
-    """True if it belongs to the quote."""
+    """True if it belongs to the quote"""
     first: bool = False
-    """True if the quote begins here: the target of the link to it."""
+    """True if the quote begins here: the target of the link to it"""
     raised: str = ""
-    """"sup", "sub" or empty."""
+    """"sup", "sub" or empty"""
 
 
 class PageParagraph(NamedTuple):
@@ -73,9 +73,9 @@ class PageParagraph(NamedTuple):
     level: int
     runs: tuple[TextRun, ...]
     aside: bool
-    """True if it is outside the article: navigation, a footer."""
+    """True if it is outside the article: navigation, a footer"""
     hidden: bool
-    """True if the page hides it; then it is shown only because it is quoted."""
+    """True if the page hides it; then it is shown only because it is quoted"""
 
 
 class PageBlockGroup(NamedTuple):
@@ -90,13 +90,13 @@ class PageLayout(NamedTuple):
 
     groups: list[PageBlockGroup]
     located: bool
-    """True if the span fits the page, so that it is marked where it is shown."""
+    """True if the span fits the page, so that it is marked where it is shown"""
     here: bool
-    """True if the marked span begins in this part."""
+    """True if the marked span begins in this part"""
     before: int | None
-    """Offset from which the part before this one is shown; None if this is the first."""
+    """offset from which the part before this one is shown; None if this is the first"""
     after: int | None
-    """Offset from which the part after this one is shown; None if this is the last."""
+    """offset from which the part after this one is shown; None if this is the last"""
 
 
 def is_span_of_page(page: Page, span: Span) -> bool:
@@ -211,37 +211,37 @@ def _split_runs(
 
 
 MAX_NUMBER_DIGITS = 12
-"""Maximum digits of a number in an address."""
+"""maximum digits of a number in an address"""
 MAX_PICTURES = 4
-"""Maximum pages of a PDF that are shown as pictures."""
+"""maximum pages of a PDF that are shown as pictures"""
 MAX_TITLE_CHARACTERS = 300
-"""Maximum characters shown of a title or quote."""
+"""maximum characters shown of a title or quote"""
 PICTURE_MISMATCH = mark_text(
     "The page as a picture cannot be shown: its letters are not those of the text that was read."
 )
-"""Message where the PDF's letters differ from the stored text, so that no box can be drawn."""
+"""message where the PDF's letters differ from the stored text, so that no box can be drawn"""
 
 
 class PagePicture(NamedTuple):
     """A page of a PDF as a picture, with boxes around the quote."""
 
     number: int
-    """Page number, from 1."""
+    """page number, from 1"""
     address: str
     width: int
     height: int
     boxes: tuple[PictureBox, ...]
-    """Boxes around the quote, in pixels of the picture."""
+    """boxes around the quote, in pixels of the picture"""
 
 
 class LivePageStatus(NamedTuple):
     """Result of comparing a stored page with the live page."""
 
     kind: str
-    """"good", "warn" or "bad"."""
+    """`good`, `warn` or `bad`"""
     sentence: str
     address: str = ""
-    """Path of today's version with the quote marked; empty if there is none."""
+    """path of today's version with the quote marked; empty if there is none"""
 
 
 def build_stored_page_routes() -> list[Route]:

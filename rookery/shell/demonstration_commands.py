@@ -145,9 +145,9 @@ def _list_phrasings(shown: str, exact: str) -> Iterator[str]:
 
 
 MAX_ANSWER_CHARACTERS = 100_000
-"""Maximum characters of an answer."""
+"""maximum characters of an answer"""
 MAX_REQUEST_CHARACTERS = 200
-"""Maximum characters shown of a query or address."""
+"""maximum characters shown of a query or address"""
 NO_QUOTES = "quote something first: an answer rests on quotes"
 NO_COMMAND = (
     "this is no command. Commands are Search, Find in page:, Quote:, Clicked on link and its "
@@ -155,7 +155,7 @@ NO_COMMAND = (
 )
 UNCITED = "no quote is cited: write [1] after what quote 1 says"
 Highlight = tuple[Span, str]
-"""A span of the page, and the name of its style."""
+"""a span of the page, and the name of its style"""
 
 
 class AnswerLint(NamedTuple):
@@ -163,7 +163,7 @@ class AnswerLint(NamedTuple):
 
     sentence: str
     bars: bool
-    """True if the answer cannot be handed in like this."""
+    """True if the answer cannot be handed in like this"""
 
 
 def run_typed_command(session: BrowserSession, line: str) -> str:

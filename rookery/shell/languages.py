@@ -18,25 +18,25 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LANGUAGES = {"en": "English", "de": "Deutsch"}
-"""Code of each language of the pages, and its name in itself. The first is the default."""
+"""code of each language of the pages, and its name in itself. The first is the default"""
 DEFAULT_LANGUAGE = next(iter(LANGUAGES))
 LANGUAGE_COOKIE = "language"
-"""Name of the cookie that keeps the code of the language that somebody chose."""
+"""name of the cookie that keeps the code of the language that somebody chose"""
 LOCALE_FOLDER = Path(__file__).parent / "locale"
 MAX_HEADER_CHARACTERS = 1000
-"""Characters of Accept-Language that are read; browsers send fewer than 100."""
+"""characters of Accept-Language that are read; browsers send fewer than 100"""
 NUMBER_MARKS = {"de": str.maketrans(",.", ".,")}
-"""For each language but the default, its marks in place of the comma and point of English."""
+"""for each language but the default, its marks in place of the comma and point of English"""
 DAY_FORMS = {"de": r"\3.\2.\1"}
-"""For each language but the default, a day such as 2026-11-21, of which 1 is the year."""
+"""for each language but the default, a day such as 2026-11-21, of which 1 is the year"""
 ELSEWHERE = "elsewhere"
-"""Context in the catalogs of what modules outside of the pages say, and pages translate as they
+"""context in the catalogs of what modules outside of the pages say, and pages translate as they
 show it; `%(name)s` stand where values are filled in. Values of names that begin with `what` are
-translated themselves."""
+translated themselves"""
 MAX_BORROWED_CHARACTERS = 2000
-"""Longer texts are no sentence of a module, and are shown as they are."""
+"""longer texts are no sentence of a module, and are shown as they are"""
 NUMBER_NAMES = frozenset("count good most numbers size start end status".split())
-"""Names of placeholders that stand for numbers alone."""
+"""names of placeholders that stand for numbers alone"""
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+")
 _DAY = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)\b", re.ASCII)

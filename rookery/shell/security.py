@@ -19,27 +19,27 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 STATIC_PREFIX = "/static/"
 UPLOAD_PATH = "/documents"
 API_PATHS = ("/v1", "/search", "/retrieve", "/mcp")
-"""Paths of the API, which check keys, sizes and rates themselves and answer errors in JSON."""
+"""paths of the API, which check keys, sizes and rates themselves and answer errors in JSON"""
 TOO_LARGE = mark_text("That is more than can be sent at once. Shorten it, then send it again.")
 FOREIGN_FORM = mark_text("This was sent from another site. Open the desk itself and send it there.")
 TOO_FREQUENT = mark_text("That was very quick. Wait a minute, then send it again: nothing is lost.")
 RefusalPage = Callable[[Scope, int, str], ASGIApp]
-"""Makes the page of a refusal from the scope, a status and a sentence."""
+"""makes the page of a refusal from the scope, a status and a sentence"""
 
 
 class VisitorLimits(msgspec.Struct, frozen=True):
     """Limits on requests of one visitor."""
 
     body: int = 2_000_000
-    """Maximum bytes of one form."""
+    """maximum bytes of one form"""
     uploaded: int = 50_000_000
-    """Maximum bytes of documents uploaded at once."""
+    """maximum bytes of documents uploaded at once"""
     sent: int = 600
-    """Maximum forms per minute of one session."""
+    """maximum forms per minute of one session"""
     entered: int = 30
-    """Maximum sign-in attempts per minute from one network address."""
+    """maximum sign-in attempts per minute from one network address"""
     watched: int = 10_000
-    """Number of visitors whose rate is tracked; beyond it, the least recent are forgotten."""
+    """number of visitors whose rate is tracked; beyond it, the least recent are forgotten"""
 
 
 def build_plain_refusal(scope: Scope, status: int, sentence: str) -> ASGIApp:

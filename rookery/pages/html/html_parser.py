@@ -247,7 +247,7 @@ def _is_hidden(name: str, written: str) -> bool:
 
 
 COMMON_TAGS = tuple(f"{slash}{name}" for name in _KINDS for slash in ("", "/"))
-"""Tags without attributes: their meaning is the same on every page."""
+"""tags without attributes: their meaning is the same on every page"""
 
 
 CELL, LINE, PARAGRAPH = 1, 2, 3

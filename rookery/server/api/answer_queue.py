@@ -32,9 +32,9 @@ from rookery.server.api.answer_sessions import (
 from rookery.server.api.endpoints import is_answer_charged, refund_key
 
 MAX_ATTEMPTS = 3
-"""Workers that may crash on a question before it is abandoned."""
+"""workers that may crash on a question before it is abandoned"""
 OPEN_STATES = ("asked", "going")
-"""States of answers that are not finished."""
+"""states of answers that are not finished"""
 
 
 class StoredAnswer(NamedTuple):
@@ -45,14 +45,14 @@ class StoredAnswer(NamedTuple):
     question: str
     wanted: QuestionRequest
     state: str
-    """One of asked, going, done and failed."""
+    """one of asked, going, done and failed"""
     answered: AnswerOutcome | None
     made: float
     ended: float | None
     team: bool
-    """True if other readers of the server may read it."""
+    """True if other readers of the server may read it"""
     link: str
-    """Secret of the address at which anybody may read it; empty if there is none."""
+    """secret of the address at which anybody may read it; empty if there is none"""
 
     @property
     def searched(self) -> str:
@@ -72,11 +72,11 @@ class AnswerSummary(NamedTuple):
     question: str
     state: str
     outcome: str | None
-    """One of answered, declined and stopped; None while the answer is unfinished."""
+    """one of answered, declined and stopped; None while the answer is unfinished"""
     quotes: int | None
     made: float
     searched: str
-    """The question as it was searched: a follow-up with what it leans on."""
+    """the question as it was searched: a follow-up with what it leans on"""
 
 
 class AnswerLease(NamedTuple):
@@ -87,7 +87,7 @@ class AnswerLease(NamedTuple):
     person: str
     wanted: QuestionRequest
     last_event: int
-    """Number of the newest event stored before the lease; -1 if there is none."""
+    """number of the newest event stored before the lease; -1 if there is none"""
 
 
 def name_event_stream(answer: str) -> str:

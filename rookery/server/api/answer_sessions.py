@@ -21,12 +21,12 @@ from rookery.settings import ModelSettings, Settings
 
 EXTRACT_METHOD = "extract"
 WEB_PLACE = "web"
-"""Name of the place that stands for web search."""
+"""name of the place that stands for web search"""
 DOCUMENTS_PLACE = "documents"
-"""Name of the place of uploaded documents, and of their folder."""
+"""name of the place of uploaded documents, and of their folder"""
 DOCUMENT_GONE = "a document that was chosen is not there any more: choose others, and ask again"
 MAX_SAMPLES = 64
-"""Maximum number of answers that a model may sample for one question."""
+"""maximum number of answers that a model may sample for one question"""
 EventKind = Literal[
     "asked",
     "begun",
@@ -43,9 +43,9 @@ EventKind = Literal[
     "declined",
     "stopped",
 ]
-"""Kinds of progress events."""
+"""kinds of progress events"""
 FINAL_EVENTS = ("answered", "declined", "stopped")
-"""Event kinds that end an answer; no event follows them."""
+"""event kinds that end an answer; no event follows them"""
 
 
 class QuestionRequest(Record, frozen=True):
@@ -54,29 +54,29 @@ class QuestionRequest(Record, frozen=True):
     question: str
     method: str = EXTRACT_METHOD
     model: str = ""
-    """Name of a model that the server offers; empty: the first one."""
+    """name of a model that the server offers; empty: the first one"""
     places: tuple[str, ...] | None = None
-    """Names of places that the server offers, or of single files of one, as PLACE/FILE; without
-    any, its default places."""
+    """names of places that the server offers, or of single files of one, as PLACE/FILE; without
+    any, its default places"""
     decline: float | None = None
-    """Probability below which to decline, as --decline; rounded to two digits."""
+    """probability below which to decline, as --decline; rounded to two digits"""
     offline: bool = False
     samples: int | None = None
     domains: tuple[str, ...] = ()
-    """Hosts to search, or, with a leading -, hosts to leave out; empty: no restriction."""
+    """hosts to search, or, with a leading -, hosts to leave out; empty: no restriction"""
     conversation: str = ""
-    """Id of the first answer of the conversation; empty: the question begins one."""
+    """id of the first answer of the conversation; empty: the question begins one"""
     follows: str = ""
-    """Id of the stored answer that the question follows up; empty: it is searched as it stands."""
+    """id of the stored answer that the question follows up; empty: it is searched as it stands"""
     earlier: tuple[str, ...] = ()
-    """Questions of the conversation so far, oldest first; never stored."""
+    """questions of the conversation so far, oldest first; never stored"""
 
 
 class AnswerEvent(Record, frozen=True):
     """A progress event of one answer."""
 
     number: int
-    """Position among the answer's events, from 0 without gaps."""
+    """position among the answer's events, from 0 without gaps"""
     kind: EventKind
     data: dict[str, Any]
 
@@ -94,11 +94,11 @@ class ServerCapabilities(Record, frozen=True):
     methods: tuple[str, ...]
     models: dict[str, ModelSettings]
     places: dict[str, str]
-    """Locations of the places by their displayed names; empty for the web."""
+    """locations of the places by their displayed names; empty for the web"""
     default_places: tuple[str, ...]
-    """Names of the places searched by default."""
+    """names of the places searched by default"""
     file_place: str = ""
-    """Name of the place whose files may be named one by one; empty: none."""
+    """name of the place whose files may be named one by one; empty: none"""
 
 
 def list_capabilities(settings: Settings) -> ServerCapabilities:
@@ -233,7 +233,7 @@ def _list_path_ends(path: str) -> list[str]:
 
 
 SEARCH_FACTOR = 5
-"""Factor by which a search is widened once if too few hits pass the filter."""
+"""factor by which a search is widened once if too few hits pass the filter"""
 
 
 class DomainFilteredLibrary(Library):
@@ -302,7 +302,7 @@ def _is_subdomain(host: str, name: str) -> bool:
 
 
 EventListener = Callable[[EventKind, dict[str, Any]], None]
-"""Receives the kind and data of each progress event; may raise AnswerCancelledError."""
+"""receives the kind and data of each progress event; may raise AnswerCancelledError"""
 
 
 class AnswerCancelledError(Exception):
@@ -402,7 +402,7 @@ def _uses_place(settings: Settings, place: str) -> bool:
 
 
 MAX_IDLE_SESSIONS = 8
-"""Sessions that are kept open for the next question. Each may hold open files and an index."""
+"""sessions that are kept open for the next question. Each may hold open files and an index"""
 
 
 class SharedSessionPool:

@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("rookery.reading")
 
 PROGRESS_INTERVAL = 0.15
-"""Minimum seconds between two "writing" events, which carry the text so far."""
+"""minimum seconds between two "writing" events, which carry the text so far"""
 FINISH_RETRY_DELAYS = (0.0, 0.5, 2.0)
-"""Seconds to wait before each attempt to store the finished answer."""
+"""seconds to wait before each attempt to store the finished answer"""
 PendingEvents = list[tuple[EventKind, Any]]
-"""Kind and data of events that are not yet numbered or stored."""
+"""kind and data of events that are not yet numbered or stored"""
 
 
 EventLoopListener = tuple[asyncio.AbstractEventLoop, asyncio.Event]
-"""An event of asyncio, and the loop in which it is waited for."""
+"""an event of asyncio, and the loop in which it is waited for"""
 
 
 def wake_listeners(listeners: Iterable[EventLoopListener]) -> None:
@@ -197,7 +197,7 @@ class LiveAnswer:
 
 
 LONGEST_POLL_SECONDS = 2.0
-"""Seconds between two polls for events of an answer that nobody has begun for long."""
+"""seconds between two polls for events of an answer that nobody has begun for long"""
 INTERNAL_ERROR = "something went wrong here, not with you: ask again"
 NOT_CONFIGURED = "this server is not set up for that: choose otherwise, or tell whoever runs it"
 TOO_BUSY = "many are asking just now: try again in a moment"
@@ -207,15 +207,15 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """Limits and intervals of the answer workers of one process."""
 
     workers: int = 8
-    """Number of questions answered at the same time; without a model, at most one per core."""
+    """number of questions answered at the same time; without a model, at most one per core"""
     waiting: int = 1000
-    """Maximum number of waiting questions; further ones are refused."""
+    """maximum number of waiting questions; further ones are refused"""
     lease: float = 15.0
-    """Seconds without a sign of a worker after which another one starts over."""
+    """seconds without a sign of a worker after which another one starts over"""
     flush: float = 0.2
-    """Seconds between two writes of new events to the store, and between two polls for them."""
+    """seconds between two writes of new events to the store, and between two polls for them"""
     look: float = 1.0
-    """Seconds between two searches for answers abandoned by other workers."""
+    """seconds between two searches for answers abandoned by other workers"""
 
 
 class AnswerService:

@@ -58,80 +58,80 @@ from rookery.server.api.questions import (
 )
 
 RECORD_LINKS = {"getAnswer": "answer_id", "getAnswerEvents": "answer_id"}
-"""Operations that take the id of an answer record, and the name of that parameter."""
+"""operations that take the id of an answer record, and the name of that parameter"""
 _LOG = logging.getLogger("rookery.api")
 KEEPALIVE_SECONDS = 15.0
-"""Seconds without an event after which an empty one keeps a stream open."""
+"""seconds without an event after which an empty one keeps a stream open"""
 
 
 class AnswerRequest(Struct):
     """A question and the options with which to answer it."""
 
     question: Annotated[str, QUESTION_LIMITS]
-    """The question."""
+    """the question"""
     method: str = EXTRACT_METHOD
-    """Method that answers."""
+    """method that answers"""
     model: str = ""
-    """Name of a model that the server offers; empty: the first one."""
+    """name of a model that the server offers; empty: the first one"""
     places: list[str] | None = None
-    """Names of places to search; null: the default places of the server."""
+    """names of places to search; null: the default places of the server"""
     domains: Annotated[list[str], Meta(max_length=100)] = []
-    """Hosts to search, or, with a leading -, hosts to leave out."""
+    """hosts to search, or, with a leading -, hosts to leave out"""
     decline: Probability | None = None
-    """Probability of being right below which the answer is declined."""
+    """probability of being right below which the answer is declined"""
     samples: SampleCount | None = None
-    """Number of answers that a model samples to choose among."""
+    """number of answers that a model samples to choose among"""
     offline: bool = False
-    """Use stored pages only."""
+    """use stored pages only"""
     follows: str = ""
-    """Id of an answer of this key that the question follows up: "And ravens?" is then searched with
-    what it leans on."""
+    """id of an answer of this key that the question follows up: "And ravens?" is then searched with
+    what it leans on"""
     stream: bool = False
-    """Respond with progress events as they happen."""
+    """respond with progress events as they happen"""
     wait: bool = True
-    """Respond when the answer is complete; false: respond at once, to be polled."""
+    """respond when the answer is complete; false: respond at once, to be polled"""
 
 
 class AnswerClaim(Struct):
     """The claim text[start:end] and the sources that it rests on, counted from 1."""
 
     start: int
-    """Offset of the claim in the text, in code points."""
+    """offset of the claim in the text, in code points"""
     end: int
-    """Offset of its end; exclusive."""
+    """offset of its end; exclusive"""
     sources: list[int]
-    """Numbers of the sources."""
+    """numbers of the sources"""
 
 
 class AnswerRecord(Struct):
     """A question and its answer, finished or not."""
 
     id: str
-    """Id of the answer."""
+    """id of the answer"""
     question: str
-    """The question as it was asked."""
+    """the question as it was asked"""
     searched: str
-    """The question as it was searched: a follow-up with what it leans on."""
+    """the question as it was searched: a follow-up with what it leans on"""
     state: str
-    """One of asked, going, done and failed."""
+    """one of asked, going, done and failed"""
     made: float
-    """Seconds since 1970."""
+    """seconds since 1970"""
     ended: float | None
-    """Seconds since 1970; null while it is unfinished."""
+    """seconds since 1970; null while it is unfinished"""
     text: str | None
-    """The answer, or the reason why there is none; null while it is unfinished."""
+    """the answer, or the reason why there is none; null while it is unfinished"""
     claims: list[AnswerClaim]
-    """Claims of the answer."""
+    """claims of the answer"""
     rookery: AnswerMetadata | None
     object: str = "answer"
-    """Always "answer"."""
+    """always `answer`"""
 
 
 class ApiAnswerEvent(Struct):
     """A progress event of an answer."""
 
     number: int
-    """Position among the answer's events, from 0 without gaps."""
+    """position among the answer's events, from 0 without gaps"""
     kind: str
     data: dict[str, Any]
 

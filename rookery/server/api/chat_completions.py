@@ -54,7 +54,7 @@ class StreamOptions(Struct):
     """Options of a stream."""
 
     include_usage: bool | None = None
-    """True: end with a chunk that has no choices and the `usage` of the request."""
+    """True: end with a chunk that has no choices and the `usage` of the request"""
 
 
 class ChatRequest(Struct):
@@ -62,14 +62,14 @@ class ChatRequest(Struct):
     earlier user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
-    """Name of a model of /v1/models: a method and, where it needs one, its language model."""
+    """name of a model of /v1/models: a method and, where it needs one, its language model"""
     messages: InputMessages
-    """The conversation, oldest message first."""
+    """the conversation, oldest message first"""
     stream: bool | None = None
-    """True: respond with chunks."""
+    """True: respond with chunks"""
     stream_options: StreamOptions | None = None
     search_domain_filter: list[str] | None = None
-    """Hosts to search, or, with a leading -, hosts to leave out."""
+    """hosts to search, or, with a leading -, hosts to leave out"""
     rookery: RookeryOptions | None = None
 
 
@@ -84,13 +84,13 @@ class ChatMessage(Struct):
     """The assistant message, or the delta of one chunk."""
 
     role: Literal["assistant"] | None = None
-    """Role of the author; null in every chunk but the first."""
+    """role of the author; null in every chunk but the first"""
     content: str | None = None
-    """The answer with its citation marks."""
+    """the answer with its citation marks"""
     refusal: str | None = None
-    """The reason why there is no answer."""
+    """the reason why there is no answer"""
     annotations: list[ChatAnnotation] | None = None
-    """The citations, in the order of their marks."""
+    """the citations, in the order of their marks"""
 
 
 class ChatChoice(Struct):
@@ -98,7 +98,7 @@ class ChatChoice(Struct):
 
     message: ChatMessage
     index: int = 0
-    """Always 0."""
+    """always 0"""
     finish_reason: Literal["stop"] = "stop"
     logprobs: None = None
 
@@ -107,43 +107,43 @@ class ChatSearchResult(Struct):
     """A source in Perplexity's form; the n-th one is what [n] cites."""
 
     title: str
-    """Title of the page."""
+    """title of the page"""
     url: str
-    """Address of the page; for a file, of its stored copy here with the quote marked."""
+    """address of the page; for a file, of its stored copy here with the quote marked"""
     snippet: str
-    """The verbatim quote."""
+    """the verbatim quote"""
     date: None = None
     last_updated: None = None
     source: Literal["web", "attachment"] = "web"
-    """Kind of the source."""
+    """kind of the source"""
 
 
 class ChatUsage(Struct):
     """Number of tokens that were read and written, by this server's own count."""
 
     prompt_tokens: int
-    """Tokens of the user messages and of every prompt that a language model was given."""
+    """tokens of the user messages and of every prompt that a language model was given"""
     completion_tokens: int
-    """Tokens that models wrote; where none was asked, those of the answer."""
+    """tokens that models wrote; where none was asked, those of the answer"""
     total_tokens: int
-    """Sum of both."""
+    """sum of both"""
 
 
 class ChatCompletion(Struct):
     """A chat completion."""
 
     id: str
-    """Id of the completion."""
+    """id of the completion"""
     created: int
-    """Seconds since 1970."""
+    """seconds since 1970"""
     model: str
-    """Name of the model that was asked for."""
+    """name of the model that was asked for"""
     choices: list[ChatChoice]
-    """The only choice."""
+    """the only choice"""
     citations: list[str]
-    """The URL that each [n] cites."""
+    """the URL that each [n] cites"""
     search_results: list[ChatSearchResult]
-    """The sources, with their quotes."""
+    """the sources, with their quotes"""
     rookery: AnswerMetadata
     object: Literal["chat.completion"] = "chat.completion"
     usage: ChatUsage | None = None
@@ -153,19 +153,19 @@ class ChatModel(Struct):
     """A name that the field `model` accepts."""
 
     id: str
-    """Name of the model."""
+    """name of the model"""
     created: int = 0
-    """Always 0."""
+    """always 0"""
     object: Literal["model"] = "model"
     owned_by: str = "rookery"
-    """Always "rookery"."""
+    """always `rookery`"""
 
 
 class ChatModelList(Struct):
     """The names that the field `model` accepts."""
 
     data: list[ChatModel]
-    """The models."""
+    """the models"""
     object: Literal["list"] = "list"
 
 

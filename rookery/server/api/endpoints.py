@@ -45,13 +45,13 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     """Content of an error in OpenAI's shape."""
 
     message: str
-    """One sentence that says what to do next."""
+    """one sentence that says what to do next"""
     type: str
-    """Kind of the error."""
+    """kind of the error"""
     param: str | None = None
-    """The field of the request that is wrong; null if none is."""
+    """the field of the request that is wrong; null if none is"""
     code: str | None = None
-    """Code of the error; null if it has none."""
+    """code of the error; null if it has none"""
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -64,16 +64,16 @@ class PlainError(msgspec.Struct, frozen=True):
     """An error in the shape of Search-R1's server."""
 
     detail: str
-    """One sentence that says what to do next."""
+    """one sentence that says what to do next"""
 
 
 class AnthropicErrorDetail(msgspec.Struct, frozen=True):
     """Content of an error in Anthropic's shape."""
 
     type: str
-    """Kind of the error."""
+    """kind of the error"""
     message: str
-    """One sentence that says what to do next."""
+    """one sentence that says what to do next"""
 
 
 class AnthropicErrorBody(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
@@ -128,7 +128,7 @@ class ApiError(Exception):
 
 
 FINAL_CODES = ("insufficient_quota",)
-"""Codes of errors that retrying cannot cure, although their status suggests it."""
+"""codes of errors that retrying cannot cure, although their status suggests it"""
 
 
 def _choose_error_type(status: int, code: str | None) -> str:
@@ -184,10 +184,10 @@ OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
         "This model has no calibration, so it cannot decline by a probability.",
     ),
 }
-"""Status and sentence by outcome of a failure; its own detail may reveal something about this
+"""status and sentence by outcome of a failure; its own detail may reveal something about this
 machine"""
 RETRY_SECONDS = 2
-"""Default number of seconds before a retry."""
+"""default number of seconds before a retry"""
 _RETRY_OUTCOMES = (Outcome.STORE_BUSY, Outcome.BUSY, Outcome.MODEL_QUOTA, Outcome.MODEL_UNREACHABLE)
 
 
@@ -224,22 +224,22 @@ def build_unknown_model_error(name: str) -> ApiError:
 
 KEY_PREFIX = "rk-"
 LOCAL_NAME = "this machine"
-"""Name of clients on a loopback address before any key exists."""
+"""name of clients on a loopback address before any key exists"""
 
 
 class ApiKey(NamedTuple):
     """An API key as stored, or NO_KEY where none is needed."""
 
     token: str
-    """SHA-256 of the key in hexadecimal digits; empty for NO_KEY."""
+    """SHA-256 of the key in hexadecimal digits; empty for NO_KEY"""
     name: str
     person: str
     per_minute: int | None = None
-    """Maximum requests per minute; None: no limit."""
+    """maximum requests per minute; None: no limit"""
     budget: float | None = None
-    """Maximum number of answers in total; None: no limit."""
+    """maximum number of answers in total; None: no limit"""
     spent: float = 0.0
-    """Number of answers charged so far."""
+    """number of answers charged so far"""
 
 
 NO_KEY = ApiKey("", LOCAL_NAME, LOCAL_NAME)
@@ -386,7 +386,7 @@ def _hash_token(token: str) -> str:
 JSON_TYPE = "application/json"
 EVENT_STREAM_TYPE = "text/event-stream"
 PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""Headers that only proxies send: behind one, a loopback address says nothing about the client."""
+"""headers that only proxies send: behind one, a loopback address says nothing about the client"""
 
 
 Done = TypeVar("Done")
@@ -397,17 +397,17 @@ class ApiLimits(msgspec.Struct, frozen=True):
     """Limits on requests of API clients."""
 
     body: int = 1_000_000
-    """Maximum bytes of a request body."""
+    """maximum bytes of a request body"""
     reading: float = 30.0
-    """Seconds within which the body must arrive."""
+    """seconds within which the body must arrive"""
     answering: float = 600.0
-    """Seconds within which an answer must be complete."""
+    """seconds within which an answer must be complete"""
     answers: int = 8
-    """Number of answers handled at the same time; the others wait in order of arrival."""
+    """number of answers handled at the same time; the others wait in order of arrival"""
     searches: int = 8
-    """Number of searches that run at the same time."""
+    """number of searches that run at the same time"""
     waiting: int = 1000
-    """Maximum number of requests that wait; further ones are refused."""
+    """maximum number of requests that wait; further ones are refused"""
 
 
 class ApiRequest(NamedTuple):
@@ -416,9 +416,9 @@ class ApiRequest(NamedTuple):
     request: Request
     key: ApiKey
     body: Any
-    """The body as the operation's `request_type`; None if it has none."""
+    """the body as the operation's `request_type`; None if it has none"""
     ignored: tuple[str, ...]
-    """Names of the fields that were sent but have no effect here."""
+    """names of the fields that were sent but have no effect here"""
     limits: ApiLimits
     limiters: "ApiLimiters"
 
@@ -455,19 +455,19 @@ class ApiOperation(NamedTuple):
     summary: str
     handler: OperationHandler
     response_type: Any
-    """Type of the response body; None if it is not described."""
+    """type of the response body; None if it is not described"""
     request_type: type[Any] | None = None
-    """Type of the request body; None if there is none."""
+    """type of the request body; None if there is none"""
     streams: bool = False
-    """True if the response may also be an event stream."""
+    """True if the response may also be an event stream"""
     may_be_pending: bool = False
-    """True if the response may be 202 with an unfinished record."""
+    """True if the response may be 202 with an unfinished record"""
     examples: tuple[msgspec.Struct, ...] = ()
-    """Requests and responses that give the described properties their examples."""
+    """requests and responses that give the described properties their examples"""
     links: Mapping[str, str] = MappingProxyType({})
-    """Operations that take the id of this response, with the name of the parameter."""
+    """operations that take the id of this response, with the name of the parameter"""
     error_type: type[ApiErrorBody] = ErrorBody
-    """Type of the body of errors; with PlainError, a wrong type is 422."""
+    """type of the body of errors; with PlainError, a wrong type is 422"""
 
     @property
     def validation_status(self) -> int:
@@ -627,9 +627,9 @@ def is_local_request(request: HTTPConnection) -> bool:
 
 
 EventFrames = AsyncGenerator[tuple[str, Any], None]
-"""Name (empty for none) and data of each event: a record, or a string sent as it is."""
+"""name (empty for none) and data of each event: a record, or a string sent as it is"""
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-"""Headers that keep proxies from buffering events."""
+"""headers that keep proxies from buffering events"""
 
 
 def build_json_response(body: Any, status: int = 200) -> Response:

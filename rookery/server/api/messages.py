@@ -49,18 +49,18 @@ from rookery.server.api.responses import split_for_streaming
 
 MESSAGES_PATH = "/v1/messages"
 UNUSED_FIELDS = ("max_tokens", "system", "stop_sequences", "metadata")
-"""Fields of the protocol that have no effect here: quotes are never cut, and no prompt is taken."""
+"""fields of the protocol that have no effect here: quotes are never cut, and no prompt is taken"""
 
 
 class MessageTool(Struct):
     """A tool offered by the request: web search on the server; others are refused."""
 
     type: Annotated[str, Meta(extra_json_schema={"pattern": "^web_search"})] = "custom"
-    """web_search with or without a date; other kinds are refused."""
+    """web_search with or without a date; other kinds are refused"""
     allowed_domains: list[str] | None = None
-    """Hosts to search."""
+    """hosts to search"""
     blocked_domains: list[str] | None = None
-    """Hosts to leave out."""
+    """hosts to leave out"""
 
 
 # The schema says what is refused; the server says it in a sentence.
@@ -72,21 +72,21 @@ class MessagesRequest(Struct):
     earlier user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
-    """Name of a model of /v1/models: a method and, where it needs one, its language model."""
+    """name of a model of /v1/models: a method and, where it needs one, its language model"""
     max_tokens: Annotated[int, Meta(ge=1)]
-    """Has no effect: an answer is as long as its claims."""
+    """has no effect: an answer is as long as its claims"""
     messages: InputMessages
-    """The conversation, oldest message first; documents in it are refused."""
+    """the conversation, oldest message first; documents in it are refused"""
     stream: bool | None = None
-    """True: respond with events."""
+    """True: respond with events"""
     tools: MessageTools | None = None
-    """Web search tools, which may restrict the search."""
+    """web search tools, which may restrict the search"""
     system: str | list[MessagePart] | None = None
-    """Has no effect."""
+    """has no effect"""
     stop_sequences: list[str] | None = None
-    """Has no effect."""
+    """has no effect"""
     metadata: dict[str, Any] | None = None
-    """Has no effect."""
+    """has no effect"""
     rookery: RookeryOptions | None = None
 
 
@@ -94,29 +94,29 @@ class WebSearchCitation(Struct, tag="web_search_result_location"):
     """A citation of a page that the server found."""
 
     url: str
-    """Address of the page; for a file, of its stored copy here with the quote marked."""
+    """address of the page; for a file, of its stored copy here with the quote marked"""
     title: str
-    """Title of the page."""
+    """title of the page"""
     cited_text: str
-    """The verbatim quote."""
+    """the verbatim quote"""
     encrypted_index: str
-    """Digest of the page's text, and start and end of the quote in it."""
+    """digest of the page's text, and start and end of the quote in it"""
 
 
 class MessageTextBlock(Struct, tag="text"):
     """A part of the answer and the quotes that it rests on."""
 
     text: str
-    """A part of the answer, without citation marks."""
+    """a part of the answer, without citation marks"""
     citations: list[WebSearchCitation] | None = None
-    """The quotes; null if there are none."""
+    """the quotes; null if there are none"""
 
 
 class MessageStopDetails(Struct, tag="refusal"):
     """The reason why there is no answer."""
 
     explanation: str
-    """The reason in one sentence."""
+    """the reason in one sentence"""
     category: None = None
 
 
@@ -124,22 +124,22 @@ class MessageUsage(Struct):
     """Number of tokens that were read and written, by this server's own count."""
 
     input_tokens: int = 0
-    """Tokens of the user messages and of every prompt that a language model was given."""
+    """tokens of the user messages and of every prompt that a language model was given"""
     output_tokens: int = 0
-    """Tokens that models wrote; where none was asked, those of the answer."""
+    """tokens that models wrote; where none was asked, those of the answer"""
 
 
 class MessageResponse(Struct, tag_field="type", tag="message"):
     """A message."""
 
     id: str
-    """Id of the message."""
+    """id of the message"""
     model: str
-    """Name of the model that was asked for."""
+    """name of the model that was asked for"""
     content: list[MessageTextBlock] = []
-    """The answer, or the reason why there is none; the texts of the blocks concatenate to it."""
+    """the answer, or the reason why there is none; the texts of the blocks concatenate to it"""
     stop_reason: Literal["end_turn", "refusal"] | None = None
-    """refusal: the answer was declined, or there is none; null while the message is unfinished."""
+    """refusal: the answer was declined, or there is none; null while the message is unfinished"""
     stop_details: MessageStopDetails | None = None
     usage: MessageUsage = msgspec.field(default_factory=MessageUsage)
     rookery: AnswerMetadata | None = None

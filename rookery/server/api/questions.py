@@ -59,7 +59,7 @@ from rookery.server.api.endpoints import (
 from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts
 
 QuoteUrl = Callable[[Quote], str]
-"""Returns the URL at which a client finds the page of a quote."""
+"""returns the URL at which a client finds the page of a quote"""
 _URL_MARKS = str.maketrans({mark: f"%{ord(mark):02X}" for mark in '()<>[]\\ "`|\t\r\n'})
 _TITLE_MARKS = re.compile(r"([\\`*_\[\]<>~|!#])")
 
@@ -68,21 +68,21 @@ class CitedSource(msgspec.Struct, frozen=True):
     """A quote that an answer rests on, with everything needed to check it."""
 
     number: int
-    """Number of the source in the marks, from 1."""
+    """number of the source in the marks, from 1"""
     url: str
-    """Address of the page; for a file, of its stored copy here with the quote marked."""
+    """address of the page; for a file, of its stored copy here with the quote marked"""
     title: str
-    """Title of the page."""
+    """title of the page"""
     quote: str
-    """Verbatim characters [start:end] of the page's text."""
+    """verbatim characters [start:end] of the page's text"""
     digest: str
-    """SHA-256 of that text, as 32 hexadecimal digits."""
+    """SHA-256 of that text, as 32 hexadecimal digits"""
     start: int
-    """Offset of the quote in the page's text, in code points."""
+    """offset of the quote in the page's text, in code points"""
     end: int
-    """Offset of its end; exclusive."""
+    """offset of its end; exclusive"""
     verified: bool
-    """True if the stored copy of the page contains the quote at this position."""
+    """True if the stored copy of the page contains the quote at this position"""
 
 
 class CitationMark(msgspec.Struct, frozen=True):
@@ -105,9 +105,9 @@ class CitationStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Style of the citations in the text."""
 
     links: bool = False
-    """Write [[1]](url) instead of [1], for clients that show no annotations."""
+    """write [[1]](url) instead of [1], for clients that show no annotations"""
     footer: bool = False
-    """End the text with a list of the sources."""
+    """end the text with a list of the sources"""
 
 
 def list_cited_sources(verdicts: Sequence[Verdict], quote_url: QuoteUrl) -> tuple[CitedSource, ...]:
@@ -186,9 +186,9 @@ def _escape_title(title: str) -> str:
 
 
 MODEL_PREFIX = "rookery-"
-"""Prefix of the model names."""
+"""prefix of the model names"""
 TEXT_PART_TYPES = ("text", "input_text", "output_text")
-"""Types of the message parts that are read."""
+"""types of the message parts that are read"""
 Probability = Annotated[float, Meta(ge=0, le=1)]
 SampleCount = Annotated[int, Meta(ge=1, le=MAX_SAMPLES)]
 
@@ -197,15 +197,15 @@ class RookeryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of this server: the field "rookery" of a request."""
 
     places: tuple[str, ...] | None = None
-    """Names of places to search; null: the default places of the server."""
+    """names of places to search; null: the default places of the server"""
     decline: Probability | None = None
-    """Probability, from 0 to 1, of being right below which the answer is declined."""
+    """probability, from 0 to 1, of being right below which the answer is declined"""
     samples: SampleCount | None = None
-    """Number of answers that a model samples to choose among."""
+    """number of answers that a model samples to choose among"""
     links: bool | None = None
-    """Write [[1]](url) in the text instead of [1]."""
+    """write [[1]](url) in the text instead of [1]"""
     footer: bool = False
-    """End the text with a list of its sources."""
+    """end the text with a list of its sources"""
 
     def choose_style(self, links: bool) -> CitationStyle:
         """Return the citation style; `links` counts where the request leaves it open."""
@@ -216,18 +216,18 @@ class MessagePart(msgspec.Struct):
     """A part of a message. Only text is read."""
 
     type: str
-    """Kind of the part; text, input_text and output_text are read."""
+    """kind of the part; text, input_text and output_text are read"""
     text: str | None = None
-    """Text of the part."""
+    """text of the part"""
 
 
 class InputMessage(msgspec.Struct):
     """A message of a conversation, or another item, which is ignored."""
 
     role: str | None = None
-    """user, or another role, whose messages are not read."""
+    """user, or another role, whose messages are not read"""
     content: str | list[MessagePart] | None = None
-    """A text, or parts of which the texts are read."""
+    """a text, or parts of which the texts are read"""
 
 
 QUESTION_LIMITS = Meta(min_length=1, max_length=2_000, pattern=r"\S")
@@ -257,7 +257,7 @@ _USER_MESSAGE_SCHEMA = {
 InputMessages = Annotated[
     list[InputMessage], Meta(min_length=1, extra_json_schema={"contains": _USER_MESSAGE_SCHEMA})
 ]
-"""A list with at least one user message."""
+"""a list with at least one user message"""
 
 
 def list_model_names(offered: ServerCapabilities) -> list[str]:
@@ -300,15 +300,15 @@ class AskedConversation(NamedTuple):
     """The question of a list of messages, with its context."""
 
     question: str
-    """Text of the last message of a user."""
+    """text of the last message of a user"""
     earlier: tuple[str, ...]
-    """Texts of the earlier messages of users, oldest first."""
+    """texts of the earlier messages of users, oldest first"""
     ignored: tuple[str, ...]
-    """Names of the parts of the request that are not read."""
+    """names of the parts of the request that are not read"""
 
 
 MAX_EARLIER = 20
-"""Maximum number of earlier questions that give a question its context."""
+"""maximum number of earlier questions that give a question its context"""
 
 
 def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConversation:
@@ -346,12 +346,12 @@ BAD_REQUEST_OUTCOMES = (
     Outcome.UNKNOWN_METHOD,
     Outcome.UNKNOWN_PLACE,
 )
-"""Outcomes that are the client's mistakes."""
+"""outcomes that are the client's mistakes"""
 OUTCOME_FIELDS: Mapping[str, str] = {
     Outcome.UNKNOWN_METHOD: "method",
     Outcome.UNKNOWN_PLACE: "places",
 }
-"""Field of the request that such an outcome is about."""
+"""field of the request that such an outcome is about"""
 
 
 class ProgressEvent(NamedTuple):
@@ -365,25 +365,25 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
     """Details of an answer for which the protocol has no field of its own."""
 
     method: str
-    """Method that answered, with its model if it has one."""
+    """method that answered, with its model if it has one"""
     stop: str
-    """"end", or the reason why there is no answer."""
+    """"end", or the reason why there is no answer"""
     declined: bool
-    """True if there is no answer, or none that is good enough."""
+    """True if there is no answer, or none that is good enough"""
     score: float | None
-    """Probability or reward of the answer, if its method gives one."""
+    """probability or reward of the answer, if its method gives one"""
     verified: int
-    """Number of quotes that the stored copies of their pages contain verbatim."""
+    """number of quotes that the stored copies of their pages contain verbatim"""
     sources: tuple[CitedSource, ...]
-    """The quotes that the answer rests on; if declined, the nearest ones found."""
+    """the quotes that the answer rests on; if declined, the nearest ones found"""
     failures: dict[str, int]
-    """Number of failed searches and fetches by reason."""
+    """number of failed searches and fetches by reason"""
     ignored: tuple[str, ...]
-    """Fields of the request that have no effect here."""
+    """fields of the request that have no effect here"""
     searched: str
-    """The question as it was searched: a follow-up with what it leans on."""
+    """the question as it was searched: a follow-up with what it leans on"""
     calibrated: bool = False
-    """The score is a probability that was calibrated on the documents that were asked."""
+    """the score is a probability that was calibrated on the documents that were asked"""
 
 
 async def stream_answer(

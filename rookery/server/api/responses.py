@@ -63,77 +63,77 @@ class SearchFilters(Struct):
     """Restrictions on a search."""
 
     allowed_domains: list[str] | None = None
-    """Hosts that may be searched, with their subdomains."""
+    """hosts that may be searched, with their subdomains"""
 
 
 class WebSearchTool(Struct):
     """A tool offered by the request. Only web_search has an effect."""
 
     type: str
-    """web_search, or another kind of tool, which has no effect."""
+    """web_search, or another kind of tool, which has no effect"""
     filters: SearchFilters | None = None
     external_web_access: bool | None = None
-    """False: use stored pages only."""
+    """False: use stored pages only"""
 
 
 class SearchSource(Struct, tag="url"):
     """A page found by a search."""
 
     url: str
-    """Address of the page; of a file, its name."""
+    """address of the page; of a file, its name"""
 
 
 class SearchAction(Struct, tag="search"):
     """The action of a search."""
 
     query: str
-    """The query."""
+    """the query"""
     queries: list[str]
-    """The queries of the search: one."""
+    """the queries of the search: one"""
     sources: list[SearchSource]
-    """The pages that were found."""
+    """the pages that were found"""
 
 
 class OpenPageAction(Struct, tag="open_page"):
     """The action of opening a page."""
 
     url: str
-    """Address of the page; of a file, its name."""
+    """address of the page; of a file, its name"""
 
 
 class FindInPageAction(Struct, tag="find_in_page"):
     """The action of finding a text on the open page."""
 
     pattern: str
-    """The text that was looked for."""
+    """the text that was looked for"""
     url: str
-    """Address of the open page; of a file, its name."""
+    """address of the open page; of a file, its name"""
 
 
 class WebSearchCall(Struct, tag="web_search_call"):
     """One action on the way to an answer."""
 
     id: str
-    """Id of the item."""
+    """id of the item"""
     action: SearchAction | OpenPageAction | FindInPageAction
-    """The search, the page that was opened, or the text that was looked for."""
+    """the search, the page that was opened, or the text that was looked for"""
     status: ItemStatus
-    """State of the action."""
+    """state of the action"""
 
 
 class PageCitation(Struct):
     """A citation: text[start_index:end_index] is the mark that cites the page."""
 
     start_index: int
-    """Offset of the mark in the text, in code points."""
+    """offset of the mark in the text, in code points"""
     end_index: int
-    """Offset of its end; exclusive."""
+    """offset of its end; exclusive"""
     title: str
-    """Title of the page."""
+    """title of the page"""
     url: str
-    """Address of the page; for a file, of its stored copy here with the quote marked."""
+    """address of the page; for a file, of its stored copy here with the quote marked"""
     cited_text: str
-    """The verbatim quote."""
+    """the verbatim quote"""
 
 
 class UrlCitation(PageCitation, tag="url_citation"):
@@ -147,29 +147,29 @@ class OutputTextPart(Struct, tag="output_text"):
     """The text of the answer with its citations."""
 
     text: str
-    """The answer with its citation marks."""
+    """the answer with its citation marks"""
     annotations: list[UrlCitation]
-    """The citations, in the order of their marks."""
+    """the citations, in the order of their marks"""
     logprobs: list[Any]
-    """Always empty."""
+    """always empty"""
 
 
 class RefusalPart(Struct, tag="refusal"):
     """The reason why there is no answer."""
 
     refusal: str
-    """The reason in one sentence."""
+    """the reason in one sentence"""
 
 
 class OutputMessage(Struct, tag="message"):
     """The message with the answer or the refusal."""
 
     id: str
-    """Id of the item."""
+    """id of the item"""
     status: Literal["in_progress", "completed"]
-    """State of the message."""
+    """state of the message"""
     content: list[OutputTextPart | RefusalPart]
-    """The answer or the refusal: one part."""
+    """the answer or the refusal: one part"""
     role: Literal["assistant"] = "assistant"
 
 
@@ -180,34 +180,34 @@ class ResponseFailure(Struct):
     """The reason why a response that had begun failed."""
 
     code: str
-    """Code of the error."""
+    """code of the error"""
     message: str
-    """One sentence that says what to do next."""
+    """one sentence that says what to do next"""
 
 
 class InputTokenDetails(Struct, frozen=True):
     """Parts of the tokens that were read."""
 
     cached_tokens: int = 0
-    """Always 0."""
+    """always 0"""
 
 
 class OutputTokenDetails(Struct, frozen=True):
     """Parts of the tokens that were written."""
 
     reasoning_tokens: int = 0
-    """Always 0."""
+    """always 0"""
 
 
 class ResponseUsage(Struct):
     """Number of tokens that were read and written, by this server's own count."""
 
     input_tokens: int
-    """Tokens of the user messages and of every prompt that a language model was given."""
+    """tokens of the user messages and of every prompt that a language model was given"""
     output_tokens: int
-    """Tokens that models wrote; where none was asked, those of the answer."""
+    """tokens that models wrote; where none was asked, those of the answer"""
     total_tokens: int
-    """Sum of both."""
+    """sum of both"""
     input_tokens_details: InputTokenDetails = InputTokenDetails()
     output_tokens_details: OutputTokenDetails = OutputTokenDetails()
 
@@ -216,41 +216,41 @@ class ResponseObject(Struct):
     """A response."""
 
     id: str
-    """Id of the response."""
+    """id of the response"""
     created_at: int
-    """Seconds since 1970."""
+    """seconds since 1970"""
     status: Literal["in_progress", "completed", "failed"]
-    """State of the response."""
+    """state of the response"""
     model: str
-    """Name of the model that was asked for."""
+    """name of the model that was asked for"""
     output: list[OutputItem]
-    """Searches and opened pages, and the message as the last item."""
+    """searches and opened pages, and the message as the last item"""
     tools: tuple[WebSearchTool, ...]
-    """The web search tools of the request."""
+    """the web search tools of the request"""
     instructions: str | None
-    """The instructions of the request, which have no effect."""
+    """the instructions of the request, which have no effect"""
     metadata: dict[str, str]
-    """The metadata of the request."""
+    """the metadata of the request"""
     store: bool
-    """True if the response is stored, to be read at /v1/responses/ID."""
+    """True if the response is stored, to be read at /v1/responses/ID"""
     rookery: AnswerMetadata | None
     error: ResponseFailure | None = None
     incomplete_details: None = None
     object: Literal["response"] = "response"
     parallel_tool_calls: bool = False
-    """Always false."""
+    """always false"""
     tool_choice: Literal["auto"] = "auto"
     temperature: None = None
     top_p: None = None
     previous_response_id: str | None = None
-    """Id of the stored response that the request named."""
+    """id of the stored response that the request named"""
     usage: ResponseUsage | None = None
 
 
 EventObject = dict[str, Any]
 WORD_PATTERN = re.compile(r"\S+\s*|\s+")
 WORDS_PER_EVENT = 8
-"""Number of words in one text event."""
+"""number of words in one text event"""
 
 
 class ResponseBuilder:
@@ -433,21 +433,21 @@ class ResponsesRequest(Struct):
     user messages ("And ravens?") is searched with what it leans on."""
 
     model: str
-    """Name of a model of /v1/models: a method and, where it needs one, its language model."""
+    """name of a model of /v1/models: a method and, where it needs one, its language model"""
     input: Annotated[str, QUESTION_LIMITS] | InputMessages
-    """The question, or a conversation, oldest message first."""
+    """the question, or a conversation, oldest message first"""
     instructions: str | None = None
-    """Has no effect."""
+    """has no effect"""
     previous_response_id: str | None = None
-    """Id of a stored response whose question this one may lean on."""
+    """id of a stored response whose question this one may lean on"""
     tools: list[WebSearchTool] | None = None
-    """Web search tools, which may restrict the search; others have no effect."""
+    """web search tools, which may restrict the search; others have no effect"""
     stream: bool | None = None
-    """True: respond with events."""
+    """True: respond with events"""
     store: bool | None = None
-    """True: store the response, to be read at /v1/responses/ID."""
+    """True: store the response, to be read at /v1/responses/ID"""
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
-    """Values of the client's own, which the response repeats."""
+    """values of the client's own, which the response repeats"""
     rookery: RookeryOptions | None = None
 
 

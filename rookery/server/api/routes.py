@@ -78,7 +78,7 @@ PATH_PARAMETERS = {
     "model": ("Name of a model.", "rookery-extract"),
     "response_id": ("Id of a response that is stored for this key.", "resp_1"),
 }
-"""Description and example of the parameters in paths."""
+"""description and example of the parameters in paths"""
 
 
 def build_openapi_document(
@@ -169,14 +169,15 @@ def _iterate_records(value: Any) -> Iterator[msgspec.Struct]:
 
 @cache
 def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
-    """Return the docstrings below the fields of a module's classes, by class and field."""
+    """Return the docstrings of fields as sentences, by the classes of a module and the fields."""
     found = defaultdict[str, dict[str, str]](dict)
     body = ast.parse(inspect.getsource(sys.modules[module])).body
     for kind in (each for each in body if isinstance(each, ast.ClassDef)):
         for pair in pairwise(kind.body):
             match pair:
                 case [ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring)))]:
-                    found[kind.name][name] = inspect.cleandoc(docstring)
+                    text = inspect.cleandoc(docstring)
+                    found[kind.name][name] = f"{text[0].upper()}{text[1:]}."
     return found
 
 

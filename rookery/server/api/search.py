@@ -21,22 +21,22 @@ class SearchRequest(Struct):
     """A search for pages."""
 
     query: SearchQuery | Annotated[list[SearchQuery], Meta(min_length=1, max_length=5)]
-    """A query, or up to five."""
+    """a query, or up to five"""
     max_results: Annotated[int, Meta(ge=1, le=20)] = 10
-    """Maximum number of pages."""
+    """maximum number of pages"""
     search_domain_filter: Annotated[list[str], Meta(max_length=20)] | None = None
-    """Hosts to search, or, with a leading -, hosts to leave out."""
+    """hosts to search, or, with a leading -, hosts to leave out"""
 
 
 class SearchResultPage(Struct):
     """A page that a search found."""
 
     title: str
-    """Title of the page."""
+    """title of the page"""
     url: str
-    """Address of the page; for a file, of its stored copy here with the passage marked."""
+    """address of the page; for a file, of its stored copy here with the passage marked"""
     snippet: str
-    """Words of the passage that was found."""
+    """words of the passage that was found"""
     date: None = None
     last_updated: None = None
 
@@ -45,35 +45,35 @@ class SearchResponse(Struct):
     """Pages, best first."""
 
     id: str
-    """Id of the search."""
+    """id of the search"""
     results: list[SearchResultPage]
-    """The pages, best first."""
+    """the pages, best first"""
 
 
 class RetrieveRequest(Struct):
     """A batch of queries for passages."""
 
     queries: Annotated[list[SearchQuery], Meta(min_length=1, max_length=64)]
-    """The queries."""
+    """the queries"""
     topk: Annotated[int, Meta(ge=1, le=100)] | None = None
-    """Maximum number of passages for each query; null: 3."""
+    """maximum number of passages for each query; null: 3"""
     return_scores: bool = False
-    """True: respond with {document, score} in place of documents."""
+    """True: respond with {document, score} in place of documents"""
 
 
 class PassageDocument(Struct):
     """A passage."""
 
     id: str
-    """Digest of the page's text with start and end of the passage in it, or the page's address."""
+    """digest of the page's text with start and end of the passage in it, or the page's address"""
     contents: str
-    """The title in quotation marks, a line break and the passage."""
+    """the title in quotation marks, a line break and the passage"""
     title: str
-    """Title of the page."""
+    """title of the page"""
     url: str
-    """Address of the page; for a file, of its stored copy here with the passage marked."""
+    """address of the page; for a file, of its stored copy here with the passage marked"""
     text: str
-    """The passage."""
+    """the passage"""
 
 
 class ScoredPassage(Struct):
@@ -81,18 +81,18 @@ class ScoredPassage(Struct):
 
     document: PassageDocument
     score: float
-    """Score of the passage; higher is better."""
+    """score of the passage; higher is better"""
 
 
 class RetrieveResponse(Struct):
     """The passages of each query, best first."""
 
     result: list[list[Any]]
-    """For each query, {document, score}, or the documents alone if no scores were requested."""
+    """for each query, {document, score}, or the documents alone if no scores were requested"""
 
 
 DEFAULT_TOPK = 3
-"""Default number of passages for a query, as in Search-R1."""
+"""default number of passages for a query, as in Search-R1"""
 
 
 _EXAMPLE_PASSAGE = PassageDocument(

@@ -34,13 +34,13 @@ from rookery.settings import Settings
 from rookery.version import __version__
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Revisions that begin with an `initialize` handshake, oldest first."""
+"""revisions that begin with an `initialize` handshake, oldest first"""
 STATELESS_VERSIONS = ("2026-07-28",)
-"""Revisions without a handshake, in which every request carries its version."""
+"""revisions without a handshake, in which every request carries its version"""
 BATCH_VERSIONS = HANDSHAKE_VERSIONS[:2]
-"""Revisions in which several messages may be sent as one JSON list."""
+"""revisions in which several messages may be sent as one JSON list"""
 MAX_BATCH = 50
-"""Maximum number of messages in one list."""
+"""maximum number of messages in one list"""
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = (
     -32700,
     -32600,
@@ -48,14 +48,14 @@ PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR =
     -32602,
     -32603,
 )
-"""JSON-RPC error codes."""
+"""JSON-RPC error codes"""
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
-"""Error codes of MCP revision 2026-07-28."""
+"""error codes of MCP revision 2026-07-28"""
 META_PREFIX = "io.modelcontextprotocol/"
 VERSION_KEY, CAPABILITIES_KEY = f"{META_PREFIX}protocolVersion", f"{META_PREFIX}clientCapabilities"
 CANCELLED_METHOD = "notifications/cancelled"
 TOOL_LIST_TTL = 60_000
-"""Milliseconds for which a client may cache the list of tools."""
+"""milliseconds for which a client may cache the list of tools"""
 INSTRUCTIONS = (
     "Rookery finds answers in pages and quotes them word for word. Begin with `search`: it gives a "
     "session id for the other tools. `open` a result by its link number, read on with `offset`, "
@@ -69,7 +69,7 @@ NEXT_STEPS: Mapping[str, str] = {
     Outcome.NOT_IN_ARCHIVE: "This server is offline: open another result.",
     Outcome.NO_BUDGET: "",
 }
-"""Suggested next step for a failed tool call, by the outcome of the failure."""
+"""suggested next step for a failed tool call, by the outcome of the failure"""
 DEFAULT_NEXT_STEP = "Open another result, or search in other words."
 _LOG = logging.getLogger("rookery.mcp")
 JsonObject = dict[str, Any]
@@ -91,7 +91,7 @@ class McpRequest(NamedTuple):
     method: str
     params: Mapping[str, Any]
     version: Any
-    """The protocol revision that it names; UNSET in revisions with a handshake."""
+    """the protocol revision that it names; UNSET in revisions with a handshake"""
 
 
 def decode_message(data: bytes) -> Any:
@@ -317,11 +317,11 @@ class StdioLimits(msgspec.Struct, frozen=True):
     """Limits on the messages and calls of one client."""
 
     line: int = 4_000_000
-    """Maximum bytes of one message."""
+    """maximum bytes of one message"""
     at_once: int = 8
-    """Number of calls that run at the same time."""
+    """number of calls that run at the same time"""
     waiting: int = 256
-    """Maximum number of calls that wait; further ones are refused."""
+    """maximum number of calls that wait; further ones are refused"""
 
 
 def serve_stdio(settings: Settings, any_address: bool = False) -> None:

@@ -60,7 +60,7 @@ from rookery.shell.security import TokenBuckets
 
 VERSION_HEADER = "mcp-protocol-version"
 DEFAULT_VERSION = "2025-03-26"
-"""Revision of a client that sends no version header."""
+"""revision of a client that sends no version header"""
 _ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
@@ -119,18 +119,18 @@ class McpLimits(msgspec.Struct, frozen=True):
     """Limits on requests of MCP clients."""
 
     body: int = 4_000_000
-    """Maximum bytes of a message."""
+    """maximum bytes of a message"""
     reading: float = 30.0
-    """Seconds within which the whole message must arrive."""
+    """seconds within which the whole message must arrive"""
     at_once: int = 16
-    """Number of calls that run at the same time; others wait."""
+    """number of calls that run at the same time; others wait"""
     patience: float = 2.0
-    """Seconds without a result after which the response becomes an event stream, to keep the
-    connection alive."""
+    """seconds without a result after which the response becomes an event stream, to keep the
+    connection alive"""
     ping: float = 10.0
-    """Seconds between keep-alive comments in an event stream."""
+    """seconds between keep-alive comments in an event stream"""
     ended: int = 10_000
-    """Number of ended session ids to remember."""
+    """number of ended session ids to remember"""
 
 
 class McpHttpRequest(NamedTuple):
@@ -141,7 +141,7 @@ class McpHttpRequest(NamedTuple):
     message: Any
     session: str
     cancelled: threading.Event
-    """Set once the client has cancelled the call, has left, or has its reply."""
+    """set once the client has cancelled the call, has left, or has its reply"""
 
     @property
     def caller(self) -> ToolCaller:

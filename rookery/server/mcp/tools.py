@@ -47,29 +47,29 @@ from rookery.shell.answer_verification import (
 )
 
 NEW_SESSION_HINT = "search, or open an address, without a session to begin a new one"
-"""Advice that ends the message about an unknown session."""
+"""advice that ends the message about an unknown session"""
 
 
 class BrowserLimits(msgspec.Struct, frozen=True):
     """Limits on one tool result and on the number of open sessions."""
 
     characters: int = 20_000
-    """Maximum characters of text in one result; several hosts cut results of more than about
-    25,000 tokens."""
+    """maximum characters of text in one result; several hosts cut results of more than about
+    25,000 tokens"""
     window: int = 6_000
-    """Characters of a page in one window, not counting link markers."""
+    """characters of a page in one window, not counting link markers"""
     results: int = 20
-    """Maximum number of results of one search."""
+    """maximum number of results of one search"""
     quoted: int = 6_000
-    """Maximum characters of one quote."""
+    """maximum characters of one quote"""
     addresses: int = 2_000
-    """Maximum number of result URLs that one session remembers by their ids."""
+    """maximum number of result URLs that one session remembers by their ids"""
     sessions: int = 256
-    """Maximum number of open sessions; beyond it, the least recently used one is closed."""
+    """maximum number of open sessions; beyond it, the least recently used one is closed"""
     snippet: int = 400
-    """Maximum characters of a result's snippet."""
+    """maximum characters of a result's snippet"""
     idle: float = 3_600.0
-    """Seconds without use after which a session is closed."""
+    """seconds without use after which a session is closed"""
 
 
 class PageWindow(NamedTuple):
@@ -80,7 +80,7 @@ class PageWindow(NamedTuple):
     start: int
     end: int
     view_end: int
-    """Offset in the page's text at which the view ends."""
+    """offset in the page's text at which the view ends"""
 
 
 class McpLibrary:
@@ -408,7 +408,7 @@ def _shorten_text(text: str, most: int = 80) -> str:
 
 
 MAX_CHECKED_CHARACTERS = 300
-"""Maximum characters of each quote in the output."""
+"""maximum characters of each quote in the output"""
 
 
 class CheckedQuote(Record, frozen=True):
@@ -418,14 +418,14 @@ class CheckedQuote(Record, frozen=True):
     url: str
     title: str
     outcome: str
-    """Either verified, or the reason why not: not_found, elided, too_short, page_missing,
+    """either verified, or the reason why not: not_found, elided, too_short, page_missing,
     wrong_source, digest_differs, text_differs, out_of_range, broken_citation, claim_differs;
-    not_quoted and not_judged for text without a quote."""
+    not_quoted and not_judged for text without a quote"""
     detail: str
     left_out: tuple[str, ...] = ()
-    """Text of the page that an elided quotation leaves out between its pieces."""
+    """text of the page that an elided quotation leaves out between its pieces"""
     accepted: bool = False
-    """True for an elided quotation that was allowed and leave out nothing harmful."""
+    """True for an elided quotation that was allowed and leave out nothing harmful"""
 
 
 class ArchivedSources:
@@ -673,9 +673,9 @@ class VerifyOutput(Record, frozen=True):
 
 
 CHECKED_PER_RESULT = 50
-"""Maximum number of verdicts in one result of `verify`."""
+"""maximum number of verdicts in one result of `verify`"""
 MAX_FAILURES = 10
-"""Maximum number of failures in one result of `answer`."""
+"""maximum number of failures in one result of `answer`"""
 FILE_URL = re.compile(r"file:///[\w.~/%-]*")
 SHOWN_ADDRESSES_ONLY = (
     " Only addresses that a search or a page of this session showed are opened, whoever asks: so "
@@ -688,13 +688,13 @@ class ToolCaller(NamedTuple):
     """The client that calls a tool."""
 
     owner: str
-    """Owner of the browser sessions; nobody else can use them."""
+    """owner of the browser sessions; nobody else can use them"""
     answer: Callable[[QuestionRequest], AnswerOutcome]
-    """Answers a question. Raises Failed."""
+    """answers a question. Raises Failed"""
     public_url: Callable[[str, str], str] = lambda url, digest: url
-    """Maps a page's URL and digest to the address that the caller is shown."""
+    """maps a page's URL and digest to the address that the caller is shown"""
     digest_of_url: Callable[[str], str] = lambda address: ""
-    """Maps such an address back to the page's digest; empty for any other URL."""
+    """maps such an address back to the page's digest; empty for any other URL"""
 
 
 class ToolResult(NamedTuple):
