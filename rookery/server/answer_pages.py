@@ -12,7 +12,7 @@ citation is a flag of the same item.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -20,7 +20,7 @@ import msgspec
 from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
@@ -60,7 +60,7 @@ from rookery.server.api.answer_sessions import (
     ServerCapabilities,
 )
 from rookery.server.api.answer_workers import AnswerService, get_answer_service
-from rookery.server.api.endpoints import EVENT_STREAM_TYPE, encode_event
+from rookery.server.api.endpoints import EventFrames, build_event_response, encode_event
 from rookery.server.document_uploads import make_safe_file_name
 from rookery.server.document_versions import load_document_records
 from rookery.server.stored_pages import make_quote_address, replace_unseen_characters
@@ -237,7 +237,8 @@ def show_answer_page(request: Request) -> Response:
         rating = load_reader_rating(
             get_app_context(request).store, stored, get_signed_in_person(request).name
         )
-    method = _get_title(stored.wanted.method)
+    method = stored.wanted.method
+    method = METHODS[method].title if method in METHODS else method  # one that is gone: its name
     return render_page(request, "answer.html", shown=view, rated=rating, method=method, **common)
 
 
@@ -306,13 +307,12 @@ async def stream_answer_page(request: Request) -> Response:
         return PlainTextResponse("There is nothing to be heard.", status)
     newest = request.headers.get("last-event-id") or request.query_params.get("after", "")
     after = int(newest) if newest.isdecimal() and len(newest) < 9 else -1
-    stream = _stream_events(request, answering, stored.id, after)
-    return StreamingResponse(stream, media_type=EVENT_STREAM_TYPE)
+    return build_event_response(_stream_events(request, answering, stored.id, after))
 
 
 async def _stream_events(
     request: Request, answering: AnswerService, answer: str, after: int
-) -> AsyncIterator[bytes]:
+) -> EventFrames:
     yield b"retry: 1000\n\n"
     while not await request.is_disconnected():
         try:
@@ -357,7 +357,7 @@ def render_ask_page(
         methods=[(name, METHODS[name].title, METHODS[name].summary) for name in offered.methods],
         models=list(offered.models),
         by_models=MODEL_METHODS,
-        places=_list_place_choices(offered),
+        places=list(offered.places) if len(offered.places) > 1 else [],
         looked=_list_checked_places(offered, inquiry),
         documents=_list_document_choices(offered),
         strict=DECLINE_CHOICES,
@@ -407,11 +407,6 @@ def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
     return msgspec.structs.replace(follow_up, follows="") if "exact" in fields else follow_up
 
 
-def _list_place_choices(offered: ServerCapabilities) -> list[str]:
-    """Return the places to choose from; none if there is only one."""
-    return list(offered.places) if len(offered.places) > 1 else []
-
-
 def _list_checked_places(offered: ServerCapabilities, inquiry: QuestionRequest) -> tuple[str, ...]:
     """Return the names of what is searched; of a place with single files of it, both."""
     if inquiry.places is None:
@@ -441,11 +436,6 @@ def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if names and any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in names):
         return tuple(name for name in names if name != DOCUMENTS_PLACE)
     return names
-
-
-def _get_title(method: str) -> str:
-    """Return a method's label; its name where a stored answer was made by one that is gone."""
-    return METHODS[method].title if method in METHODS else method
 
 
 def find_requested_answer(request: Request) -> StoredAnswer:

@@ -297,7 +297,7 @@ def test_an_idle_episode_of_http_is_forgotten_and_leaves_room(tmp_path: Path) ->
         for name in ("old", "new"):
             session = sessions.open_session()
             session.episode_id = name
-            sessions.keep_http_session("me", session)
+            sessions.episodes.add_session("me", session.episode_id or "", session)
             now[0] += 4
         with pytest.raises(EnvError, match="all 2 sessions are taken"):
             sessions.open_session()

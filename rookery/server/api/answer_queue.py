@@ -254,7 +254,8 @@ def lease_answer(store: Store, answer: str, lease: float) -> AnswerLease | None:
             return None
         row = connection.execute(select(answers).where(answers.c.id == answer)).one()
         if row.tries > MAX_ATTEMPTS:
-            _abandon_answer(connection, row, now)
+            detail = "this question ended the server more than once: ask it in other words"
+            _stop_answer(connection, row, now, "given_up", detail)
             return None
         after = len(_read_events(connection, answer)) - 1
     return AnswerLease(
@@ -341,11 +342,6 @@ def read_answer_events(store: Store, answer: str, after: int = -1) -> list[Answe
 def _update_leased(leased: AnswerLease) -> Any:
     its: ColumnElement[bool] = (answers.c.id == leased.id) & (answers.c.token == leased.token)
     return update(answers).where(its)
-
-
-def _abandon_answer(connection: Connection, row: Row[Any], now: float) -> None:
-    detail = "this question ended the server more than once: ask it in other words"
-    _stop_answer(connection, row, now, "given_up", detail)
 
 
 def _stop_answer(

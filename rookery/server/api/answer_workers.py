@@ -187,13 +187,12 @@ class LiveAnswer:
     def _append_events(self, new_events: PendingEvents, pending: bool = True) -> None:
         with self._lock:
             for kind, data in new_events:
-                self._events.append(AnswerEvent(self._get_newest_number() + 1, kind, data))
+                self._events.append(
+                    AnswerEvent(self.lease.last_event + len(self._events) + 1, kind, data)
+                )
             if pending:
                 self._pending += new_events
             wake_listeners(self._listeners)
-
-    def _get_newest_number(self) -> int:
-        return self.lease.last_event + len(self._events)
 
 
 LONGEST_POLL_SECONDS = 2.0
@@ -544,11 +543,11 @@ class AnswerService:
                 time.sleep(0.02)
 
     def _look_for_abandoned(self, later: float) -> None:
-        self._log_errors(partial(self._enqueue_left, later))
+        def enqueue_waiting() -> None:
+            for answer in answer_queue.list_waiting_answers(self.store, later):
+                self._enqueue(answer)
 
-    def _enqueue_left(self, later: float) -> None:
-        for answer in answer_queue.list_waiting_answers(self.store, later):
-            self._enqueue(answer)
+        self._log_errors(enqueue_waiting)
 
     def _log_errors(self, what: Callable[[], object]) -> None:
         """Run a function and log its errors; the keeper tries again later."""

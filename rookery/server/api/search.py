@@ -154,7 +154,10 @@ async def search_pages(call: ApiRequest) -> Response:
             hits = [hit for query in queries for hit in library.search(query, body.max_results)]
         best = {hit.url: hit for hit in reversed(hits)}  # the best passage of each page
         pages = [hit for hit in hits if best.pop(hit.url, None) is not None]
-        return [_build_result_page(hit, addresses) for hit in pages[: body.max_results]]
+        return [
+            SearchResultPage(_clean_title(hit), _link_hit(hit, addresses), hit.snippet)
+            for hit in pages[: body.max_results]
+        ]
 
     results = await call.run_search(run_queries)
     return build_json_response(SearchResponse(f"search_{secrets.token_hex(16)}", results))
@@ -183,10 +186,6 @@ async def retrieve_passages(call: ApiRequest) -> Response:
     return build_json_response(
         RetrieveResponse([[each.document for each in one] for one in results])
     )
-
-
-def _build_result_page(hit: Hit, addresses: PublicUrls) -> SearchResultPage:
-    return SearchResultPage(_clean_title(hit), _link_hit(hit, addresses), hit.snippet)
 
 
 def _build_scored_passage(

@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -38,6 +37,7 @@ from rookery.server.api.endpoints import (
     ApiOperation,
     ApiRequest,
     EndpointContext,
+    LiveSessions,
     authenticate_request,
     build_json_response,
 )
@@ -370,7 +370,11 @@ class EnvSession:
             )
         else:
             assert ended is not None
-            about = _describe_end(EnvStepMetadata(*place, steps, session=session), episode, ended)
+            about = EnvStepMetadata(*place, steps, session=session)
+            quotes = browser.browsed.quotes
+            about = msgspec.structs.replace(
+                about, stop=ended.stop, answer=ended.answer, quotes=quotes, failures=ended.failures
+            )
         return EnvStepResult(EnvObservation(episode.prompt), reward, ended is not None, about)
 
     async def _compute_reward(self, ended: Episode) -> float:
@@ -378,15 +382,6 @@ class EnvSession:
         if self._source.slow_reward:
             return await run_sync(compute, ended, limiter=self._threads)
         return compute(ended)
-
-
-def _describe_end(
-    about: EnvStepMetadata, episode: SourceEpisode, ended: Episode
-) -> EnvStepMetadata:
-    quotes = episode.browser.browsed.quotes
-    return msgspec.structs.replace(
-        about, stop=ended.stop, answer=ended.answer, quotes=quotes, failures=ended.failures
-    )
 
 
 def _convert_store_failure(failure: Failure) -> EnvError:
@@ -415,16 +410,15 @@ class EnvSessions:
         self.store = store
         self.limits = limits
         self.rates = TokenBuckets()
-        self._clock = clock
+        self.episodes = LiveSessions[EnvSession](limits.sessions, limits.idle, clock)
+        """the sessions of HTTP clients, by key owner and episode id"""
         self._threads = CapacityLimiter(limits.requests)
         self._sockets = 0
-        self._episodes: OrderedDict[tuple[str, str], tuple[EnvSession, float]] = OrderedDict()
 
     def open_session(self) -> EnvSession:
         """Return a new session, which is not counted yet. Raises EnvError (CAPACITY_REACHED)."""
-        self._drop_idle()
         most = self.limits.sessions
-        if self._sockets + len(self._episodes) >= most:
+        if self._sockets + self.episodes.count_sessions() >= most:
             raise EnvError(
                 CAPACITY_REACHED, f"all {most} sessions are taken: close one, or try again later"
             )
@@ -441,35 +435,16 @@ class EnvSessions:
         finally:
             self._sockets -= 1
 
-    def keep_http_session(self, owner: str, session: EnvSession) -> None:
-        """Keep a session under the id of its episode, in place of a former one of this id."""
-        key = owner, session.episode_id or ""
-        self._episodes.pop(key, None)  # so that the oldest stay first
-        self._episodes[key] = session, self._clock()
-
     def find_http_session(self, owner: str, episode_id: str) -> EnvSession:
         """Return an owner's session by the id of its episode. Raises EnvError (SESSION_ERROR)."""
-        self._drop_idle()
-        session, _ = self._episodes.pop((owner, episode_id), (None, 0.0))
+        session = self.episodes.find_session(owner, episode_id)
         if session is None:
             raise EnvError(
                 SESSION_ERROR,
                 f"no episode {episode_id[:80]!r} is open here, or it has ended: POST /reset, and "
                 "send the episode_id of its metadata (with several workers, use the WebSocket)",
             )
-        self._episodes[owner, episode_id] = session, self._clock()
         return session
-
-    def close_http_session(self, owner: str, episode_id: str) -> None:
-        """Forget a session, whose episode has ended."""
-        self._episodes.pop((owner, episode_id), None)
-
-    def _drop_idle(self) -> None:
-        while self._episodes:
-            key, (_, used) = next(iter(self._episodes.items()))
-            if used > self._clock() - self.limits.idle:
-                return
-            del self._episodes[key]
 
 
 # WebSocket
@@ -718,7 +693,7 @@ async def _reset_over_http(call: ApiRequest) -> Response:
     with _convert_errors():
         session = sessions.open_session()
         result = await session.reset(call.body)
-    sessions.keep_http_session(call.key.name, session)
+    sessions.episodes.add_session(call.key.name, session.episode_id or "", session)
     return build_json_response(result)
 
 
@@ -729,7 +704,7 @@ async def _step_over_http(call: ApiRequest) -> Response:
         async with session.lock:
             result = await session.step(body.action.text)
     if result.done:
-        sessions.close_http_session(owner, body.episode_id)
+        sessions.episodes.close_session(owner, body.episode_id)
     return build_json_response(result)
 
 

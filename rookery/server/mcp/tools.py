@@ -38,6 +38,7 @@ from rookery.quotes.text_search import Span
 from rookery.quotes.verification import ClaimedVerdict, Verdict
 from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
+from rookery.server.api.endpoints import LiveSessions
 from rookery.settings import Settings
 from rookery.shell.answer_verification import (
     AnyVerdict,
@@ -347,9 +348,7 @@ class McpBrowserPool:
     ) -> None:
         self.limits = limits
         self._source = source
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._sessions: OrderedDict[str, tuple[McpBrowser, str, float]] = OrderedDict()
+        self._sessions = LiveSessions[McpBrowser](limits.sessions, limits.idle, clock)
 
     def open_session(self, owner: str) -> str:
         """Open a session for `owner` and return its id. Raises Failed if the library cannot open.
@@ -358,10 +357,7 @@ class McpBrowserPool:
         """
         library, allow = self._source.open_for_browser()
         browser = McpBrowser(secrets.token_hex(8), library, allow, self.limits)
-        with self._lock:
-            self._sessions[browser.id] = browser, owner, self._clock()
-            if len(self._sessions) > self.limits.sessions:
-                self._sessions.popitem(last=False)
+        self._sessions.add_session(owner, browser.id, browser)
         return browser.id
 
     @contextmanager
@@ -370,26 +366,16 @@ class McpBrowserPool:
 
         The session of another owner counts as unknown.
         """
-        with self._lock:
-            self._close_idle()
-            browser, whose, _ = self._sessions.get(id, (None, "", 0.0))
-            if browser is None or whose != owner:
-                hours = f"{self.limits.idle / 3600:g} h"
-                detail = (
-                    f"no such session is open here (idle ones are closed after {hours}, and one "
-                    f"of several workers has no sessions of another): "
-                    f"{NEW_SESSION_HINT}"
-                )
-                raise Failed(Failure(_shorten_text(id), Outcome.NO_SESSION, detail))
-            self._sessions[id] = browser, whose, self._clock()
-            self._sessions.move_to_end(id)
+        browser = self._sessions.find_session(owner, id)
+        if browser is None:
+            detail = (
+                f"no such session is open here (idle ones are closed after "
+                f"{self.limits.idle / 3600:g} h, and one of several workers has no sessions of "
+                f"another): {NEW_SESSION_HINT}"
+            )
+            raise Failed(Failure(_shorten_text(id), Outcome.NO_SESSION, detail))
         with browser.lock:
             yield browser
-
-    def _close_idle(self) -> None:
-        late = self._clock() - self.limits.idle
-        while self._sessions and next(iter(self._sessions.values()))[2] < late:
-            self._sessions.popitem(last=False)
 
 
 def _fit_window(view: PageView, top: int, longest: int) -> tuple[str, int]:
