@@ -10,8 +10,9 @@ from contextlib import suppress
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
+import msgspec
 import typer
 
 from rookery.cli.index_command import index_commands
@@ -20,6 +21,7 @@ from rookery.cli.models_command import models_commands
 from rookery.cli.serve_command import serve_group
 from rookery.desk.judge_command import judge_group
 from rookery.errors import USER_ERROR_OUTCOMES, Failed
+from rookery.settings import Settings, get_data_folder, is_local_model
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_EVIDENCE,
@@ -34,47 +36,30 @@ from rookery.shell.command_line import (
     translate_failures,
 )
 from rookery.shell.command_options import (
-    BaseUrlOption,
+    COMPLETION_OPTIONS,
+    ENDPOINT_OPTIONS,
+    NETWORK_OPTIONS,
+    PLACE_OPTIONS,
+    SETTINGS_OPTIONS,
     BatchOption,
     BoardOption,
     BothSidesOption,
     ConfigOption,
-    ContactOption,
-    DeclineOption,
-    EndpointsOption,
-    EngineOption,
-    ExcludesOption,
     ForceOption,
-    GlobsOption,
     JsonLinesOption,
     JsonOption,
-    MethodOption,
-    ModelOption,
-    MoneyCapOption,
-    OfflineOption,
     OutOption,
     PassagesOption,
-    PlacesOption,
-    PrivateOption,
-    ProxyOption,
-    QuotesOption,
-    RankerOption,
     RayOption,
-    RenderOption,
     RunDeskOption,
     RunFolderOption,
-    SamplesOption,
-    TokenCapOption,
     TraceOption,
     WorkersOption,
-    WorthOption,
     WriteOption,
-    add_completion_options,
+    add_settings_options,
+    require_known_method,
 )
 from rookery.version import __version__
-
-if TYPE_CHECKING:
-    from rookery.settings import Settings
 
 app = CommandGroup()
 cite = CommandGroup(help="Check the quotes of saved answers, and write reports.")
@@ -89,30 +74,15 @@ app.add_typer(serve_group, name="serve")
 
 
 @app.command("ask")
-@add_completion_options()
+@add_settings_options(*SETTINGS_OPTIONS)
 def run_ask(
     question: Annotated[
         str,
         typer.Argument(metavar="QUESTION", help="The question; - reads it from standard input."),
     ] = "",
-    places: PlacesOption = None,
-    globs: GlobsOption = None,
-    excludes: ExcludesOption = None,
-    method: MethodOption = "extract",
+    settings: Settings = Settings(),
     write: WriteOption = False,
-    model: ModelOption = "",
-    base_url: BaseUrlOption = "",
-    endpoints: EndpointsOption = "",
-    samples: SamplesOption = None,
-    worth: WorthOption = 0.0,
-    cap_tokens: TokenCapOption = None,
-    cap_money: MoneyCapOption = None,
-    decline: DeclineOption = None,
-    quotes: QuotesOption = None,
     both_sides: BothSidesOption = False,
-    engine: EngineOption = "auto",
-    ranker: RankerOption = "",
-    offline: OfflineOption = False,
     batch: BatchOption = None,
     out: OutOption = None,
     force: ForceOption = False,
@@ -121,41 +91,32 @@ def run_ask(
     passages: PassagesOption = False,
     trace: TraceOption = None,
     as_json: JsonOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
-    **completion: Any,
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
 
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
     """
-    from rookery.answers.methods import NAMED_METHODS
     from rookery.cli import ask_command
     from rookery.models.installed_models import choose_writing_model
-    from rookery.settings import FileSelection, ModelSettings, Settings, get_data_folder
 
-    if method not in NAMED_METHODS:
-        _raise_usage_error(f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}")
+    models = settings.models
     if write:
-        if method not in ("extract", "webglm") or both_sides or base_url or endpoints:
+        given = models.base_url or models.endpoints
+        if settings.method not in ("extract", "webglm") or both_sides or given:
             _raise_usage_error(
                 "--write is --method webglm with a model on this machine: leave out --method, "
                 "--both-sides, --base-url and --endpoints"
             )
-        method, model = "webglm", model or choose_writing_model(get_data_folder())
-    models = ModelSettings(
-        model, base_url, endpoints, samples, worth, cap_tokens, cap_money, **completion
-    )
-    if both_sides and (method != "extract" or decline is not None):
+        name = models.model or choose_writing_model(get_data_folder())
+        models = msgspec.structs.replace(models, model=name)
+        settings = msgspec.structs.replace(settings, method="webglm", models=models)
+    if not both_sides:
+        require_known_method(settings)
+    elif settings.method != "extract" or settings.decline is not None:
         _raise_usage_error("--both-sides is a method of its own: leave out --method and --decline")
-    if (method == "extract") == bool(models) and not both_sides:
-        _raise_usage_error(
-            "--method webgpt, gophercite or webglm goes with --model and --base-url, or "
-            "--endpoints; for a model on this machine there is --write"
-        )
+    else:
+        settings = msgspec.structs.replace(settings, method="sides")
     if bool(question) == bool(batch) or bool(batch) != bool(out):
         _raise_usage_error(
             'give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE'
@@ -169,11 +130,6 @@ def run_ask(
         _raise_usage_error("--force goes with --batch: it answers all questions again")
     if (workers or ray) and not batch:
         _raise_usage_error("--workers and --ray go with --batch: one question needs one process")
-    everywhere = tuple(places or ())
-    method = "sides" if both_sides else method
-    named = (everywhere, engine, offline, private, proxy, decline, method, models, ranker, quotes)
-    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
-    settings = Settings(*named, selection=selection, contact=contact, render=render)
     if batch and out:
         raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force, workers, ray))
     text = _read_question() if question == "-" else question
@@ -181,7 +137,16 @@ def run_ask(
 
 
 @app.command("calibrate")
-@add_completion_options()
+@add_settings_options(
+    *PLACE_OPTIONS,
+    "ranker",
+    "method",
+    *ENDPOINT_OPTIONS,
+    "samples",
+    "worth",
+    *COMPLETION_OPTIONS,
+    method="",
+)
 def run_calibrate(
     answers: Annotated[
         Path | None,
@@ -191,16 +156,7 @@ def run_calibrate(
             "it, the documents of --in are asked questions made from them.",
         ),
     ] = None,
-    places: PlacesOption = None,
-    globs: GlobsOption = None,
-    excludes: ExcludesOption = None,
-    ranker: RankerOption = "",
-    method: MethodOption = "",
-    model: ModelOption = "",
-    base_url: BaseUrlOption = "",
-    endpoints: EndpointsOption = "",
-    samples: SamplesOption = None,
-    worth: WorthOption = 0.0,
+    settings: Settings = Settings(),
     ratings: Annotated[
         Path | None,
         typer.Option(
@@ -219,7 +175,6 @@ def run_calibrate(
         ),
     ] = 0.9,
     as_json: JsonOption = False,
-    **completion: Any,
 ) -> None:
     """Make scores mean something: for documents with --in, for a model with saved answers.
 
@@ -229,29 +184,26 @@ def run_calibrate(
     """
     from rookery.answers.methods import MODEL_METHODS
     from rookery.cli.calibrate_command import calibrate_answers, calibrate_documents
-    from rookery.settings import FileSelection, ModelSettings, Settings, is_local_model
 
-    if (answers is None) == (not places):
+    if (answers is None) == (not settings.places):
         _raise_usage_error(
             "give documents with --in PATH_OR_URL, or a FILE of saved answers with --method"
         )
     if answers is None:
-        selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
-        asked = Settings(tuple(places or ()), ranker=ranker, selection=selection)
-        raise typer.Exit(calibrate_documents(asked, as_json))
-    if method not in MODEL_METHODS:
+        raise typer.Exit(calibrate_documents(settings, as_json))
+    if settings.method not in MODEL_METHODS:
         _raise_usage_error(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
-    models = ModelSettings(model, base_url, endpoints, samples, worth, **completion)
-    if method == "webglm" and is_local_model(models):
+    if settings.method == "webglm" and is_local_model(settings.models):
         _raise_usage_error(
             "webglm with a model on this machine declines as extract does, and has its scores: "
             "calibrate them on the documents, with --in PATH_OR_URL"
         )
-    settings = Settings(decline=decline, method=method, models=models, ranker=ranker)
+    settings = msgspec.structs.replace(settings, decline=decline)
     raise typer.Exit(calibrate_answers(settings, answers, ratings, as_json))
 
 
 @app.command("browse")
+@add_settings_options(*PLACE_OPTIONS, "engine", *NETWORK_OPTIONS)
 def run_browse(
     place: Annotated[
         str,
@@ -259,9 +211,7 @@ def run_browse(
             metavar="[URL|FILE]", help="The page to begin with or to print; - is standard input."
         ),
     ] = "",
-    places: PlacesOption = None,
-    globs: GlobsOption = None,
-    excludes: ExcludesOption = None,
+    settings: Settings = Settings(),
     question: Annotated[
         str,
         typer.Option(
@@ -280,34 +230,17 @@ def run_browse(
             metavar="FILE", help="Record all pages and search results that were shown in this file."
         ),
     ] = None,
-    engine: EngineOption = "auto",
     plain: Annotated[bool, typer.Option("--plain", help="Print the text of the article.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Print all text that the page shows.")
     ] = False,
     as_json: JsonOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
 ) -> None:
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
-    from rookery.settings import FileSelection, Settings
-
-    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
-    settings = Settings(
-        tuple(places or ()),
-        engine,
-        private=private,
-        proxy=proxy,
-        selection=selection,
-        contact=contact,
-        render=render,
-    )
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
             _raise_usage_error("--plain, --full and --json are three ways to print: choose one")
-        if places or question or out or record:
+        if settings.places or question or out or record:
             _raise_usage_error(
                 "--in, --question, --out and --record are for the text browser in a terminal"
             )
@@ -338,6 +271,7 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
 
 
 @cite.command("verify")
+@add_settings_options("ranker", *NETWORK_OPTIONS)
 def run_verify(
     file: Annotated[
         Path,
@@ -366,25 +300,13 @@ def run_verify(
             help="Also say of each claim whether what it cites supports it, refutes it or neither.",
         ),
     ] = False,
-    ranker: Annotated[
-        str,
-        typer.Option(
-            metavar="DIR",
-            help="With --support: judge by the evidence model in this folder, not the bundled one.",
-        ),
-    ] = "",
     as_json: JsonLinesOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
+    settings: Settings = Settings(),
 ) -> None:
     """Check every quote of saved answers against the stored pages."""
     from rookery.library.libraries import resolve_place_path
-    from rookery.settings import Settings
     from rookery.shell.answer_verification import run_verify_command
 
-    settings = Settings(private=private, proxy=proxy, ranker=ranker, contact=contact, render=render)
     folder = resolve_place_path(pages) if pages else None
     code = run_verify_command(file, folder, fetch, as_json, settings, elided, support)
     raise typer.Exit(code)
@@ -476,7 +398,7 @@ def run_example(
 
 
 @app.command("doctor")
-@add_completion_options()
+@add_settings_options(*ENDPOINT_OPTIONS, "private", "proxy", "contact", *COMPLETION_OPTIONS)
 def run_doctor(
     engine: Annotated[
         str,
@@ -486,24 +408,16 @@ def run_doctor(
             "is tried and only warned of.",
         ),
     ] = "",
-    model: ModelOption = "",
-    base_url: BaseUrlOption = "",
-    endpoints: EndpointsOption = "",
+    settings: Settings = Settings(),
     as_json: JsonLinesOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    **completion: Any,
 ) -> None:
     """Check store, index, answers, search, Chromium, model and ranker, and say what to repair how.
 
     Exit code 0: your documents give answers, and what you name here works. 4: otherwise.
     """
     from rookery.cli.doctor_command import run_doctor_command
-    from rookery.settings import ModelSettings
 
-    models = ModelSettings(model, base_url, endpoints, **completion)
-    raise typer.Exit(run_doctor_command(engine, models, as_json, private, proxy, contact))
+    raise typer.Exit(run_doctor_command(settings, engine, as_json))
 
 
 def _print_version(wanted: bool) -> None:

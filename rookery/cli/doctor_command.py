@@ -28,7 +28,7 @@ from rookery.network.fetcher import Fetcher, FetchLimits, FetchResponse, build_u
 from rookery.network.page_rendering import ChromiumRenderer, find_chromium
 from rookery.quotes.verification import verify_quotes
 from rookery.records import Failure, Question, Record
-from rookery.settings import ModelSettings, get_cache_folder, get_data_folder
+from rookery.settings import ModelSettings, Settings, get_cache_folder, get_data_folder
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
 from rookery.shell.terminal_output import StreamConsole, to_terminal_json
 
@@ -66,14 +66,7 @@ class DiagnosticResult(Record, frozen=True):
     detail: str
 
 
-def run_doctor_command(
-    engine: str,
-    models: ModelSettings,
-    json: bool,
-    private: bool,
-    proxy: bool,
-    contact: str = "",
-) -> int:
+def run_doctor_command(settings: Settings, engine: str, json: bool) -> int:
     """Check each part and print the findings; return 4 where a part that is needed failed, else 0.
 
     Store, index and answers are needed: own documents are answered from with them alone. An
@@ -81,7 +74,7 @@ def run_doctor_command(
     """
     out = StreamConsole()
     bad = False
-    for finding in _run_checks(engine, models, private, proxy, contact):
+    for finding in _run_checks(settings, engine):
         bad = bad or finding.state == BAD
         if json:
             sys.stdout.write(to_terminal_json(finding) + "\n")
@@ -92,9 +85,9 @@ def run_doctor_command(
     return EXIT_NO_EVIDENCE if bad else EXIT_ANSWERED
 
 
-def _run_checks(
-    engine: str, models: ModelSettings, private: bool, proxy: bool, contact: str
-) -> Iterator[DiagnosticResult]:
+def _run_checks(settings: Settings, engine: str) -> Iterator[DiagnosticResult]:
+    models, private, proxy = settings.models, settings.private, settings.proxy
+    contact = settings.contact
     yield _run_check("store", _check_store)
     yield _run_check("index", _check_index)
     yield _run_check("extract", _check_answer)

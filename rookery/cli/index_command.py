@@ -20,6 +20,7 @@ import typer
 
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.records import Failure, Record
+from rookery.settings import FileSelection, Settings
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_EVIDENCE,
@@ -28,19 +29,13 @@ from rookery.shell.command_line import (
     print_result,
 )
 from rookery.shell.command_options import (
-    ContactOption,
-    ExcludesOption,
-    GlobsOption,
+    NETWORK_OPTIONS,
     JsonOption,
-    PrivateOption,
-    ProxyOption,
-    RankerOption,
-    RenderOption,
+    add_settings_options,
 )
 
 if TYPE_CHECKING:
     from rookery.library.stored_indexes import StoredIndex, StoredShards
-    from rookery.settings import Settings
 
 
 index_commands = CommandGroup(help="What is indexed and stored on this machine.")
@@ -172,33 +167,17 @@ def list_stored_files(
 
 
 @index_commands.command("refresh")
+@add_settings_options("globs", "excludes", *NETWORK_OPTIONS, "ranker")
 def refresh_indexes(
     places: PlaceNames,
-    globs: GlobsOption = None,
-    excludes: ExcludesOption = None,
+    settings: Settings = Settings(),
     as_json: JsonOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
-    ranker: RankerOption = "",
 ) -> None:
     """Read again what changed, and crawl sites again. A place without an index gets one.
 
     What changed is calibrated anew for the evidence model, if one is there, so that scores are
     probabilities: up to a minute. Ctrl-C then keeps the index.
     """
-    from rookery.settings import FileSelection, Settings
-
-    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
-    settings = Settings(
-        private=private,
-        proxy=proxy,
-        ranker=ranker,
-        selection=selection,
-        contact=contact,
-        render=render,
-    )
     reports, code = [], EXIT_ANSWERED
     for settled in _list_index_settings(places, settings):
         report, outcome = _refresh_index(settled)
@@ -210,6 +189,7 @@ def refresh_indexes(
 
 
 @index_commands.command("build")
+@add_settings_options("globs", "excludes", "ranker")
 def build_shards(
     places: Annotated[
         list[str], typer.Argument(metavar="PLACE...", help="Folders and files, however many.")
@@ -230,10 +210,8 @@ def build_shards(
             help="Build and search on the machines of a Ray cluster, such as auto or HOST:6379.",
         ),
     ] = "",
-    globs: GlobsOption = None,
-    excludes: ExcludesOption = None,
+    settings: Settings = Settings(),
     as_json: JsonOption = False,
-    ranker: RankerOption = "",
 ) -> None:
     """Index a large collection in shards, which are built and searched side by side.
 
@@ -245,7 +223,7 @@ def build_shards(
     from rookery.library.libraries import is_url, resolve_place_path
     from rookery.library.sharded_library import build_sharded_index
     from rookery.library.stored_indexes import record_shards_use
-    from rookery.settings import FileSelection, Settings, get_cache_folder
+    from rookery.settings import get_cache_folder
     from rookery.shell.progress_display import ProgressBar
     from rookery.shell.terminal_output import StreamConsole
 
@@ -266,12 +244,13 @@ def build_shards(
             shards,
             out,
             workers or os.cpu_count() or 1,
-            FileSelection(tuple(globs or ()), tuple(excludes or ())),
+            settings.selection,
             ray,
             report_progress,
         )
+    settings = msgspec.structs.replace(settings, places=(str(out),), selection=FileSelection())
     with (
-        EvidenceSources(Settings(places=(str(out),), ranker=ranker)) as sources,
+        EvidenceSources(settings) as sources,
         ProgressBar(StreamConsole(stderr=True), "calibrating") as calibration_meter,
     ):
         calibrated = sources.calibrate_library(calibration_meter) is not None
@@ -502,7 +481,7 @@ def _list_index_settings(places: Sequence[str], asked: "Settings") -> "Iterator[
     none."""
     from rookery.library.search_index import read_index_note
     from rookery.library.stored_indexes import get_index_directory, list_stored_indexes
-    from rookery.settings import FileSelection, get_cache_folder
+    from rookery.settings import get_cache_folder
 
     indexes = list_stored_indexes(get_cache_folder())
     for place in places:

@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
+from rookery.settings import ModelSettings, Settings
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_ANSWER,
@@ -22,12 +24,15 @@ from rookery.shell.command_line import (
     StopSignal,
     print_result,
 )
-from rookery.shell.command_options import JsonOption, add_completion_options
+from rookery.shell.command_options import (
+    COMPLETION_OPTIONS,
+    JsonOption,
+    add_settings_options,
+)
 
 if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
     from rookery.models.installed_models import InstalledModel
-    from rookery.settings import ModelSettings
 
 models_commands = CommandGroup(help="Language models on this machine, for --model NAME.")
 
@@ -157,8 +162,12 @@ def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
 
 
 @models_commands.command("test")
-@add_completion_options(temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
-def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: Any) -> None:
+@add_settings_options(*COMPLETION_OPTIONS, temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
+def run_model_test(
+    name: ModelName,
+    settings: Settings = Settings(),
+    as_json: JsonOption = False,
+) -> None:
     """Have a model write three sentences and one cited answer, and show its speed and memory.
 
     Exit code 0: it works. 6: it gave no answer. 5: a quote of its answer failed verification.
@@ -169,17 +178,19 @@ def run_model_test(name: ModelName, as_json: JsonOption = False, **completion: A
         find_model_folder,
         read_installed_model,
     )
-    from rookery.settings import ModelSettings, Settings, get_data_folder
+    from rookery.settings import get_data_folder
 
     home = get_data_folder()
     record, folder = read_installed_model(name, home), find_model_folder(name, home)
     if digest_weights(folder) != record.digest:
         detail = "its weights are not those that were added: remove it and add it again"
         raise Failed(Failure(name, Outcome.BAD_MODEL, detail))
-    by_name = ModelSettings(name, threads=completion["threads"], dtype=completion["dtype"])
+    given = settings.models
+    by_name = ModelSettings(name, threads=given.threads, dtype=given.dtype)
+    asked = Settings((TEST_PLACE,), method="webglm", models=by_name)
     try:
-        speed = _measure_writing(ModelSettings(name, samples=1, **completion))
-        with AnswerSession(Settings((TEST_PLACE,), method="webglm", models=by_name)) as session:
+        speed = _measure_writing(msgspec.structs.replace(given, model=name, samples=1))
+        with AnswerSession(asked) as session:
             result = _test_model(session, speed)
     except Failed as failed:
         if failed.failure.what != str(folder):

@@ -6,35 +6,27 @@ Heavy imports are made when the command runs.
 import socket
 from errno import EACCES, EADDRINUSE
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from rookery.errors import Failed, Outcome
-from rookery.shell import command_options
+from rookery.settings import Settings
 from rookery.shell.command_line import CommandGroup, get_user_name, translate_failures
 from rookery.shell.command_options import (
-    BaseUrlOption,
-    ContactOption,
-    DeclineOption,
-    EndpointsOption,
-    EngineOption,
-    MethodOption,
-    ModelOption,
-    OfflineOption,
-    PlacesOption,
-    PrivateOption,
-    ProxyOption,
-    RankerOption,
-    RenderOption,
-    SamplesOption,
-    add_completion_options,
+    COMPLETION_OPTIONS,
+    ENDPOINT_OPTIONS,
+    NETWORK_OPTIONS,
+    PLACE_OPTIONS,
+    SOURCE_OPTIONS,
+    add_settings_options,
+    require_known_method,
 )
 
 if TYPE_CHECKING:
     from rookery.desk.store import Store
     from rookery.server.app import ServerOptions
-    from rookery.settings import Settings
 
 
 StoreOption = Annotated[
@@ -75,25 +67,23 @@ serve_group = CommandGroup()
 
 
 @serve_group.callback(invoke_without_command=True)
-@add_completion_options()
+@add_settings_options(
+    "places",
+    *ENDPOINT_OPTIONS,
+    "samples",
+    "decline",
+    "engine",
+    "ranker",
+    "offline",
+    *NETWORK_OPTIONS,
+    *COMPLETION_OPTIONS,
+)
 def run_serve(
     context: typer.Context,
     store: StoreOption = "",
-    places: PlacesOption = None,
-    model: ModelOption = "",
-    base_url: BaseUrlOption = "",
-    endpoints: EndpointsOption = "",
-    samples: SamplesOption = None,
-    decline: DeclineOption = None,
+    settings: Settings = Settings(),
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    engine: EngineOption = "auto",
-    ranker: RankerOption = "",
-    offline: OfflineOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
     workers: Annotated[
         int, typer.Option(metavar="NUMBER", min=1, help="Processes that answer.")
     ] = 1,
@@ -119,7 +109,6 @@ def run_serve(
         ),
     ] = False,
     suggest: SuggestOption = False,
-    **completion: Any,
 ) -> None:
     """Serve web pages to ask and to judge, and the HTTP API; or a command below.
 
@@ -132,25 +121,9 @@ def run_serve(
     _require_installed()
     from rookery.answers.answer_session import AnswerSession
     from rookery.server.app import ServerOptions
-    from rookery.settings import ModelSettings, Settings
 
-    models = ModelSettings(model, base_url, endpoints, samples, **completion)
-    everywhere = tuple(places or ())
-    settings = Settings(
-        everywhere,
-        engine,
-        offline,
-        private,
-        proxy,
-        decline,
-        "extract",
-        models,
-        ranker,
-        contact=contact,
-        render=render,
-        archive=_locate_database(store),
-    )
-    if models:
+    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
+    if settings.models:
         with AnswerSession(settings) as session:  # a model that is misnamed is told now
             session.open_models().get_endpoint("write")
     if suggest:
@@ -160,85 +133,43 @@ def run_serve(
 
 
 @serve_group.command("mcp")
-@add_completion_options()
+@add_settings_options(
+    *PLACE_OPTIONS,
+    "method",
+    *ENDPOINT_OPTIONS,
+    "samples",
+    "decline",
+    "engine",
+    "ranker",
+    "offline",
+    *NETWORK_OPTIONS,
+    *COMPLETION_OPTIONS,
+)
 def serve_mcp(
-    places: PlacesOption = None,
-    globs: command_options.GlobsOption = None,
-    excludes: command_options.ExcludesOption = None,
-    method: MethodOption = "extract",
-    model: ModelOption = "",
-    base_url: BaseUrlOption = "",
-    endpoints: EndpointsOption = "",
-    samples: SamplesOption = None,
-    decline: DeclineOption = None,
-    engine: EngineOption = "auto",
-    ranker: RankerOption = "",
-    offline: OfflineOption = False,
+    settings: Settings = Settings(),
     any_address: AnyAddress = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
-    **completion: Any,
 ) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
-    from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS
     from rookery.server.mcp.protocol import serve_stdio
-    from rookery.settings import FileSelection, ModelSettings, Settings
 
-    models = ModelSettings(model, base_url, endpoints, samples, **completion)
-    if method not in NAMED_METHODS:
-        sentence = f"there is no method {method!r}: use one of {', '.join(NAMED_METHODS)}"
-        raise ValueError(sentence)
-    if (method in MODEL_METHODS) != bool(models):
-        sentence = "goes with --model and --base-url, or --endpoints"
-        raise ValueError(f"--method {' or '.join(MODEL_METHODS)} {sentence}")
-    everywhere = tuple(places or ())
-    selection = FileSelection(tuple(globs or ()), tuple(excludes or ()))
-    settings = Settings(
-        everywhere,
-        engine,
-        offline,
-        private,
-        proxy,
-        decline,
-        method,
-        models,
-        ranker,
-        selection=selection,
-        contact=contact,
-        render=render,
-    )
+    require_known_method(settings)
     serve_stdio(settings, any_address)
 
 
 @serve_group.command("desk")
+@add_settings_options("places", "engine", *NETWORK_OPTIONS)
 def run_serve_desk(
     store: StoreOption = "",
-    places: PlacesOption = None,
+    settings: Settings = Settings(),
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    engine: EngineOption = "auto",
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
     suggest: SuggestOption = False,
 ) -> None:
     """Serve the desk alone, where people demonstrate, compare and rate."""
     _require_installed()
     from rookery.server.app import ServerOptions
-    from rookery.settings import Settings
 
-    settings = Settings(
-        tuple(places or ()),
-        engine,
-        private=private,
-        proxy=proxy,
-        contact=contact,
-        render=render,
-        archive=_locate_database(store),
-    )
+    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
     if suggest:
         _require_evidence_model(settings)
     how = ServerOptions(reading=False, suggest=suggest)
@@ -246,6 +177,7 @@ def run_serve_desk(
 
 
 @serve_group.command("env")
+@add_settings_options("places", *SOURCE_OPTIONS, *NETWORK_OPTIONS)
 def run_serve_env(
     questions: Annotated[
         list[str] | None,
@@ -255,7 +187,7 @@ def run_serve_env(
             "its file. Without one, the questions about rookery:corvids.",
         ),
     ] = None,
-    places: PlacesOption = None,
+    settings: Settings = Settings(),
     frozen: Annotated[
         str,
         typer.Option(
@@ -300,13 +232,6 @@ def run_serve_env(
     store: StoreOption = "",
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    engine: EngineOption = "auto",
-    ranker: RankerOption = "",
-    offline: OfflineOption = False,
-    private: PrivateOption = False,
-    proxy: ProxyOption = False,
-    contact: ContactOption = "",
-    render: RenderOption = False,
 ) -> None:
     """Serve the text browser as an environment for trainers (OpenEnv over HTTP and WebSocket)."""
     with translate_failures("serve", "the environment"):
@@ -316,19 +241,8 @@ def run_serve_env(
     from rookery.browser.browser_commands import BrowserRules
     from rookery.server.env.app import EnvLimits
     from rookery.server.env.settings import EnvSettings, open_environment, run_env_server
-    from rookery.settings import Settings
 
-    settings = Settings(
-        tuple(places or ()),
-        engine,
-        offline,
-        private,
-        proxy,
-        ranker=ranker,
-        contact=contact,
-        render=render,
-        archive=_locate_database(store),
-    )
+    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
     how = EnvSettings(
         tuple(questions or ()),
         settings,

@@ -4,9 +4,15 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
+
+from rookery.settings import FileSelection, ModelSettings, Settings
+
+S = TypeVar("S", bound=msgspec.Struct)
+_REPEATED = ("places", "globs", "excludes", "stop")
 
 PlacesOption = Annotated[
     list[str] | None,
@@ -180,45 +186,6 @@ DtypeOption = Annotated[
         "what is fastest on its device.",
     ),
 ]
-COMPLETION_OPTIONS: Mapping[str, tuple[object, object]] = {
-    "temperature": (TemperatureOption, None),
-    "top_p": (TopPOption, None),
-    "max_tokens": (MaxTokensOption, None),
-    "stop": (StopOption, None),
-    "chat": (ChatOption, None),
-    "threads": (ThreadsOption, None),
-    "dtype": (DtypeOption, ""),
-}
-"""type and default of the option of each field of `CompletionSettings`"""
-
-
-def add_completion_options(**usual: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command the options of `CompletionSettings`.
-
-    The command takes them as `**completion`, which are arguments of `CompletionSettings`. `usual`
-    are defaults of this command.
-    """
-
-    def decorate_command(command: Callable[..., None]) -> Callable[..., None]:
-        shape = signature(command)
-        own = [each for each in shape.parameters.values() if each.kind != Parameter.VAR_KEYWORD]
-        options = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=usual.get(name, none), annotation=kind)
-            for name, (kind, none) in COMPLETION_OPTIONS.items()
-        ]
-
-        @wraps(command)
-        def run_with_options(*values: Any, stop: list[str] | None, **named: Any) -> None:
-            command(*values, stop=tuple(stop or ()), **named)
-
-        run_with_options.__signature__ = shape.replace(  # type: ignore[attr-defined]
-            parameters=[*own, *options]
-        )
-        return run_with_options
-
-    return decorate_command
-
-
 DeclineOption = Annotated[
     float | None,
     typer.Option(
@@ -358,3 +325,106 @@ BatchesOption = Annotated[
     list[str] | None,
     typer.Option("--batch", metavar="NAME", help="Only this batch; may be repeated."),
 ]
+PLACE_OPTIONS = ("places", "globs", "excludes")
+NETWORK_OPTIONS = ("private", "proxy", "contact", "render")
+ENDPOINT_OPTIONS = ("model", "base_url", "endpoints")
+SOURCE_OPTIONS = ("engine", "ranker", "offline")
+COMPLETION_OPTIONS: Mapping[str, tuple[object, object]] = {
+    "temperature": (TemperatureOption, None),
+    "top_p": (TopPOption, None),
+    "max_tokens": (MaxTokensOption, None),
+    "stop": (StopOption, None),
+    "chat": (ChatOption, None),
+    "threads": (ThreadsOption, None),
+    "dtype": (DtypeOption, ""),
+}
+"""type and default of the option of each field of `CompletionSettings`"""
+SETTINGS_OPTIONS: Mapping[str, tuple[object, object]] = {
+    "places": (PlacesOption, None),
+    "globs": (GlobsOption, None),
+    "excludes": (ExcludesOption, None),
+    "method": (MethodOption, "extract"),
+    "model": (ModelOption, ""),
+    "base_url": (BaseUrlOption, ""),
+    "endpoints": (EndpointsOption, ""),
+    "samples": (SamplesOption, None),
+    "worth": (WorthOption, 0.0),
+    "cap_tokens": (TokenCapOption, None),
+    "cap_money": (MoneyCapOption, None),
+    "decline": (DeclineOption, None),
+    "quotes": (QuotesOption, None),
+    "engine": (EngineOption, "auto"),
+    "ranker": (RankerOption, ""),
+    "offline": (OfflineOption, False),
+    "private": (PrivateOption, False),
+    "proxy": (ProxyOption, False),
+    "contact": (ContactOption, ""),
+    "render": (RenderOption, False),
+    **COMPLETION_OPTIONS,
+}
+"""type and default of each option that is a field of `Settings`, or of a part of them"""
+_FIELDS = {"globs": "glob", "excludes": "exclude", "cap_tokens": "tokens", "cap_money": "money"}
+"""fields that are not called as their option's parameter is"""
+
+
+def add_settings_options(
+    *names: str, **usual: object
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command these of SETTINGS_OPTIONS.
+
+    They stand in the place of its parameter `settings`, which receives the `Settings` that they
+    make. `usual` are defaults of this command.
+    """
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=usual.get(name, none), annotation=kind)
+        for name, (kind, none) in SETTINGS_OPTIONS.items()
+        if name in names
+    ]
+
+    def decorate_command(command: Callable[..., None]) -> Callable[..., None]:
+        shape, parameters = signature(command), list[Parameter]()
+        for each in shape.parameters.values():
+            own = [each.replace(kind=Parameter.KEYWORD_ONLY)]
+            parameters += options if each.name == "settings" else own
+
+        @wraps(command)
+        def run_with_settings(**given: Any) -> None:
+            named = {option.name: given.pop(option.name) for option in options}
+            command(settings=_make_settings(named), **given)
+
+        run_with_settings.__signature__ = shape.replace(  # type: ignore[attr-defined]
+            parameters=parameters
+        )
+        return run_with_settings
+
+    return decorate_command
+
+
+def _make_settings(named: Mapping[str, object]) -> Settings:
+    """Make the settings of some options, by their names; those of no option keep their defaults."""
+    given = {
+        _FIELDS.get(name, name): tuple(value or ()) if name in _REPEATED else value  # type: ignore
+        for name, value in named.items()
+    }
+
+    def take_fields(kind: type[S]) -> S:
+        fields = kind.__struct_fields__
+        return kind(**{name: given.pop(name) for name in fields if name in given})
+
+    selection, models = take_fields(FileSelection), take_fields(ModelSettings)
+    return Settings(selection=selection, models=models, **given)  # type: ignore
+
+
+def require_known_method(settings: Settings) -> None:
+    """Raise ValueError for an unknown method, and where a model is missing or has nothing to do."""
+    from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS
+
+    if settings.method not in NAMED_METHODS:
+        known = ", ".join(NAMED_METHODS)
+        raise ValueError(f"there is no method {settings.method!r}: use one of {known}")
+    if (settings.method in MODEL_METHODS) != bool(settings.models):
+        *others, last = MODEL_METHODS
+        raise ValueError(
+            f"--method {', '.join(others)} or {last} goes with --model and --base-url, or "
+            "--endpoints, or with --model and a model of rookery models list"
+        )
