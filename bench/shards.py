@@ -43,6 +43,7 @@ from rookery.library.question_files import SquadArticle, read_squad
 from rookery.library.ray_cluster import connect_to_ray
 from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.library.stored_indexes import measure_disk_size
+from rookery.library.worker_processes import connect_to_ray
 from rookery.records import Question
 
 PASSAGES = choose_size([20_000, 200_000, 1_000_000], [300])

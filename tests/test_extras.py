@@ -29,7 +29,7 @@ PLACES = {
     "postgres": [],
     "gym": ["rookery/browser/gym.py"],
     "render": ["rookery/network/chromium_worker.py"],
-    "ray": ["rookery/library/ray_cluster.py"],
+    "ray": ["rookery/library/worker_processes.py"],
     "measure": ["rookery/measure", "rookery/cli/measure_figures.py"],
     "write": [*(f"rookery/learn/{name}.py" for name in WRITING), *CONSTRAINT],
     "learn": ["rookery/learn", *CONSTRAINT],

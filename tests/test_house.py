@@ -218,6 +218,59 @@ def test_a_planted_backward_import_is_seen(package: str, line: str) -> None:
     assert len(find_backward_imports([(package, line)])) == 1
 
 
+def name_module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def find_import_circles(modules: dict[str, str]) -> list[str]:
+    """Modules that import each other, late or through others; `modules` are sources by name."""
+    imports = {name: list_imported_modules(source, modules) for name, source in modules.items()}
+    while leaves := [name for name, targets in imports.items() if not targets & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    while imported := set[str]().union(*imports.values()):
+        if not (unused := imports.keys() - imported):
+            break
+        for name in unused:
+            del imports[name]
+    return sorted(imports)
+
+
+def list_imported_modules(source: str, modules: Iterable[str]) -> set[str]:
+    """Those of the modules that a source imports when it runs, inside functions too."""
+    tree, modules = ast.parse(source), set(modules)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    names = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    names |= {name.rpartition(".")[0] for name in names if name not in modules}
+    names |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    return names & modules
+
+
+@pytest.mark.slow
+def test_no_modules_import_each_other() -> None:
+    assert find_import_circles({name_module(path): path.read_text("utf-8") for path in FILES}) == []
+
+
+def test_a_planted_circle_is_seen() -> None:
+    planted = {
+        "rookery.a": "from rookery.b import x",
+        "rookery.b": "def f() -> None:\n    from rookery import c",
+        "rookery.c": "import rookery.a",
+        "rookery.d": "from rookery.a import x",
+        "rookery.e": "",
+    }
+    assert find_import_circles(planted) == ["rookery.a", "rookery.b", "rookery.c"]
+    planted["rookery.c"] = "if TYPE_CHECKING:\n    import rookery.a"
+    assert find_import_circles(planted) == []
+
+
 @pytest.mark.slow
 def test_only_learn_imports_torch_when_it_is_loaded() -> None:
     assert find_torch_imports(read_sources()) == []

@@ -1,7 +1,9 @@
 """Worker processes: how they start and end, and a map over many items by several of them."""
 
+import logging
 import os
 import signal
+import socket
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +14,9 @@ from multiprocessing import parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from threading import Thread, current_thread, main_thread
 from typing import Any, NoReturn, TypeVar
+
+from rookery.errors import Failed, Outcome
+from rookery.records import Failure
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,6 +29,9 @@ WORKER_DIED = (
     "worker processes died again and again, perhaps for lack of memory; what was answered is kept: "
     "run the same command again, with fewer --workers"
 )
+_QUEUED_PER_ACTOR = 4
+"""items that a Ray worker has before it, so that it never waits for the next"""
+CONNECTION_SECONDS = 10.0
 _worker_function: list[Callable[[Any], Any]] = []
 """the function of a worker process, set once when it starts"""
 
@@ -106,8 +114,6 @@ def map_in_workers(
     what `make` and the function raise.
     """
     if ray:
-        from rookery.library.ray_cluster import map_with_ray
-
         yield from map_with_ray(items, make, workers, ray)
         return
     if workers < 2 or len(items) < 2:
@@ -170,8 +176,6 @@ def choose_worker_count(workers: int, ray: str) -> int:
     """
     if workers or not ray:
         return workers or count_cores()
-    from rookery.library.ray_cluster import count_ray_processors
-
     return count_ray_processors(ray)
 
 
@@ -224,3 +228,98 @@ def _call_in_worker(item: Any) -> Any:
 def count_cores() -> int:
     """Count the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def connect_to_ray(address: str) -> Any:
+    """Connect this process to a cluster, once, and return the module ray.
+
+    `address` is "auto", HOST:PORT, ray://HOST:PORT, or "local" for a cluster that ends with this
+    process. Raises Failed: not_installed, no_cluster.
+    """
+    try:
+        import ray
+        import ray.util.scheduling_strategies
+    except ImportError as error:
+        detail = "ray is not installed: pip install 'rookery[ray]'"
+        raise Failed(Failure(address, Outcome.NOT_INSTALLED, detail)) from error
+    if not ray.is_initialized():
+        try:
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if port.isdigit():  # where nothing listens, ray tries for minutes
+                socket.create_connection((host, int(port)), CONNECTION_SECONDS).close()
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            words = " ".join(str(error).split())[:200]
+            detail = (
+                "no Ray cluster answers there: ray start --head begins one; where one asks for a "
+                f"token (~/.ray/auth_token), set RAY_AUTH_MODE=token ({words})"
+            )
+            raise Failed(Failure(address, Outcome.NO_CLUSTER, detail)) from error
+    return ray
+
+
+class _RayWorker:
+    """Runs in an actor: makes the function once, and calls it."""
+
+    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
+        self._function = make_function(make)
+
+    def call_function(self, item: Any) -> Any:
+        return self._function(item)
+
+
+def map_with_ray(
+    items: Sequence[T], make: Callable[[], Callable[[T], R]], workers: int, address: str
+) -> Iterator[R]:
+    """Yield what a function returns for each item, in the order of the items.
+
+    `make` returns the function, and is called once in each worker, on whatever machine that is. A
+    worker that dies is started again, elsewhere where its machine is gone, and is given again what
+    it had not done: no other result is lost. Raises what `connect_to_ray`, `make` and the function
+    raise, and ChildProcessError where workers die again and again.
+    """
+    ray = connect_to_ray(address)
+    worker = ray.remote(_RayWorker).options(
+        max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS, scheduling_strategy="SPREAD"
+    )
+    idle: list[Any] = []
+    actors = [worker.remote(make) for _ in range(max(1, min(workers, len(items))))]
+    idle += actors * _QUEUED_PER_ACTOR
+    under_way: dict[Any, tuple[int, Any]] = {}
+    results: dict[int, R] = {}
+    asked = given = 0
+    try:
+        while given < len(items):
+            # What waits to be given out in order is kept within bounds, too.
+            while idle and asked < min(len(items), given + 16 * len(actors)):
+                actor = idle.pop(0)
+                under_way[actor.call_function.remote(items[asked])] = asked, actor
+                asked += 1
+            done, _ = ray.wait([*under_way], timeout=None)
+            for reference in done:
+                number, actor = under_way.pop(reference)
+                results[number] = _get_result(ray, reference)
+                idle.append(actor)
+            while given in results:
+                yield results.pop(given)
+                given += 1
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+
+
+def _get_result(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, Failed):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        why = str(error).strip().rpartition("\n")[2]
+        raise ChildProcessError(f"{WORKER_DIED} ({why})") from error
+
+
+def count_ray_processors(address: str) -> int:
+    """Return the number of processors of a cluster. Raises what `connect_to_ray` raises."""
+    return int(connect_to_ray(address).cluster_resources().get("CPU", 1))

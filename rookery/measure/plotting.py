@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import matplotlib.style as mpl_style
@@ -19,7 +19,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
-from rookery.measure.figures import Figure, FigureLine, FigurePicture
+if TYPE_CHECKING:
+    from rookery.measure.figures import Figure, FigureLine, FigurePicture
 
 INK, FAINT, PAPER = "#1b1f24", "#d9dde2", "#fefefe"
 LINE_COLOURS = (
@@ -77,7 +78,7 @@ PLOT_STYLE: dict[str, Any] = {
 }
 
 
-def render_svg(figure: Figure) -> str:
+def render_svg(figure: "Figure") -> str:
     """Render the picture as SVG, with its words as text."""
     with _draw_figure(figure) as canvas:
         file = BytesIO()
@@ -87,7 +88,7 @@ def render_svg(figure: Figure) -> str:
     return drawn.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, Arial, sans-serif")
 
 
-def render_inline_svg(figure: Figure, number: int) -> str:
+def render_inline_svg(figure: "Figure", number: int) -> str:
     """Render the picture as inline SVG for an HTML page on which no other picture has this number.
 
     It takes its colours from the page: --ink, --faint, --sheet and --line0 to --line7.
@@ -108,7 +109,7 @@ def _adapt_tag(tag: str, number: int) -> str:
     return tag
 
 
-def render_png(figure: Figure) -> bytes:
+def render_png(figure: "Figure") -> bytes:
     """Render the picture as PNG, 1,040 pixels wide."""
     with _draw_figure(figure) as canvas:
         file = BytesIO()
@@ -117,7 +118,7 @@ def render_png(figure: Figure) -> bytes:
 
 
 @contextmanager
-def _draw_figure(figure: Figure) -> Iterator[Canvas]:
+def _draw_figure(figure: "Figure") -> Iterator[Canvas]:
     """Draw the figure with our own style, whatever the user's settings of matplotlib.
 
     Letters that the font lacks are left to the reader's fonts.
@@ -140,7 +141,7 @@ def _draw_figure(figure: Figure) -> Iterator[Canvas]:
         yield canvas
 
 
-def _draw_curves(axes: Any, picture: FigurePicture, lines: list[FigureLine]) -> None:
+def _draw_curves(axes: Any, picture: "FigurePicture", lines: "list[FigureLine]") -> None:
     handles = []
     for number, line in enumerate(lines):
         x, y = [point[0] for point in line.points], [point[1] for point in line.points]
@@ -181,7 +182,7 @@ def _set_log_scale(axes: Any, places: list[float]) -> None:
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
 
 
-def _draw_bars(axes: Any, picture: FigurePicture, lines: list[FigureLine]) -> None:
+def _draw_bars(axes: Any, picture: "FigurePicture", lines: "list[FigureLine]") -> None:
     """Draw upright bars above short names, lying bars beside long ones."""
     lying = _is_horizontal(picture)
     wide = 0.8 / max(1, sum(line.style != "dashed" for line in lines))
@@ -205,7 +206,7 @@ def _draw_bars(axes: Any, picture: FigurePicture, lines: list[FigureLine]) -> No
 
 
 def _draw_bar(
-    axes: Any, line: FigureLine, number: int, wide: float, shift: float, lying: bool
+    axes: Any, line: "FigureLine", number: int, wide: float, shift: float, lying: bool
 ) -> Any:
     at, y = [point[0] + shift for point in line.points], [point[1] for point in line.points]
     colour = LINE_COLOURS[number % len(LINE_COLOURS)]
@@ -227,7 +228,7 @@ def _draw_bar(
     return bar_line
 
 
-def _draw_grid(axes: Any, picture: FigurePicture, lines: list[FigureLine]) -> None:
+def _draw_grid(axes: Any, picture: "FigurePicture", lines: "list[FigureLine]") -> None:
     """Draw a grid; each cell shows its value, so that no shade has to be read."""
     values = [y for line in lines for _, y in line.points]
     least, greatest = (0.0, 1.0) if 0 <= min(values) <= max(values) <= 1 else _find_range(values)
@@ -265,7 +266,7 @@ def _label_axes(axes: Any, x: str, y: str) -> None:
     axes.set_ylabel("\n".join(textwrap.wrap(y, MAX_LINE_LETTERS // 2)))
 
 
-def _add_legend(axes: Any, handles: list[Any], lines: list[FigureLine]) -> None:
+def _add_legend(axes: Any, handles: list[Any], lines: "list[FigureLine]") -> None:
     """Add the legend below, where it hides nothing. Names are set as they are, whatever they begin
     with."""
     names = ["\n".join(textwrap.wrap(line.name, MAX_LINE_LETTERS - 6)) for line in lines]
@@ -279,7 +280,7 @@ def _add_legend(axes: Any, handles: list[Any], lines: list[FigureLine]) -> None:
         text.set_text(name)
 
 
-def _choose_height(picture: FigurePicture) -> float:
+def _choose_height(picture: "FigurePicture") -> float:
     lines, places = len(picture.lines), len(picture.places)
     if picture.kind == "grid":
         return max(2.2, min(7.0, 1.4 + 0.42 * lines))
@@ -289,7 +290,7 @@ def _choose_height(picture: FigurePicture) -> float:
     return HEIGHT + below / 2
 
 
-def _is_horizontal(picture: FigurePicture) -> bool:
+def _is_horizontal(picture: "FigurePicture") -> bool:
     return not _fit_in_width(picture.places)
 
 

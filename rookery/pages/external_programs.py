@@ -20,9 +20,9 @@ import msgspec
 from rookery.errors import Outcome
 from rookery.pages.file_selection import PICTURES_WITH_TEXT
 from rookery.pages.page_parts import PagePart, join_parts, read_part
-from rookery.pages.page_reader import decode_text
 from rookery.pages.pdf_documents import PDFIUM_LOCK
 from rookery.pages.text_documents import ReadLimits, build_read_error, read_text
+from rookery.pages.text_encoding import decode_text
 from rookery.records import Mark, Page
 
 _FURNITURE = re.compile(

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from rookery.errors import Failed, Outcome
 from rookery.pages.page_parts import NOWHERE, PagePart, join_parts, read_labels, read_part
-from rookery.pages.page_reader import decode_text
 from rookery.pages.text_documents import ReadLimits, build_read_error
+from rookery.pages.text_encoding import decode_text
 from rookery.records import Page
 
 _POSTMARK = re.compile(rb"^From (?=[^\n]*\d{4}\r?\n[!-9;-~]+:)", re.MULTILINE)

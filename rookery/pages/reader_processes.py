@@ -246,7 +246,8 @@ def read_file(job: ReadJob, limits: FileLimits) -> ReadResult:
 
 def _read_bytes(job: PageJob, limits: FileLimits) -> ReadResult:
     """Read one page in this process; what goes wrong is returned as the result's failure."""
-    from rookery.pages.page_reader import decode_text, read_page
+    from rookery.pages.page_reader import read_page
+    from rookery.pages.text_encoding import decode_text
 
     reported_job = ReadJob(b"", job.url)
     try:

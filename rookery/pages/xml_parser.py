@@ -3,12 +3,25 @@
 Names are written with the prefixes below whatever prefixes a document uses.
 """
 
+import re
 from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 
 from rookery.errors import Outcome
 from rookery.pages.text_documents import ReadLimits, build_read_error
 
+_DTD = re.compile(
+    r"<!DOCTYPE\b[^\[<>]*\[(?P<subset>[^\]]*(?:\](?!\s*>)[^\]]*)*)\]\s*>", re.IGNORECASE
+)
+_ENTITY = re.compile(r"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"&<%]{0,100})"|'([^'&<%]{0,100})')\s*>""")
+_LONGEST_DTD = 100_000
+_REFERENCE = re.compile(r"&([\w.:-]+);")
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_SELF_CLOSED = re.compile(
+    r"<(script|style|title|textarea|iframe|a|div|span|p|td|th|i|b|em|strong|ul|li)"
+    r"((?:\s[^<>]*)?)/>",
+    re.IGNORECASE,
+)
 _MOST_DEPTH = 200
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns"
 _OOXML = "http://schemas.openxmlformats.org"
@@ -95,3 +108,23 @@ def parse_xml(data: bytes, url: str, limits: ReadLimits) -> Element:
             url, Outcome.MALFORMED, f"the document's XML is damaged ({error})"
         ) from error
     return builder.close()
+
+
+def rewrite_xhtml(xhtml: str) -> str:
+    """Rewrite XML that HTML would misread: `<script/>` would swallow the rest of the page.
+
+    The document type goes, since HTML ends it at its first entity; short entities that it defines
+    are put in.
+    """
+    if declared := _DTD.search(xhtml[:_LONGEST_DTD]):
+        named = {name: one or other for name, one, other in _ENTITY.findall(declared["subset"])}
+        xhtml = xhtml[: declared.start()] + xhtml[declared.end() :]
+        if named:
+            xhtml = _REFERENCE.sub(lambda found: named.get(found[1], found[0]), xhtml)
+    xhtml = _SELF_CLOSED.sub(r"<\1\2></\1>", xhtml)
+    return _CDATA.sub(lambda section: section[1].replace("&", "&amp;").replace("<", "&lt;"), xhtml)
+
+
+def escape_markup(text: str) -> str:
+    """Return text as markup that shows it."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -28,9 +28,9 @@ from rookery.pages.page_parts import (
     join_parts,
     read_part,
 )
-from rookery.pages.page_reader import decode_text, rewrite_xhtml
 from rookery.pages.text_documents import ReadLimits, build_read_error
-from rookery.pages.xml_parser import parse_xml
+from rookery.pages.text_encoding import decode_text
+from rookery.pages.xml_parser import parse_xml, rewrite_xhtml
 from rookery.records import Link, Page
 
 

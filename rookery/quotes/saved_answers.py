@@ -10,11 +10,11 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from rookery.records import Answer, Record, prepare_type
+from rookery.records import Answer, Page, Quote, Record, prepare_type
 
 QUOTED_WORDS = 4
 """fewest words between quotation marks; fewer are a term or a title, and stand on a page by
@@ -634,3 +634,22 @@ def _get_string(value: Json, key: str) -> str:
 def _require_value(holds: object, sentence: str) -> None:
     if not holds:
         raise ValueError(sentence)
+
+
+class SourcePages(Protocol):
+    """The stored pages that saved answers are checked against."""
+
+    def find_version(self, quote: Quote) -> Page | None:
+        """Return the version nearest to what a quote names, else another at its address.
+
+        None if there is neither. `PageArchive.find_quoted` says which version is nearest.
+        """
+
+    def find_latest(self, url: str) -> Page | None:
+        """Return the newest version at an address; None if there is none."""
+
+    def find_named(self, claimed: ClaimedQuote) -> Iterable[Page]:
+        """Yield the versions of the source that another tool names, newest first."""
+
+    def explain_missing(self, claimed: ClaimedQuote) -> str:
+        """Return a sentence on why there is no version of the source, and what to do."""

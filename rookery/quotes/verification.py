@@ -355,6 +355,9 @@ class TextVerdict(Record, frozen=True):
     detail: str = ""
 
 
+AnyVerdict = Verdict | ClaimedVerdict | TextVerdict
+
+
 def verify_quotes(
     answer: Answer,
     pages: Callable[[Quote], Page | None],

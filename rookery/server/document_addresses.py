@@ -15,7 +15,8 @@ from rookery.errors import Failed, Outcome
 from rookery.network.access_rules import FetchError, normalize_url
 from rookery.network.fetcher import FetchResponse
 from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING
-from rookery.pages.page_reader import decode_text, detect_type
+from rookery.pages.page_reader import detect_type
+from rookery.pages.text_encoding import decode_text
 from rookery.records import Failure
 from rookery.settings import Settings
 from rookery.shell.languages import mark_text

@@ -3,11 +3,10 @@ MCP's tool `verify`."""
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import msgspec
@@ -22,13 +21,13 @@ from rookery.library.libraries import is_url, resolve_place_path
 from rookery.quotes.saved_answers import (
     ClaimedQuote,
     SavedAnswer,
+    SourcePages,
     extract_claimed_quotes,
     parse_saved_answers,
 )
 from rookery.quotes.verification import (
+    AnyVerdict,
     ClaimedVerdict,
-    TextVerdict,
-    Verdict,
     check_claimed_quote,
     find_unjudged_sentences,
     verify_quotes,
@@ -50,26 +49,6 @@ MAX_SAVED_BYTES = 100_000_000
 
 UNCHECKED_OUTCOMES = ("not_quoted", "not_judged")
 """outcomes of what holds no quote"""
-AnyVerdict = Verdict | ClaimedVerdict | TextVerdict
-
-
-class SourcePages(Protocol):
-    """The stored pages that saved answers are checked against."""
-
-    def find_version(self, quote: Quote) -> Page | None:
-        """Return the version nearest to what a quote names, else another at its address.
-
-        None if there is neither. `PageArchive.find_quoted` says which version is nearest.
-        """
-
-    def find_latest(self, url: str) -> Page | None:
-        """Return the newest version at an address; None if there is none."""
-
-    def find_named(self, claimed: ClaimedQuote) -> Iterable[Page]:
-        """Yield the versions of the source that another tool names, newest first."""
-
-    def explain_missing(self, claimed: ClaimedQuote) -> str:
-        """Return a sentence on why there is no version of the source, and what to do."""
 
 
 def check_saved_answers(

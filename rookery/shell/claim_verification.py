@@ -22,11 +22,10 @@ from rookery.evidence.evidence_model import (
     load_evidence_model,
 )
 from rookery.measure.citations import compute_word_share, list_statements
-from rookery.quotes.saved_answers import SavedAnswer, parse_saved_answers
-from rookery.quotes.verification import ClaimedVerdict, Verdict
+from rookery.quotes.saved_answers import SavedAnswer, SourcePages, parse_saved_answers
+from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
 from rookery.records import Failure, Page
 from rookery.settings import WORDS
-from rookery.shell.answer_verification import AnyVerdict, SourcePages
 
 MAX_PAGE_WINDOWS = 8
 """windows of a page that are judged for a sentence that cites it without quoting it: those that

@@ -29,8 +29,6 @@ EXIT_STOPPED = 7
 # Ctrl-C gives 130 and a request to end 143, as they do everywhere.
 MAX_HELP_COLUMNS = 100
 """columns of a help page in a terminal, at most; longer lines are hard to read"""
-UNWRAPPED_COLUMNS = 1_000_000
-"""columns of what is piped: whoever reads it (grep, a pager, an editor) breaks its own lines"""
 
 
 class CommandError(Exception):
@@ -166,7 +164,7 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
 
 def _get_help_columns() -> int:
     if not sys.stdout.isatty():
-        return UNWRAPPED_COLUMNS
+        return sys.maxsize  # whoever reads what is piped breaks its own lines
     return max(20, min(MAX_HELP_COLUMNS, shutil.get_terminal_size().columns) - 1)
 
 
@@ -189,7 +187,7 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
         "Arguments": [(_get_metavar(param), _format_help(param)) for param in arguments],
         "Options": [(_format_option(param), _format_help(param)) for param in options],
         "Commands": [
-            (name, each.get_short_help_str(UNWRAPPED_COLUMNS)) for name, each in commands.items()
+            (name, each.get_short_help_str(sys.maxsize)) for name, each in commands.items()
         ],
     }
     for heading, lines in rows.items():

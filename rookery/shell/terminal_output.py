@@ -20,7 +20,6 @@ from rookery.pages.search_terms import find_language, get_question_terms, split_
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
-from rookery.shell.command_line import UNWRAPPED_COLUMNS
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # What turns the direction of a line, or is there and cannot be seen. Joiners stay: Persian and
@@ -35,6 +34,8 @@ _SCRIPT_SIGNS = {"sup": "^", "sub": "_"}
 INDENT = " " * 4
 MAX_QUOTE_CHARACTERS = 60
 """characters of a checked quote on its line"""
+UNWRAPPED_COLUMNS = 1_000_000
+"""columns of what is piped: whoever reads it (grep, a pager, an editor) breaks its own lines"""
 MAX_FAILURES_SHOWN = 5
 """failures that are told in full; the others are only counted"""
 MAX_FILES_NAMED = 3

@@ -11,8 +11,7 @@ import pytest
 
 from rookery.answers.batch import answer_all
 from rookery.errors import Failed
-from rookery.library.ray_cluster import count_ray_processors
-from rookery.library.worker_processes import map_in_workers
+from rookery.library.worker_processes import count_ray_processors, map_in_workers
 from rookery.records import Failure, Question
 
 pytest.importorskip("ray")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rookery.pages.page_reader import decode_text, read_page
+from rookery.pages.page_reader import read_page
+from rookery.pages.text_encoding import decode_text
 
 CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy. " * 5
 RUSSIAN = "Вороны запоминают лица людей и передают это знание птенцам. " * 3

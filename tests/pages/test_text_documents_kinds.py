@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rookery.errors import Failed
-from rookery.pages.page_reader import decode_text, is_text, read_page
+from rookery.pages.page_reader import read_page
 from rookery.pages.passages import cut_passages, find_sentences, get_headings_above
+from rookery.pages.text_encoding import decode_text, is_text
 from rookery.records import Page
 
 JAPANESE = "カラスは人の顔を覚えることができる。仮面をかぶった人を何年も覚えていた。"

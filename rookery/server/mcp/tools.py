@@ -35,13 +35,12 @@ from rookery.library.web_library import WebLibrary
 from rookery.quotes.citation_syntax import render_numbered
 from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.quotes.text_search import Span
-from rookery.quotes.verification import ClaimedVerdict, Verdict
+from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
 from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.server.api.endpoints import LiveSessions
 from rookery.settings import Settings
 from rookery.shell.answer_verification import (
-    AnyVerdict,
     check_saved_answers,
     count_failed_quotes,
     summarize_verdicts,
