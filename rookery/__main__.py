@@ -102,8 +102,8 @@ def run_ask(
 
     models = settings.models
     if write:
-        given = models.base_url or models.endpoints
-        if settings.method not in ("extract", "webglm") or both_sides or given:
+        server = models.base_url or models.endpoints
+        if settings.method not in ("extract", "webglm") or both_sides or server:
             _raise_usage_error(
                 "--write is --method webglm with a model on this machine: leave out --method, "
                 "--both-sides, --base-url and --endpoints"
@@ -420,8 +420,8 @@ def run_doctor(
     raise typer.Exit(run_doctor_command(settings, engine, as_json))
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show: bool) -> None:
+    if show:
         typer.echo(__version__)
         raise typer.Exit
 

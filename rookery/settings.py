@@ -67,8 +67,8 @@ class CompletionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         if "" in self.stop:
             raise ValueError("stop must not hold an empty string")
         if self.dtype not in get_args(Precision):
-            known = ", ".join(filter(None, get_args(Precision)))
-            raise ValueError(f"dtype must be one of {known}, and is {self.dtype!r}")
+            allowed = ", ".join(filter(None, get_args(Precision)))
+            raise ValueError(f"dtype must be one of {allowed}, and is {self.dtype!r}")
 
     @property
     def token_limit(self) -> int:
@@ -80,14 +80,14 @@ _UNSET = CompletionSettings()
 COMPLETION_FIELDS = CompletionSettings.__struct_fields__
 
 
-def override_settings(found: S, given: CompletionSettings) -> S:
-    """Return settings with those that are set in `given` in place of their own.
+def override_settings(settings: S, overrides: CompletionSettings) -> S:
+    """Return settings with those that are set in `overrides` in place of their own.
 
     Raises ValueError for what cannot be set for them.
     """
-    named = {name: getattr(given, name) for name in COMPLETION_FIELDS}
+    named = {name: getattr(overrides, name) for name in COMPLETION_FIELDS}
     told = {name: value for name, value in named.items() if value != getattr(_UNSET, name)}
-    return msgspec.structs.replace(found, **told)
+    return msgspec.structs.replace(settings, **told)
 
 
 class LocalModelSettings(CompletionSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

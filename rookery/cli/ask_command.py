@@ -113,11 +113,11 @@ class SearchLog:
         Where no passages were ranked, the search results take their place.
         """
         answer = episode.answer
-        found = list(self._list_passages(answer)) or list(self._list_results(answer))
+        rows = list(self._list_passages(answer)) or list(self._list_results(answer))
         return PassageReport(
             libraries=self._settings.places or (f"the web, by {self._settings.engine}",),
             searches=tuple(search.made for search in self._searches),
-            found=tuple(found),
+            found=tuple(rows),
             score=None if answer is None else answer.score,
             threshold=(threshold := self._find_threshold()),
             reason=_explain_outcome(
@@ -342,7 +342,7 @@ def run_batch_command(
             "--workers and --ray are for answers without a model: how many requests a model is "
             "sent at once, its settings say"
         )
-    wanted = list(read_questions(questions_file))
+    questions = list(read_questions(questions_file))
     streamed = _is_standard_output(out)
     saved = [] if streamed else _read_saved_lines(out)
     now = _find_provenance(settings)
@@ -364,31 +364,35 @@ def run_batch_command(
             _show_changes(saved, now, err)
         try:
             place = None if streamed else out
-            done, tally = _answer_all(session, now, wanted, place, err, workers, ray)
+            already, tally = _answer_all(session, now, questions, place, err, workers, ray)
         except BaseException:
             if force:
                 err.print("rookery: to go on where this stopped, leave --force out", markup=False)
             raise
-    said = ", ".join(
+    summary = ", ".join(
         f"{n} {STOP_DESCRIPTIONS.get(stop, stop)}" for stop, n in sorted(tally.stops.items())
     )
     _show_skipped(skipped, err)
-    kept = f"; {done} were there already" if done else ""
+    existing = f"; {already} were there already" if already else ""
     err.print(
-        f"{len(wanted)} questions: {said or 'nothing to do'}{kept}", style="dim", markup=False
+        f"{len(questions)} questions: {summary or 'nothing to do'}{existing}",
+        style="dim",
+        markup=False,
     )
     if tally.unverified:
         err.print(f"rookery: {tally.unverified} quotes NOT VERIFIED", markup=False)
         return EXIT_UNVERIFIED
     return (
-        EXIT_NO_EVIDENCE if wanted and tally.stops["no_evidence"] == len(wanted) else EXIT_ANSWERED
+        EXIT_NO_EVIDENCE
+        if questions and tally.stops["no_evidence"] == len(questions)
+        else EXIT_ANSWERED
     )
 
 
 def _answer_all(
     session: AnswerSession,
     made_with: AnswerProvenance,
-    wanted: Sequence[Question],
+    questions: Sequence[Question],
     out: Path | None,
     err: Console,
     workers: int,
@@ -410,23 +414,23 @@ def _answer_all(
         at_once = choose_worker_count(workers, ray)
     with ProgressBar(err, "answering") as meter:
         if out is None:
-            with closing(map_in_workers(wanted, make, at_once, threads, ray)) as lines:
+            with closing(map_in_workers(questions, make, at_once, threads, ray)) as lines:
                 for number, line in enumerate(lines, 1):
                     sys.stdout.write(line + "\n")
                     sys.stdout.flush()
                     tally.add(line)
-                    meter(number, len(wanted))
+                    meter(number, len(questions))
             return 0, tally
 
-        def report_progress(done: int) -> None:
-            meter(done, len(wanted))
+        def report_progress(count: int) -> None:
+            meter(count, len(questions))
 
-        done = answer_all(wanted, out, make, at_once, report_progress, threads, ray)
+        count = answer_all(questions, out, make, at_once, report_progress, threads, ray)
     if out.is_file():  # of a device or a pipe, what went there is gone
         with out.open("rb") as whole:
             for saved in whole:
                 tally.add(saved)
-    return done, tally
+    return count, tally
 
 
 def _is_standard_output(out: Path) -> bool:
@@ -470,7 +474,7 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
         money=None,
     )
     has_folder = settings.ranker not in ("", WORDS)
-    kept = msgspec.structs.replace(
+    recorded = msgspec.structs.replace(
         settings,
         places=tuple(map(_make_absolute, settings.places)),
         engine=Settings().engine if settings.places else settings.engine,
@@ -480,7 +484,7 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
     )
     ranker = _digest_files(settings.ranker) if has_folder else settings.ranker or "bundled"
     return AnswerProvenance(
-        __version__, kept, model=_digest_files(folder) if folder else "", ranker=ranker
+        __version__, recorded, model=_digest_files(folder) if folder else "", ranker=ranker
     )
 
 
@@ -522,14 +526,14 @@ def _read_saved_lines(out: Path) -> list[_SavedLine]:
         return []
     with out.open("rb") as lines:
         whole = [line for line in lines if line.endswith(b"\n")]
-    found = []
+    saved = []
     for number, line in enumerate(whole, 1):
         try:
-            found.append(msgspec.json.decode(line, type=prepare_type(_SavedLine)))
+            saved.append(msgspec.json.decode(line, type=prepare_type(_SavedLine)))
         except (msgspec.MsgspecError, ValueError) as error:
             sentence = f"{out}, line {number} is not an answer of rookery ask: name another --out"
             raise ValueError(sentence) from error
-    return found
+    return saved
 
 
 def _require_same_settings(out: Path, saved: Sequence[_SavedLine], now: AnswerProvenance) -> None:
@@ -539,8 +543,8 @@ def _require_same_settings(out: Path, saved: Sequence[_SavedLine], now: AnswerPr
             differing = _list_differences(line.made_with.settings, now.settings)
         else:
             methods = line.method, now.settings.method
-            said = f"--method {_format_value(methods[0])}, now {_format_value(methods[1])}"
-            differing = [] if methods[0] == methods[1] else [said]
+            difference = f"--method {_format_value(methods[0])}, now {_format_value(methods[1])}"
+            differing = [] if methods[0] == methods[1] else [difference]
         if differing:
             raise ValueError(
                 f"{out}, line {number} was made with other settings ({'; '.join(differing)}): "
@@ -584,14 +588,14 @@ def _show_changes(saved: Sequence[_SavedLine], now: AnswerProvenance, err: Conso
     """Tell how many answers are older than the documents, the model, the ranker or Rookery."""
     counted: Counter[str] = Counter()
     for line in saved:
-        made = line.made_with
-        if made is None:
+        provenance = line.made_with
+        if provenance is None:
             counted["do not say what they were made with, as version 0.1 wrote them"] += 1
             continue
-        if made.version != now.version:
-            counted[f"were made by Rookery {made.version}"] += 1
+        if provenance.version != now.version:
+            counted[f"were made by Rookery {provenance.version}"] += 1
         for what, name in (("documents", "documents"), ("model", "model"), ("ranker", "ranker")):
-            if getattr(made, name) != getattr(now, name):
+            if getattr(provenance, name) != getattr(now, name):
                 counted[f"were made before the {what} changed"] += 1
     for why, count in counted.items():
         err.print(

@@ -234,8 +234,8 @@ def _ask_choice(session: BrowserSession) -> str:
     while True:
         sys.stderr.write("g: go on with it, d: drop it, l: leave it for later [g] ")
         sys.stderr.flush()
-        said = sys.stdin.readline()
-        choice = said.strip().lower()[:1] or ("g" if said else "l")
+        line = sys.stdin.readline()
+        choice = line.strip().lower()[:1] or ("g" if line else "l")
         if choice in "gdl":
             return choice
 
@@ -398,21 +398,21 @@ class PromptBrowser:
 
     def _show_changes(self) -> None:
         """Print what the last command changed: the window, quotes, and what it could not do."""
-        before, shown = self._shown, self.session.observation
-        if shown == before:
+        before, observation = self._shown, self.session.observation
+        if observation == before:
             return
-        self._shown = shown
-        if shown.answering:
+        self._shown = observation
+        if observation.answering:
             self._show_quotes()
-        elif (shown.title, shown.text) != (before.title, before.text):
-            percent = f"{shown.scrollbar[0]}–{shown.scrollbar[1]}%"
-            self._console.print(Text(f"\n{sanitize_text(shown.title)}  {percent}", "bold"))
-            text = Text(sanitize_text(shown.text or "This page shows no text."))
+        elif (observation.title, observation.text) != (before.title, before.text):
+            percent = f"{observation.scrollbar[0]}–{observation.scrollbar[1]}%"
+            self._console.print(Text(f"\n{sanitize_text(observation.title)}  {percent}", "bold"))
+            text = Text(sanitize_text(observation.text or "This page shows no text."))
             text.highlight_regex(_LINK.pattern, "cyan")
             self._console.print(text)
-        elif len(shown.quotes) > len(before.quotes):
+        elif len(observation.quotes) > len(before.quotes):
             self._show_quotes(len(before.quotes))
-        self._print_note(shown.note)
+        self._print_note(observation.note)
 
     def _show_quotes(self, first: int = 0) -> None:
         """Print the quotes from a number on, each above its source."""

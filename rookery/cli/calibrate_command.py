@@ -102,24 +102,30 @@ def calibrate_documents(settings: Settings, json: bool) -> int:
             detail = "there is no evidence model to calibrate: name its folder with --ranker DIR"
             raise Failed(Failure("--ranker", Outcome.NO_MODEL, detail))
         with ProgressBar(err, "calibrating") as meter:
-            made = sources.calibrate_library(meter)
+            calibration = sources.calibrate_library(meter)
     places = ", ".join(settings.places)
-    if made is None:
+    if calibration is None:
         detail = (
             f"these documents make too few questions: they need {FEWEST_PASSAGES} sections at "
             "least, in one index (files and folders, one site, or one web archive)"
         )
         raise Failed(Failure(places, Outcome.NOT_USABLE, detail))
-    shown = {f"{score:g}": made.calibrate_probability(score) for score in SHOWN_SCORES}
+    probabilities = {
+        f"{score:g}": calibration.calibrate_probability(score) for score in SHOWN_SCORES
+    }
     if json:
-        report = LibraryCalibrationReport(settings.places, made.questions, made.judgements, shown)
+        report = LibraryCalibrationReport(
+            settings.places, calibration.questions, calibration.judgements, probabilities
+        )
         sys.stdout.write(to_terminal_json(report) + "\n")
     else:
         lines = [
-            f"{sanitize_text(places)}: {made.questions:,} questions, {made.judgements:,} sections"
+            f"{sanitize_text(places)}: {calibration.questions:,} questions, "
+            f"{calibration.judgements:,} sections"
         ]
         lines += [
-            f"a score of {score} means {likely:.0%} likely" for score, likely in shown.items()
+            f"a score of {score} means {likely:.0%} likely"
+            for score, likely in probabilities.items()
         ]
         StreamConsole().print("\n".join(lines), markup=False, soft_wrap=True)
     return EXIT_ANSWERED
@@ -136,7 +142,7 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
     """
     with AnswerSession(settings) as session:
         scored = session.identify_score_source()
-    wanted = DEFAULT_SHARE if settings.decline is None else settings.decline
+    share = DEFAULT_SHARE if settings.decline is None else settings.decline
     judge, silent = (
         (make_rating_judge(ratings), "not_rated") if ratings else (judge_by_gold, "no_gold")
     )
@@ -145,18 +151,18 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
     labels = list(_make_labels(lines, scored.method, judge, silent, left_out))
     if not labels:
         raise Failed(Failure(str(answers), Outcome.NO_LABELS, _explain_no_labels(left_out)))
-    kept = store_calibration_labels(scored, labels, get_data_folder())
-    calibration = kept.compute_calibration(wanted)
+    stored = store_calibration_labels(scored, labels, get_data_folder())
+    calibration = stored.compute_calibration(share)
     report = CalibrationReport(
         scored,
         stored=str(locate_calibration_labels(scored, get_data_folder())),
         picture=str(write_calibration_curve(scored, calibration, get_data_folder())),
-        labels=len(kept.labels),
+        labels=len(stored.labels),
         added=len({each.question for each in labels}),
-        good=sum(each.good for each in kept.labels) / len(kept.labels),
+        good=sum(each.good for each in stored.labels) / len(stored.labels),
         left_out=dict(left_out),
         calibration=calibration,
-        offers=tuple(_make_offer(kept, share) for share in sorted({*SHOWN_SHARES, wanted})),
+        offers=tuple(_make_offer(stored, each) for each in sorted({*SHOWN_SHARES, share})),
     )
     if json:
         sys.stdout.write(to_terminal_json(report) + "\n")
@@ -181,17 +187,19 @@ def make_rating_judge(ratings: Path) -> AnswerJudge:
     answer's text, and a person's last one counts. Raises Failed (no_labels) for a file without such
     ratings.
     """
-    said: dict[tuple[str, str, str], dict[str, bool]] = {}
+    ratings_by_answer: dict[tuple[str, str, str], dict[str, bool]] = {}
     for rating in _read_records(ratings, Rating, "a rating of an answer"):
         if rating.scale == RATING_SCALE:
-            people = said.setdefault(_make_rating_key(rating.question, rating.answer), {})
+            people = ratings_by_answer.setdefault(
+                _make_rating_key(rating.question, rating.answer), {}
+            )
             people[rating.by] = rating.value >= GOOD_RATING
-    if not said:
+    if not ratings_by_answer:
         detail = f'no line of it is a rating on the scale "{RATING_SCALE}"'
         raise Failed(Failure(str(ratings), Outcome.NO_LABELS, detail))
 
     def judge_answer(question: Question, answer: Answer) -> bool | None:
-        votes = list(said.get(_make_rating_key(question, answer), {}).values())
+        votes = list(ratings_by_answer.get(_make_rating_key(question, answer), {}).values())
         return None if 2 * sum(votes) == len(votes) else 2 * sum(votes) > len(votes)
 
     return judge_answer
@@ -237,9 +245,9 @@ def _explain_no_labels(left_out: Counter[str]) -> str:
     return f"none of its answers can be labelled: {every or 'it is empty'}"
 
 
-def _make_offer(kept: CalibrationLabels, wanted: float) -> ThresholdOffer:
-    found = kept.compute_calibration(wanted)
-    return ThresholdOffer(wanted, found.threshold, found.coverage)
+def _make_offer(labels: CalibrationLabels, share: float) -> ThresholdOffer:
+    found = labels.compute_calibration(share)
+    return ThresholdOffer(share, found.threshold, found.coverage)
 
 
 def _show_report(report: CalibrationReport) -> None:
@@ -266,13 +274,13 @@ def _show_report(report: CalibrationReport) -> None:
     out.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
-def _describe_promise(found: Calibration) -> str:
-    if found.threshold is None:
-        return f"--decline {found.wanted:g} would decline every answer: {found.reason}"
+def _describe_promise(calibration: Calibration) -> str:
+    if calibration.threshold is None:
+        return f"--decline {calibration.wanted:g} would decline every answer: {calibration.reason}"
     return (
-        f"--decline {found.wanted:g} answers {found.coverage:.1%}, those with a score of "
-        f"{found.threshold:.4g} or more; {found.share:.1%} of these labels are good, which shows "
-        f"{found.wanted:g} with confidence {found.confidence:g}"
+        f"--decline {calibration.wanted:g} answers {calibration.coverage:.1%}, those with a score "
+        f"of {calibration.threshold:.4g} or more; {calibration.share:.1%} of these labels are "
+        f"good, which shows {calibration.wanted:g} with confidence {calibration.confidence:g}"
     )
 
 
@@ -282,8 +290,8 @@ def _format_offer(offer: ThresholdOffer) -> str:
     return f"{offer.wanted:>7g}{offer.coverage:>10.1%}{offer.threshold:>11.4g}"
 
 
-def _draw_curve(found: Calibration) -> Iterator[str]:
+def _draw_curve(calibration: Calibration) -> Iterator[str]:
     """Yield the curve at each tenth of what could be answered."""
     for tenth in range(1, 11):
-        point = min(found.curve, key=lambda point: abs(point.coverage - tenth / 10))
+        point = min(calibration.curve, key=lambda point: abs(point.coverage - tenth / 10))
         yield f"{point.coverage:>9.0%}{point.share:>7.0%}  {'━' * round(20 * point.share)}"

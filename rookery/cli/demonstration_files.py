@@ -62,9 +62,9 @@ def save_demonstration(
     Every prompt is what the commands, scrolling merged, show when they are said once more. Raises
     Failed, and then the file is as it was.
     """
-    with CallRecording(recording) as kept:
-        kept.begin_session(name, sitting.task.to_json().encode())
-        steps, browsed = sitting.replay_session(partial(RecordingLibrary, kept, session=name))
+    with CallRecording(recording) as recorder:
+        recorder.begin_session(name, sitting.task.to_json().encode())
+        steps, browsed = sitting.replay_session(partial(RecordingLibrary, recorder, session=name))
     episode = build_episode(sitting.task, by, steps, browsed, name)
     try:
         _append_line(out, episode.to_json().encode() + b"\n")

@@ -230,13 +230,13 @@ def build_shards(
     if sites := [place for place in places if is_url(place)]:
         raise ValueError(f"shards are built of folders and files, not of {sites[0]}")
     record_shards_use(get_cache_folder(), out)
-    seen: dict[int, tuple[int, int]] = {}
+    progress: dict[int, tuple[int, int]] = {}
 
     with ProgressBar(StreamConsole(stderr=True), "indexing") as meter:
 
-        def report_progress(number: int, done: int, files: int) -> None:
-            seen[number] = done, files
-            dones, totals = map(sum, zip(*seen.values(), strict=True))
+        def report_progress(number: int, count: int, files: int) -> None:
+            progress[number] = count, files
+            dones, totals = map(sum, zip(*progress.values(), strict=True))
             meter(dones, totals, f"shard {number + 1} of {shards}")
 
         note = build_sharded_index(
@@ -281,13 +281,13 @@ def remove_indexes(
 
     indexes = list_stored_indexes(get_cache_folder())
     chosen = [_match_indexes(place, indexes) for place in places]
-    for place, found in zip(places, chosen, strict=True):
-        if not found:
+    for place, matches in zip(places, chosen, strict=True):
+        if not matches:
             detail = "there is no index of this place: rookery index list shows all"
             if (Path(place) / NOTE_FILE).is_file():
                 detail = "it holds shards and their pages: delete the folder, and they are gone"
             raise Failed(Failure(place, Outcome.NOT_INDEXED, detail))
-    unique = {each.id: each for found in chosen for each in found}
+    unique = {each.id: each for matches in chosen for each in matches}
     _remove_all(list(unique.values()), [], dry_run, as_json)
 
 
@@ -442,7 +442,7 @@ def _find_digests_in_file(path: Path) -> set[str]:
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
             return _find_digests(path.read_bytes())
-    found = set[str]()
+    digests = set[str]()
     try:
         with closing(sqlite3.connect(path, timeout=5)) as database:
             database.text_factory = bytes
@@ -451,11 +451,11 @@ def _find_digests_in_file(path: Path) -> set[str]:
                 for row in database.execute(f'select * from "{name.decode()}"'):
                     for value in row:
                         if isinstance(value, bytes):
-                            found |= _find_digests(value)
+                            digests |= _find_digests(value)
     except sqlite3.Error as error:
         detail = f"it cannot be read, and it may name pages of the archive ({error})"
         raise Failed(Failure(str(path), Outcome.ARCHIVE_BUSY, detail)) from error
-    return found
+    return digests
 
 
 def _find_digests(data: bytes) -> set[str]:
@@ -476,7 +476,7 @@ def _match_indexes(place: str, indexes: "Iterable[StoredIndex]") -> "list[Stored
     ]
 
 
-def _list_index_settings(places: Sequence[str], asked: "Settings") -> "Iterator[Settings]":
+def _list_index_settings(places: Sequence[str], settings: "Settings") -> "Iterator[Settings]":
     """Return the settings that open each index of these places; those asked for where there is
     none."""
     from rookery.library.search_index import read_index_note
@@ -485,14 +485,14 @@ def _list_index_settings(places: Sequence[str], asked: "Settings") -> "Iterator[
 
     indexes = list_stored_indexes(get_cache_folder())
     for place in places:
-        found = [] if asked.selection != FileSelection() else _match_indexes(place, indexes)
-        for each in found:
+        matches = [] if settings.selection != FileSelection() else _match_indexes(place, indexes)
+        for each in matches:
             note = read_index_note(get_index_directory(get_cache_folder(), each))
             if note is not None:
                 selection = FileSelection(note.glob, note.exclude)
-                yield msgspec.structs.replace(asked, places=note.addresses, selection=selection)
-        if not found:
-            yield msgspec.structs.replace(asked, places=(place,))
+                yield msgspec.structs.replace(settings, places=note.addresses, selection=selection)
+        if not matches:
+            yield msgspec.structs.replace(settings, places=(place,))
 
 
 def _refresh_index(settings: "Settings") -> tuple[RefreshReport, str]:
@@ -504,10 +504,10 @@ def _refresh_index(settings: "Settings") -> tuple[RefreshReport, str]:
 
     place, read, err = _format_places(settings.places), 0, StreamConsole(stderr=True)
 
-    def report_progress(done: int, total: int, now: str) -> None:
+    def report_progress(count: int, total: int, now: str) -> None:
         nonlocal read
         read += bool(total)
-        meter(done, total, now)
+        meter(count, total, now)
 
     try:
         with EvidenceSources(settings, report_progress) as sources:

@@ -179,10 +179,10 @@ def _format_labelled(reached: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_measures(
-    shown: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any]
+    measures: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[str]:
     """Yield a line for each measure that was taken."""
-    for name, meaning in shown.items():
+    for name, meaning in measures.items():
         values = [each[name] for each in (before, after) if each.get(name) is not None]
         if values:
             change = " -> ".join(f"{value:.4g}" for value in values)
@@ -267,17 +267,17 @@ def _open_tensorboard(folder: Path) -> Any:
 
 
 def _run_imitate(
-    table: dict[str, Any], config: Path, out: Path, told: StepObserver, *_: object
+    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, *_: object
 ) -> msgspec.Struct:
     from rookery.cli.reinforce_command import open_reward_environment
     from rookery.learn.imitation_learning import train_by_imitation
 
     settings, world = parse_imitation_file(table, config)
     if world is None:
-        return train_by_imitation(settings, out, told)
+        return train_by_imitation(settings, out, observer)
     model, tokens = settings.trained.model, settings.sampling.token_limit
     with open_reward_environment(world, config, model, tokens) as environment:
-        return train_by_imitation(settings, out, told, environment)
+        return train_by_imitation(settings, out, observer, environment)
 
 
 def parse_imitation_file(table: dict[str, Any], config: Path) -> tuple["ImitationSettings", Any]:
@@ -290,31 +290,31 @@ def parse_imitation_file(table: dict[str, Any], config: Path) -> tuple["Imitatio
 
 
 def _run_prefer(
-    table: dict[str, Any], config: Path, out: Path, told: StepObserver, *_: object
+    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, *_: object
 ) -> msgspec.Struct:
     from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 
     return train_reward_model(
-        parse_settings(table, RewardTrainingSettings, config, also=("out",)), out, told
+        parse_settings(table, RewardTrainingSettings, config, also=("out",)), out, observer
     )
 
 
 def _run_retrieve(
-    table: dict[str, Any], config: Path, out: Path, told: StepObserver, *_: object
+    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, *_: object
 ) -> msgspec.Struct:
     from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
 
     return train_retriever(
-        parse_settings(table, RetrievalTrainingSettings, config, also=("out",)), out, told
+        parse_settings(table, RetrievalTrainingSettings, config, also=("out",)), out, observer
     )
 
 
 def _run_reinforce(
-    table: dict[str, Any], config: Path, out: Path, told: StepObserver, desk: str, main: bool
+    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, desk: str, main: bool
 ) -> msgspec.Struct:
     from rookery.cli.reinforce_command import run_reinforcement
 
-    return run_reinforcement(table, config, out, told, desk, main)
+    return run_reinforcement(table, config, out, observer, desk, main)
 
 
 TRAINERS: dict[str, Trainer] = {

@@ -62,17 +62,17 @@ def write_example(folder: Path) -> list[Path]:
     if folder.exists() and any(folder.iterdir()):
         raise Failed(Failure(str(folder), Outcome.NOT_EMPTY, "name a folder that is new or empty"))
     folder.mkdir(parents=True, exist_ok=True)
-    asked = list(read_questions(bundled_questions()))
+    questions = list(read_questions(bundled_questions()))
     with (
         PageArchive(folder / "archive.sqlite") as archive,
         FolderLibrary(get_bundled_folder(), archive, folder / "index") as pages,
     ):
         read = [page for page in archive.iter_pages() if page.title]
-        episodes = list(_demonstrate_questions(asked, read, pages))
+        episodes = list(_demonstrate_questions(questions, read, pages))
     _write_records(folder / "episodes.jsonl", episodes)
-    _write_records(folder / "questions.jsonl", asked)
+    _write_records(folder / "questions.jsonl", questions)
     _write_records(folder / "comparisons.jsonl", _compare_answers(read))
-    _write_records(folder / "triples.jsonl", _build_triples(asked, read))
+    _write_records(folder / "triples.jsonl", _build_triples(questions, read))
     texts = [step.prompt + step.said.text for episode in episodes for step in episode.steps]
     write_tiny_model(folder / "tiny", texts, VOCABULARY, CONTEXT)
     return [_write_config(folder, name, text) for name, text in EXAMPLE_CONFIGS.items()]
@@ -91,12 +91,12 @@ def _write_config(folder: Path, name: str, text: str) -> Path:
 
 
 def _demonstrate_questions(
-    asked: Sequence[Question], read: Sequence[Page], library: FolderLibrary
+    questions: Sequence[Question], read: Sequence[Page], library: FolderLibrary
 ) -> Iterator[Episode]:
     """Yield correct episodes of a script that knows the answers, each question in several ways."""
     for seed in range(DEMONSTRATION_SEEDS):
         tasks, actors = [], []
-        for question in asked:
+        for question in questions:
             named = question.gold and question.source
             for page in (page for page in read if named and question.source in page.url):
                 random = Random(f"{seed} {question.id}")
@@ -113,11 +113,11 @@ def _make_actor(question: Question, page: Page, random: Random) -> Callable[[Obs
     script = _script_commands(question, page, random)
     next(script)
 
-    def choose_action(seen: Observation) -> str:
-        if not seen.answering:
-            return script.send(seen)
+    def choose_action(observation: Observation) -> str:
+        if not observation.answering:
+            return script.send(observation)
         says = random.choice(("", "", "The answer is "))
-        return f"{says}{question.gold[0].rstrip('.')} [1]." if seen.quotes else "No answer."
+        return f"{says}{question.gold[0].rstrip('.')} [1]." if observation.quotes else "No answer."
 
     return choose_action
 
@@ -128,15 +128,15 @@ def _script_commands(
     """Yield commands that quote the sentence with the answer; is sent what each of them shows."""
     title, sentence = " ".join(page.title.split()), _find_answering_sentence(question, page)
     queries = [question.text, question.text.rstrip("?").lower(), title]
-    seen = yield ""
+    observation = yield ""
     for query in random.sample(queries, len(queries)):
-        seen = yield f"Search {query}"
-        links = SCREEN_LINK.findall(seen.text)
+        observation = yield f"Search {query}"
+        links = SCREEN_LINK.findall(observation.text)
         fitting = [number for number, words in links if title.startswith(words.rstrip("…"))]
         if fitting:
-            seen = yield f"Clicked on link {fitting[0]}"
+            observation = yield f"Clicked on link {fitting[0]}"
             break
-    if sentence not in " ".join(SCREEN_LINK.sub(r"\2", seen.text).split()):
+    if sentence not in " ".join(SCREEN_LINK.sub(r"\2", observation.text).split()):
         yield f"Find in page: {' '.join(sentence.split()[: random.randint(3, 5)])}"
     yield f"Quote: {sentence}"
     while True:
@@ -182,9 +182,11 @@ def _build_answer(claim: str, quote: Quote) -> Answer:
     return Answer(claim, (quote,), (Claim(0, len(claim), (0,)),))
 
 
-def _build_triples(asked: Sequence[Question], pages: Sequence[Page]) -> Iterator[_ReferenceTriple]:
+def _build_triples(
+    questions: Sequence[Question], pages: Sequence[Page]
+) -> Iterator[_ReferenceTriple]:
     """Yield each question with the paragraphs of its page, and the sentence that answers it."""
-    for question in asked:
+    for question in questions:
         page = next((page for page in pages if question.source in page.url), None)
         if not question.gold or page is None:
             continue

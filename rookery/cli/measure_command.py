@@ -215,14 +215,14 @@ def _make_command(name: str, inputs: tuple[Parameter, ...]) -> Callable[..., Non
             from rookery.cli import measure_figures
             from rookery.measure.figures import format_figure_lines, write_figure
 
-            made = getattr(measure_figures, f"run_measure_{name.replace('-', '_')}")(**values)
+            result = getattr(measure_figures, f"run_measure_{name.replace('-', '_')}")(**values)
             if name in PRINTING_COMMANDS:
-                sys.stdout.writelines(made)
+                sys.stdout.writelines(result)
                 return
-            print_result(made, format_figure_lines(made), as_json)
+            print_result(result, format_figure_lines(result), as_json)
             if out is not None:
-                write_figure(made, out)
-                print_lines([f"written: {out / made.name}.json, .md, .svg, .png"], sys.stderr)
+                write_figure(result, out)
+                print_lines([f"written: {out / result.name}.json, .md, .svg, .png"], sys.stderr)
 
     run_command.__signature__ = Signature(inputs)  # type: ignore[attr-defined]
     return run_command

@@ -115,7 +115,7 @@ def group_by_system(files: Sequence[str], kind: type[Owned]) -> dict[str, list[O
 
     Raises Failed as `records` does, and same_name for two files that would be one system.
     """
-    found: dict[str, list[Owned]] = {}
+    by_system: dict[str, list[Owned]] = {}
     unnamed = Counter(path.stem for name, path in map(split_system_name, files) if not name)
     for name, path in map(split_system_name, files):
         for record in read_measured_records(path, kind):
@@ -123,8 +123,8 @@ def group_by_system(files: Sequence[str], kind: type[Owned]) -> dict[str, list[O
             if system == path.stem and unnamed[system] > 1:
                 detail = f"two files are called {system}: say which is which, as in NAME={path}"
                 raise Failed(Failure(str(path), Outcome.SAME_NAME, detail))
-            found.setdefault(system, []).append(record)
-    return found
+            by_system.setdefault(system, []).append(record)
+    return by_system
 
 
 def split_system_name(argument: str) -> tuple[str, Path]:
@@ -154,9 +154,12 @@ class AnswerWriters:
         key = (question.text, answer.text)
         names = self._answers.get(key) or self._quotes.get(key)
         if not names:
-            said, asked = (text[:MOST_SHOWN_CHARACTERS] for text in (answer.text, question.text))
+            answer_text, question_text = (
+                text[:MOST_SHOWN_CHARACTERS] for text in (answer.text, question.text)
+            )
             detail = (
-                f'no file of --systems has the answer "{said}" to "{asked}": add the one it is in'
+                f'no file of --systems has the answer "{answer_text}" to "{question_text}": '
+                "add the one it is in"
             )
             raise Failed(Failure("--systems", Outcome.UNKNOWN_SYSTEM, detail))
         return tuple(names)
@@ -177,14 +180,14 @@ def group_ratings_by_system(
     Raises Failed as `group_by_system` and `AnswerWriters.get_writers` do.
     """
     writers = AnswerWriters(group_by_system(systems, AnswerAttempt)) if systems else None
-    found: defaultdict[str, list[Rating]] = defaultdict(list)
+    by_system: defaultdict[str, list[Rating]] = defaultdict(list)
     for name, path in map(split_system_name, files):
         for each in read_measured_records(path, Rating):
             for whose in (
                 writers.get_writers(each.question, each.answer) if writers else [name or path.stem]
             ):
-                found[whose].append(each)
-    return dict(found)
+                by_system[whose].append(each)
+    return dict(by_system)
 
 
 class MetricsLine(msgspec.Struct, frozen=True):
@@ -194,11 +197,11 @@ class MetricsLine(msgspec.Struct, frozen=True):
     kl: float | None
 
 
-def _require_found(found: T | None, what: object, outcome: str, detail: str) -> T:
+def _require_found(value: T | None, what: object, outcome: str, detail: str) -> T:
     """Return what was found. Raises Failed if it is empty or false."""
-    if not found:
+    if not value:
         raise Failed(Failure(str(what), outcome, detail))
-    return found
+    return value
 
 
 # Preferences and rewards
@@ -207,14 +210,14 @@ def _require_found(found: T | None, what: object, outcome: str, detail: str) -> 
 def run_measure_battle(files: SystemFiles, systems: SystemFiles, of: str, majority: bool) -> Figure:
     """Return win rates: every system against every other, or one against each. Raises Failed
     (unknown_system)."""
-    found = _find_matches(files, systems, majority)
-    says = f"{len(found)} matches on {len({match.group for match in found})} questions."
+    matches = _find_matches(files, systems, majority)
+    says = f"{len(matches)} matches on {len({match.group for match in matches})} questions."
     if not of:
-        return pairwise.make_win_matrix_figure(found, says)
-    known = pairwise.list_systems(found)
-    detail = f"there is no such system: use one of {', '.join(known)}"
-    _require_found(of in known, of, "unknown_system", detail)
-    return pairwise.make_win_rate_figure(found, of, says)
+        return pairwise.make_win_matrix_figure(matches, says)
+    names = pairwise.list_systems(matches)
+    detail = f"there is no such system: use one of {', '.join(names)}"
+    _require_found(of in names, of, "unknown_system", detail)
+    return pairwise.make_win_rate_figure(matches, of, says)
 
 
 def run_measure_strength(
@@ -234,10 +237,10 @@ def _find_matches(
     _require_found(systems, "--systems", "no_systems", detail)
     writers = AnswerWriters(group_by_system(systems, AnswerAttempt))
     compared = [each for file in files for each in read_measured_records(Path(file), Comparison)]
-    found = pairwise.list_matches(map(writers.name_systems, compared), lambda answer: answer.text)
+    matches = pairwise.list_matches(map(writers.name_systems, compared), lambda answer: answer.text)
     detail = "no comparison is of two systems: name more files with --systems"
-    _require_found(found, ", ".join(files), "nothing_met", detail)
-    return pairwise.take_majority(found) if by_majority else found
+    _require_found(matches, ", ".join(files), "nothing_met", detail)
+    return pairwise.take_majority(matches) if by_majority else matches
 
 
 def run_measure_best_of(
@@ -314,10 +317,10 @@ def compute_best_of_n_curves(
     Raises Failed: no_validations, few_answers.
     """
     if make is None:
-        drawn = group_by_system(files, RewardLine)
+        rewards = group_by_system(files, RewardLine)
     else:
-        drawn = _score_answers(files, make, workers, ray)
-    for name, lines in drawn.items():
+        rewards = _score_answers(files, make, workers, ray)
+    for name, lines in rewards.items():
         detail = "a line of it has no validations, which say what the chosen answer is worth"
         _require_found(all(line.validations for line in lines), name, "no_validations", detail)
         detail = "it has one answer to some question: the best of n is of two or more"
@@ -326,7 +329,7 @@ def compute_best_of_n_curves(
         name: reward_frontiers.estimate_best_of_n_curve(
             [each.rewards for each in lines], [each.validations for each in lines]
         )
-        for name, lines in drawn.items()
+        for name, lines in rewards.items()
     }
 
 
@@ -336,11 +339,11 @@ def _score_answers(
     """Answers to the same question are drawn together, in whatever lines they stand."""
     every: dict[str, list[list[tuple[Question, Answer]]]] = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
-        asked: defaultdict[str, list[tuple[Question, Answer]]] = defaultdict(list)
+        by_question: defaultdict[str, list[tuple[Question, Answer]]] = defaultdict(list)
         for each in attempts:
             if each.answer is not None:
-                asked[each.question.text].append((each.question, each.answer))
-        every[name] = list(asked.values())
+                by_question[each.question.text].append((each.question, each.answer))
+        every[name] = list(by_question.values())
     return _judge_in_workers(every, partial(_make_line_scorer, make), workers, ray)
 
 
@@ -367,17 +370,17 @@ def _judge_in_workers(
 def run_measure_frontier(runs: SystemFiles, samples: Sequence[Path]) -> Figure:
     """Return the reward against KL of runs, with the best possible where there are rewarded
     samples of the policy that the runs began with."""
-    told = {name or path.name: _read_moments(path) for name, path in map(split_system_name, runs)}
+    points = {name or path.name: _read_moments(path) for name, path in map(split_system_name, runs)}
     says = "Each point is a tenth of a run; intervals over its batches."
-    drawn = [each.rewards for path in samples for each in read_measured_records(path, RewardLine)]
-    if not drawn:
-        return reward_frontiers.make_frontier_figure(told, (), says)
-    spread = float(np.std(np.concatenate(drawn))) or 1.0
-    says += f" Optimum and best of n from samples of {len(drawn)} questions."
+    rewards = [each.rewards for path in samples for each in read_measured_records(path, RewardLine)]
+    if not rewards:
+        return reward_frontiers.make_frontier_figure(points, (), says)
+    spread = float(np.std(np.concatenate(rewards))) or 1.0
+    says += f" Optimum and best of n from samples of {len(rewards)} questions."
     prices = [float(price) * spread for price in BUDGET_PRICES]
-    most = reward_frontiers.find_optimal_policies(drawn, prices)
-    best_of = reward_frontiers.estimate_best_of_n_curve(drawn, drawn)
-    return reward_frontiers.make_frontier_figure(told, most, says, best_of)
+    most = reward_frontiers.find_optimal_policies(rewards, prices)
+    best_of = reward_frontiers.estimate_best_of_n_curve(rewards, rewards)
+    return reward_frontiers.make_frontier_figure(points, most, says, best_of)
 
 
 def _read_moments(run: Path) -> list[reward_frontiers.ReachedPoint]:
@@ -401,18 +404,18 @@ def run_measure_coverage(files: SystemFiles, ratings: Path | None) -> Figure:
     Raises Failed (no_labels) for a system without a score that is labelled.
     """
     good = make_rating_judge(ratings) if ratings else judge_by_gold
-    scored, left = {}, 0
+    scored, left_out = {}, 0
     for name, attempts in group_by_system(files, AnswerAttempt).items():
-        found = [label for each in attempts if (label := _label_attempt(each, good)) is not None]
-        left += len(attempts) - len(found)
+        labelled = [label for each in attempts if (label := _label_attempt(each, good)) is not None]
+        left_out += len(attempts) - len(labelled)
         detail = (
             "no answer of it has a score and a label: its questions need `gold` answers, or add "
             "--ratings FILE"
         )
-        _require_found(found, name, "no_labels", detail)
-        scored[name] = ScoredAnswers(*zip(*found, strict=True))
+        _require_found(labelled, name, "no_labels", detail)
+        scored[name] = ScoredAnswers(*zip(*labelled, strict=True))
     by = "people rate them so" if ratings else "they hold a gold answer"
-    says = f"Answers are good where {by}. Left out: {left} without score or label, or declined."
+    says = f"Answers are good where {by}. Left out: {left_out} without score or label, or declined."
     return make_coverage_figure(scored, says)
 
 
@@ -446,10 +449,12 @@ def _compare_with_gold(
     """Raise Failed (no_gold) for a system without gold answers."""
     systems = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
-        kept = [each for each in attempts if each.question.gold]
+        answerable = [each for each in attempts if each.question.gold]
         detail = "no question of it has a `gold` answer: ask questions that have one"
-        _require_found(kept, name, "no_gold", detail)
-        systems[name] = measure([each.said for each in kept], [each.question.gold for each in kept])
+        _require_found(answerable, name, "no_gold", detail)
+        systems[name] = measure(
+            [each.said for each in answerable], [each.question.gold for each in answerable]
+        )
     says = f"No answer and a declined one count as an empty one. {says}"
     return text_metrics.make_text_figure(figure, systems, says)
 
@@ -484,7 +489,7 @@ def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
     """
     detail = "name a file with the questions of training: one a line, as rookery ask takes them"
     _require_found(train, "--train", "no_training", detail)
-    seen = list(chain.from_iterable(map(read_questions, train)))
+    trained = list(chain.from_iterable(map(read_questions, train)))
     systems = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         test = [each.question for each in attempts]
@@ -492,8 +497,8 @@ def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
             float(any(contains_gold_answer(each.said, gold) for gold in each.question.gold))
             for each in attempts
         ]
-        systems[name] = average_by_overlap(right, find_leaks(seen, test))
-    says = f"Share of answers that hold a gold one; training has seen {len(seen)} questions."
+        systems[name] = average_by_overlap(right, find_leaks(trained, test))
+    says = f"Share of answers that hold a gold one; training has seen {len(trained)} questions."
     return make_leakage_figure(systems, says)
 
 
@@ -546,12 +551,12 @@ def run_measure_ranking(
     for name, folder in map(split_system_name, ranker):
         methods[name or folder.name] = load_dense_ranker(folder).compute_similarities
     worths = [each.worths for each in read]
-    found = {
+    results = {
         name: measure_rankings(worths, [score(each.question, each.references) for each in read])
         for name, score in methods.items()
     }
     says = f"{len(read)} questions; a reference is worth the share of the answer's words it holds."
-    return make_ranking_figure(found, f"{says} Left out: {left_out}." if left_out else says)
+    return make_ranking_figure(results, f"{says} Left out: {left_out}." if left_out else says)
 
 
 def run_measure_actions(files: SystemFiles) -> Figure:
@@ -586,13 +591,13 @@ def run_measure_point(files: SystemFiles) -> Figure:
 
 
 def _match_probes(
-    name: str | Path, attempts: Sequence[AnswerAttempt], asked: Mapping[str, T]
+    name: str | Path, attempts: Sequence[AnswerAttempt], probes: Mapping[str, T]
 ) -> Iterator[tuple[T, str]]:
     """Yield the probes that were answered, and what was said."""
-    known = [each for each in attempts if each.question.text in asked]
+    known = [each for each in attempts if each.question.text in probes]
     detail = "it answers no probe: rookery measure probes prints them, for rookery ask --batch"
     _require_found(known, name, "no_probes", detail)
-    yield from ((asked[each.question.text], each.said) for each in known)
+    yield from ((probes[each.question.text], each.said) for each in known)
 
 
 # Ratings
@@ -630,12 +635,12 @@ def _summarize_ratings(
 ) -> tuple[dict[str, list[T]], str]:
     """Return a summary of each system's ratings, and who rated. Raises Failed (not_rated)."""
     rated = group_ratings_by_system(files, systems)
-    found = {name: summarize(each, _attribute_to(name)) for name, each in rated.items()}
-    for name, summary in found.items():
+    summaries = {name: summarize(each, _attribute_to(name)) for name, each in rated.items()}
+    for name, summary in summaries.items():
         detail = f"nobody rated it on the scales that are wanted here: {scales}"
         _require_found(summary, name, "not_rated", detail)
     people = len({rating.by for each in rated.values() for rating in each})
-    return found, f"Rated by {people} {'person' if people == 1 else 'people'}."
+    return summaries, f"Rated by {people} {'person' if people == 1 else 'people'}."
 
 
 def _attribute_to(name: str) -> Callable[[Answer], str]:

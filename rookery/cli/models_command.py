@@ -185,12 +185,12 @@ def run_model_test(
     if digest_weights(folder) != record.digest:
         detail = "its weights are not those that were added: remove it and add it again"
         raise Failed(Failure(name, Outcome.BAD_MODEL, detail))
-    given = settings.models
-    by_name = ModelSettings(name, threads=given.threads, dtype=given.dtype)
-    asked = Settings((TEST_PLACE,), method="webglm", models=by_name)
+    models = settings.models
+    by_name = ModelSettings(name, threads=models.threads, dtype=models.dtype)
+    test_settings = Settings((TEST_PLACE,), method="webglm", models=by_name)
     try:
-        speed = _measure_writing(msgspec.structs.replace(given, model=name, samples=1))
-        with AnswerSession(asked) as session:
+        speed = _measure_writing(msgspec.structs.replace(models, model=name, samples=1))
+        with AnswerSession(test_settings) as session:
             result = _test_model(session, speed)
     except Failed as failed:
         if failed.failure.what != str(folder):

@@ -168,7 +168,7 @@ def run_reinforcement(
     table: dict[str, Any],
     path: Path,
     out: Path,
-    told: StepCallback,
+    observer: StepCallback,
     desk: str = "",
     main: bool = True,
 ) -> ReinforceReport:
@@ -182,14 +182,16 @@ def run_reinforcement(
     labels = _read_label_settings(config, path)
     named = config.world
     with (
-        _open_labeller(config, desk, path, out, told, main) as there,
+        _open_labeller(config, desk, path, out, observer, main) as labeller,
         EvidenceSources(Settings(named.places, named.engine)) as sources,
     ):
         worlds = _build_environments(config, sources.open_library())
-        tell = there.report_steps(told) if there else told
-        if labels and there:
-            return _train_by_labels(config, labels, worlds, there, out, tell)
-        return _train_by_reward(config, worlds, out, tell, there.find_stop_reason if there else str)
+        tell = labeller.report_steps(observer) if labeller else observer
+        if labels and labeller:
+            return _train_by_labels(config, labels, worlds, labeller, out, tell)
+        return _train_by_reward(
+            config, worlds, out, tell, labeller.find_stop_reason if labeller else str
+        )
 
 
 def parse_reinforce_file(table: dict[str, Any], path: Path) -> ReinforceFile:
@@ -219,23 +221,23 @@ def open_reward_environment(
     with EvidenceSources(Settings(named.places, named.engine)) as sources:
         scores = RewardModel(Path(named.reward)).score_answers
         speech = load_policy_tokenizer(Path(model), tokens)
-        asked = list(read_questions(Path(named.questions)))
+        questions = list(read_questions(Path(named.questions)))
         library = sources.open_library()
-        yield _build_environment(named, asked, library, scores, named.group, speech)
+        yield _build_environment(named, questions, library, scores, named.group, speech)
 
 
 def _train_by_reward(
-    config: ReinforceFile, worlds: _Environments, out: Path, told: StepCallback, cord: StopCheck
+    config: ReinforceFile, worlds: _Environments, out: Path, observer: StepCallback, cord: StopCheck
 ) -> ReinforceReport:
     settings, scores = config.settings, RewardModel(Path(config.world.reward)).score_answers
     before = _measure_reward(config, worlds, settings.policy.model, scores)
     group = config.world.group
     validation = worlds.validation(scores, group) if worlds.validation else None
-    found = train_by_reinforcement(
-        settings, worlds.kept(scores, group), out, told, cord=cord, validation=validation
+    result = train_by_reinforcement(
+        settings, worlds.kept(scores, group), out, observer, cord=cord, validation=validation
     )
     return ReinforceReport(
-        found, worlds.asked, before, _measure_reward(config, worlds, found.model, scores)
+        result, worlds.asked, before, _measure_reward(config, worlds, result.model, scores)
     )
 
 
@@ -245,16 +247,18 @@ def _train_by_labels(
     worlds: _Environments,
     desk: "HumanFeedback",
     out: Path,
-    told: StepCallback,
+    observer: StepCallback,
 ) -> ReinforceReport:
     """Return the last of its reward models says what was earned, before as after."""
-    found = train_with_online_labels(labels, worlds.kept, desk, out, told, desk.find_stop_reason)
-    scores, learnt = RewardModel(Path(found.reward)).score_answers, found.reinforced
+    result = train_with_online_labels(
+        labels, worlds.kept, desk, out, observer, desk.find_stop_reason
+    )
+    scores, learnt = RewardModel(Path(result.reward)).score_answers, result.reinforced
     before, after = (
         _measure_reward(config, worlds, model, scores)
         for model in (config.settings.policy.model, learnt.model)
     )
-    return ReinforceReport(learnt, worlds.asked, before, after, found)
+    return ReinforceReport(learnt, worlds.asked, before, after, result)
 
 
 def _measure_reward(
@@ -281,9 +285,9 @@ def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSe
         if name in config.labels:
             detail = f"`{name}` does not belong in [labels]: write it in {place}"
             raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
-    said = merge_tables({"prefer": {"comparisons": ""}}, config.labels)
-    said |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
-    labels = parse_settings(said, OnlineLabellingSettings, path, ("labels",))
+    table = merge_tables({"prefer": {"comparisons": ""}}, config.labels)
+    table |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
+    labels = parse_settings(table, OnlineLabellingSettings, path, ("labels",))
     if labels.answers > MOST_QUESTIONS_NAMED:
         detail = (
             f"people compare 2, 3 or {MOST_QUESTIONS_NAMED} answers at a desk, and "
@@ -295,7 +299,7 @@ def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSe
 
 @contextmanager
 def _open_labeller(
-    config: ReinforceFile, store: str, path: Path, out: Path, told: StepCallback, main: bool
+    config: ReinforceFile, store: str, path: Path, out: Path, observer: StepCallback, main: bool
 ) -> Iterator["HumanFeedback | None"]:
     """Open the labeller for as long as the run goes on; None without a desk."""
     if not store:
@@ -312,7 +316,7 @@ def _open_labeller(
         raise Failed(Failure("--desk", Outcome.NO_DESK, detail)) from error
 
     def show_waiting(count: int) -> None:
-        told(desk.step, config.settings.steps, {"waiting": float(count)})
+        observer(desk.step, config.settings.steps, {"waiting": float(count)})
 
     settings = parse_settings(config.desk or {}, HumanFeedbackSettings, path, ("desk",))
     with Store(store) as opened, HumanFeedback(opened, out, settings, main, show_waiting) as desk:
@@ -324,11 +328,11 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
     speech = load_policy_tokenizer(
         Path(settings.policy.model), settings.sampling.max_tokens, settings.sampling.chat
     )
-    asked = list(read_questions(Path(named.questions)))
-    kept, held = _split_questions(asked, named.held_out, settings.seed)
+    questions = list(read_questions(Path(named.questions)))
+    training, held_out = _split_questions(questions, named.held_out, settings.seed)
     validation: list[Question] = []
     if settings.check:
-        kept, validation = _split_questions(kept, named.validation, settings.seed + 1)
+        training, validation = _split_questions(training, named.validation, settings.seed + 1)
         if not validation:
             detail = "there are too few questions for settings.check: name more, or leave it out"
             raise Failed(Failure(named.questions, Outcome.FEW_QUESTIONS, detail))
@@ -338,25 +342,30 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
             named, some, library, scores, group, speech, served
         )
 
-    held_out = f"{len(held)} questions that were held out"
-    learnt = f"the {len(kept)} questions that it learnt from"
+    tested = (
+        f"{len(held_out)} questions that were held out"
+        if held_out
+        else f"the {len(training)} questions that it learnt from"
+    )
     return _Environments(
-        make_environment(kept, bool(settings.servers)),
-        make_environment(held or kept),
-        held_out if held else learnt,
+        make_environment(training, bool(settings.servers)),
+        make_environment(held_out or training),
+        tested,
         make_environment(validation, bool(settings.servers)) if validation else None,
     )
 
 
 def _split_questions(
-    asked: list[Question], share: float, seed: int
+    questions: list[Question], share: float, seed: int
 ) -> tuple[list[Question], list[Question]]:
     """Return those that are trained on, and those that are not: none, or at least one of each."""
-    size = min(max(round(share * len(asked)), 1), len(asked) - 1) if share and asked else 0
-    held = set(Random(f"{seed} held out").sample(range(len(asked)), size))
+    size = (
+        min(max(round(share * len(questions)), 1), len(questions) - 1) if share and questions else 0
+    )
+    chosen = set(Random(f"{seed} held out").sample(range(len(questions)), size))
     return (
-        [one for number, one in enumerate(asked) if number not in held],
-        [one for number, one in enumerate(asked) if number in held],
+        [one for number, one in enumerate(questions) if number not in chosen],
+        [one for number, one in enumerate(questions) if number in chosen],
     )
 
 
@@ -372,7 +381,7 @@ def _add_paper_settings(table: dict[str, Any]) -> dict[str, Any]:
 
 def _build_environment(
     settings: EnvironmentSettings,
-    asked: list[Question],
+    questions: list[Question],
     library: Library,
     scores: BatchRewardFunction,
     group: int,
@@ -381,15 +390,15 @@ def _build_environment(
 ) -> RolloutEnvironment:
     if settings.kind == "browser":
         browsing = msgspec.structs.replace(settings.browser, group=group)
-        world = BrowserEnvironment(asked, library, scores, speech, browsing)
+        world = BrowserEnvironment(questions, library, scores, speech, browsing)
         if not settings.constrained:
             return world
         constrain = constrain_commands_on_server if served else allow_commands
         return ConstrainedEnvironment(world, speech, constrain(speech))
     if settings.kind == "quotes":
         return make_quote_environment(
-            asked, library, scores, speech, settings.quotes, group=group, served=served
+            questions, library, scores, speech, settings.quotes, group=group, served=served
         )
     return make_reference_environment(
-        asked, library, scores, speech, settings.references, group=group
+        questions, library, scores, speech, settings.references, group=group
     )

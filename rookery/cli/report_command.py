@@ -36,17 +36,17 @@ def run_report_command(file: Path, out: Path, title: str, pages: Path | None) ->
     if out.exists():
         raise ValueError(f"--out {out}: there is such a file already; name another")
     results = list(_parse_results(read_saved_file(file), file.name))
-    given, err = DocumentLookup(pages), StreamConsole(stderr=True)
-    show_failures(err, given.unread)
+    documents, err = DocumentLookup(pages), StreamConsole(stderr=True)
+    show_failures(err, documents.unread)
     with EvidenceSources(Settings()) as opened:
-        sources = CheckedSources(given, opened, False, file.absolute().parent)
+        sources = CheckedSources(documents, opened, False, file.absolute().parent)
         answers = [_check_result(result, sources) for result in results]
     title = title or f"{len(answers)} question{'s' * (len(answers) != 1)}"
     report = ExportedReport(title, answers, time.strftime("%Y-%m-%d"))
     with out.open("xb") as written:
         written.write(render_report(report, kind))
     err.print(summarize_report(report), style="dim", markup=False, soft_wrap=True)
-    verdicts = [verdict for told in answers for verdict in told.verdicts]
+    verdicts = [verdict for exported in answers for verdict in exported.verdicts]
     return EXIT_ANSWERED if all(each.verified for each in verdicts) else EXIT_UNVERIFIED
 
 

@@ -294,13 +294,13 @@ def run_serve_key(
     _require_installed()
     from rookery.server.api.endpoints import create_api_key, revoke_api_key
 
-    with _open_or_create_store(store or _default_place()) as kept:
+    with _open_or_create_store(store or _default_place()) as opened_store:
         try:
             if revoke:
-                revoke_api_key(kept, name)
+                revoke_api_key(opened_store, name)
                 typer.echo(f"The key of {name} is revoked.", err=True)
                 return
-            typer.echo(create_api_key(kept, name, per_minute, budget))
+            typer.echo(create_api_key(opened_store, name, per_minute, budget))
         except Failed as failed:
             if failed.failure.outcome not in (Outcome.BAD_NAME, Outcome.NO_KEY_NAMED):
                 raise
@@ -341,10 +341,10 @@ def _open_at(
 
     place = store or _default_place()
     with _open_listener(host, port) as listener:
-        with _open_or_create_store(place) as kept:
+        with _open_or_create_store(place) as opened_store:
             # Where it is a service, what is printed here is kept in a journal.
-            here = is_loopback(host) and not (how.log or how.behind_proxy)
-            _print_welcome(kept, host, listener.getsockname()[1], what, here)
+            local = is_loopback(host) and not (how.log or how.behind_proxy)
+            _print_welcome(opened_store, host, listener.getsockname()[1], what, local)
         run_server(place, settings, listener, how)
 
 
@@ -393,15 +393,15 @@ def _open_listener(host: str, port: int) -> socket.socket:
         raise ValueError(sentence) from error
 
 
-def _print_welcome(store: "Store", host: str, port: int, what: str, here: bool) -> None:
-    """Say where it is. As long as nobody has ever come in, whoever starts it `here` may."""
+def _print_welcome(store: "Store", host: str, port: int, what: str, local: bool) -> None:
+    """Say where it is. As long as nobody has ever come in, whoever starts it `local` may."""
     from rookery.desk.accounts import create_invite, list_audit_entries
 
     at = _format_address(host, port)
     if any(line.action == "enter" for line in list_audit_entries(store)):
         typer.echo(f"{what} is open: {at}")
         typer.echo("To let somebody in: rookery judge invite NAME")
-    elif here:
+    elif local:
         name = get_user_name("admin")
         token = create_invite(store, name, "admin", by=name)
         typer.echo(f"{what} is open. Come in, once, by this link: {at}/enter/{token}")

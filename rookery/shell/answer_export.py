@@ -112,7 +112,7 @@ class CitedPage(NamedTuple):
     digest: str
 
 
-def render_export(told: ExportedAnswer, kind: str) -> str:
+def render_export(exported: ExportedAnswer, kind: str) -> str:
     """Return the answer as a file of this kind, one of EXPORT_TYPES."""
     make = {
         "html": export_html,
@@ -121,28 +121,32 @@ def render_export(told: ExportedAnswer, kind: str) -> str:
         "bib": export_bibtex,
         "csl.json": export_csl,
     }
-    return make[kind](told)
+    return make[kind](exported)
 
 
-def export_json(told: ExportedAnswer) -> str:
+def export_json(exported: ExportedAnswer) -> str:
     """Return the answer as one line of JSON, the same that `rookery ask --json` prints."""
-    answered = make_ask_result(told.episode, told.verdicts)
+    answered = make_ask_result(exported.episode, exported.verdicts)
     return to_terminal_json(msgspec.structs.replace(answered, failures=())) + "\n"
 
 
 def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:
     """Return each version of each cited page, in the order in which they are cited, with the
     numbers of its quotes, counted from 1 through all answers."""
-    found: dict[tuple[str, str], CitedPage] = {}
+    cited_pages: dict[tuple[str, str], CitedPage] = {}
     numbers: dict[CitedPage, list[int]] = {}
     evidence = [
-        each for told in answers for each in zip(_list_quotes(told), told.pages, strict=True)
+        each
+        for exported in answers
+        for each in zip(_list_quotes(exported), exported.pages, strict=True)
     ]
     for number, (quote, page) in enumerate(evidence, 1):
-        if (quote.url, quote.digest) not in found:
-            known = page if page and page.digest == quote.digest else None
-            found[quote.url, quote.digest] = _build_cited_page(quote, known, len(found) + 1)
-        numbers.setdefault(found[quote.url, quote.digest], []).append(number)
+        if (quote.url, quote.digest) not in cited_pages:
+            cited_page = page if page and page.digest == quote.digest else None
+            cited_pages[quote.url, quote.digest] = _build_cited_page(
+                quote, cited_page, len(cited_pages) + 1
+            )
+        numbers.setdefault(cited_pages[quote.url, quote.digest], []).append(number)
     return numbers
 
 
@@ -154,13 +158,13 @@ def _build_cited_page(quote: Quote, page: Page | None, number: int) -> CitedPage
     name = re.sub("[^a-z0-9]", "", holder.lower()) or "page"
     title = " ".join(sanitize_text(quote.title).split()) or sanitize_text(holder)
     day = (page.fetched if page else "")[:10]
-    known = day if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII) else ""
+    date = day if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII) else ""
     url = _percent_encode(quote.url) if web else ""
-    return CitedPage(f"{name}{number}", title, url, sanitize_text(holder), known, quote.digest)
+    return CitedPage(f"{name}{number}", title, url, sanitize_text(holder), date, quote.digest)
 
 
-def _list_quotes(told: ExportedAnswer) -> Sequence[Quote]:
-    return told.episode.answer.quotes if told.episode.answer else ()
+def _list_quotes(exported: ExportedAnswer) -> Sequence[Quote]:
+    return exported.episode.answer.quotes if exported.episode.answer else ()
 
 
 def _percent_encode(url: str) -> str:
@@ -185,44 +189,48 @@ def _split_at_claims(answer: Answer, before: int = 0) -> Iterator[tuple[str, tup
     yield answer.text[done:], ()
 
 
-def _format_headline(told: ExportedAnswer) -> str:
-    answer, say = told.episode.answer, told.language.translate
+def _format_headline(exported: ExportedAnswer) -> str:
+    answer, say = exported.episode.answer, exported.language.translate
     if answer is None:
-        why = say(NO_ANSWER_MESSAGES.get(told.episode.stop, f"no answer: {told.episode.stop}"))
+        why = say(
+            NO_ANSWER_MESSAGES.get(exported.episode.stop, f"no answer: {exported.episode.stop}")
+        )
         return f"{why[0].upper()}{why[1:]}."
     if answer.declined:
         return say("Declined: no passage reached the threshold. The closest are below.")
-    good = sum(verdict.verified for verdict in told.verdicts)
-    return say(f"{good} of {len(told.verdicts)} quotes verified.")
+    good = sum(verdict.verified for verdict in exported.verdicts)
+    return say(f"{good} of {len(exported.verdicts)} quotes verified.")
 
 
-def _format_summary(told: ExportedAnswer) -> str:
-    on = f" on {told.day}" if told.day else ""
-    return told.language.translate(
-        f"Answered by Rookery{on}, method {sanitize_text(told.episode.by)}"
+def _format_summary(exported: ExportedAnswer) -> str:
+    on = f" on {exported.day}" if exported.day else ""
+    return exported.language.translate(
+        f"Answered by Rookery{on}, method {sanitize_text(exported.episode.by)}"
     )
 
 
-def _get_answer_text(told: ExportedAnswer) -> Answer | None:
+def _get_answer_text(exported: ExportedAnswer) -> Answer | None:
     """Return the answer; of a declined one, which is a sentence of ours, in the language."""
-    answer = told.episode.answer
+    answer = exported.episode.answer
     if answer is None or not answer.declined or answer.claims:
         return answer
-    return msgspec.structs.replace(answer, text=told.language.translate(answer.text))
+    return msgspec.structs.replace(answer, text=exported.language.translate(answer.text))
 
 
-def _format_question(told: ExportedAnswer) -> str:
-    return " ".join(sanitize_text(told.asked or told.episode.question.text).split())
+def _format_question(exported: ExportedAnswer) -> str:
+    return " ".join(sanitize_text(exported.asked or exported.episode.question.text).split())
 
 
-def _format_searched(told: ExportedAnswer) -> str:
+def _format_searched(exported: ExportedAnswer) -> str:
     """Return the question as it was searched; empty where that is how it was asked."""
-    return " ".join(sanitize_text(told.episode.question.text).split()) if told.asked else ""
+    return " ".join(sanitize_text(exported.episode.question.text).split()) if exported.asked else ""
 
 
-def _format_failures(told: ExportedAnswer) -> str:
-    say = told.language.translate
-    counted = format_failure_counts(told.episode.failures, lambda each: say(each.replace("_", " ")))
+def _format_failures(exported: ExportedAnswer) -> str:
+    say = exported.language.translate
+    counted = format_failure_counts(
+        exported.episode.failures, lambda each: say(each.replace("_", " "))
+    )
     counts = ", ".join(counted)
     return f"{say('What could not be had on the way')}: {counts}" if counts else ""
 
@@ -234,51 +242,53 @@ def _format_check(verdict: Verdict, language: ExportLanguage) -> str:
     return f"{language.translate('NOT VERIFIED')}: {sanitize_text(said)}"
 
 
-def _list_evidence(told: ExportedAnswer) -> Iterator[tuple[Quote, Page | None, str, str]]:
+def _list_evidence(exported: ExportedAnswer) -> Iterator[tuple[Quote, Page | None, str, str]]:
     """Yield each quote with its page, and in words what the check said and its source."""
-    say = told.language.translate
-    for quote, page, verdict in zip(_list_quotes(told), told.pages, told.verdicts, strict=True):
+    say = exported.language.translate
+    for quote, page, verdict in zip(
+        _list_quotes(exported), exported.pages, exported.verdicts, strict=True
+    ):
         source = _build_cited_page(quote, page, 0)
-        known = page if page and page.digest == quote.digest else None
-        at = say(describe_location(known, quote.start)) if known else ""
+        cited_page = page if page and page.digest == quote.digest else None
+        at = say(describe_location(cited_page, quote.start)) if cited_page else ""
         read = say(f"read on {source.day}") if source.day else ""
         words = [part for part in (source.holder, sanitize_text(at), read) if part]
-        yield quote, known, _format_check(verdict, told.language), " · ".join(words)
+        yield quote, cited_page, _format_check(verdict, exported.language), " · ".join(words)
 
 
 # HTML
 
 
-def export_html(told: ExportedAnswer) -> str:
+def export_html(exported: ExportedAnswer) -> str:
     """Return the answer, its quotes and the check of each as one HTML file.
 
     The file needs no network and no scripts.
     """
-    answer, title = _get_answer_text(told), escape(_format_question(told))
-    failures, heading = _format_failures(told), told.language.translate("Quotes")
+    answer, title = _get_answer_text(exported), escape(_format_question(exported))
+    failures, heading = _format_failures(exported), exported.language.translate("Quotes")
     parts = [
-        _HTML_HEAD.replace("LANGUAGE", told.language.code).replace("TITLE", title),
-        f'<p class="soft">{escape(_format_summary(told))}</p>\n<h1 dir="auto">{title}</h1>',
-        _format_searched_html(told),
+        _HTML_HEAD.replace("LANGUAGE", exported.language.code).replace("TITLE", title),
+        f'<p class="soft">{escape(_format_summary(exported))}</p>\n<h1 dir="auto">{title}</h1>',
+        _format_searched_html(exported),
         f'<p class="answer" dir="auto">{_answer_html(answer)}</p>' if answer else "",
-        f'<p class="soft">{escape(_format_headline(told))}</p>',
-        f"<h2>{escape(heading)}</h2>\n{_quotes_html(told)}" if _list_quotes(told) else "",
+        f'<p class="soft">{escape(_format_headline(exported))}</p>',
+        f"<h2>{escape(heading)}</h2>\n{_quotes_html(exported)}" if _list_quotes(exported) else "",
         f'<p class="soft">{escape(failures)}</p>' if failures else "",
         "</main>\n</body>\n</html>\n",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _format_searched_html(told: ExportedAnswer) -> str:
-    searched = escape(_format_searched(told))
-    words = escape(told.language.translate("Searched as"))
+def _format_searched_html(exported: ExportedAnswer) -> str:
+    searched = escape(_format_searched(exported))
+    words = escape(exported.language.translate("Searched as"))
     return f'<p class="soft">{words} <q dir="auto">{searched}</q></p>' if searched else ""
 
 
-def _quotes_html(told: ExportedAnswer, before: int = 0) -> str:
+def _quotes_html(exported: ExportedAnswer, before: int = 0) -> str:
     """Return the quotes as a list; `before` is the number of quotes of earlier answers."""
-    evidence = enumerate(_list_evidence(told), before + 1)
-    quotes = "\n".join(_quote_html(told.language, number, *each) for number, each in evidence)
+    evidence = enumerate(_list_evidence(exported), before + 1)
+    quotes = "\n".join(_quote_html(exported.language, number, *each) for number, each in evidence)
     return f'<ol start="{before + 1}" style="counter-reset: n {before}">\n{quotes}\n</ol>'
 
 
@@ -355,16 +365,16 @@ li a { color: inherit; }
 # Markdown
 
 
-def export_markdown(told: ExportedAnswer) -> str:
+def export_markdown(exported: ExportedAnswer) -> str:
     """Return the answer as Markdown; each quote is a footnote that says whether it is verified."""
-    parts = [f"# {_escape_markdown(_format_question(told))}", *_list_markdown_parts(told)]
+    parts = [f"# {_escape_markdown(_format_question(exported))}", *_list_markdown_parts(exported)]
     return "\n\n".join(parts) + "\n"
 
 
-def _list_markdown_parts(told: ExportedAnswer, before: int = 0) -> list[str]:
+def _list_markdown_parts(exported: ExportedAnswer, before: int = 0) -> list[str]:
     """Return the paragraphs below the question; `before` is the number of earlier quotes."""
-    answer, searched = _get_answer_text(told), _format_searched(told)
-    words = told.language.translate("Searched as")
+    answer, searched = _get_answer_text(exported), _format_searched(exported)
+    words = exported.language.translate("Searched as")
     parts = [f"*{words} “{_escape_markdown(searched)}”*"] if searched else []
     if answer:
         parts.append(
@@ -373,10 +383,10 @@ def _list_markdown_parts(told: ExportedAnswer, before: int = 0) -> list[str]:
                 for text, numbers in _split_at_claims(answer, before)
             )
         )
-    parts.append(f"*{_escape_markdown(_format_headline(told))}*")
-    evidence = enumerate(_list_evidence(told), before + 1)
-    parts += [_format_footnote(told.language, number, *each) for number, each in evidence]
-    return [*parts, f"*{_escape_markdown(_format_summary(told))}.*"]
+    parts.append(f"*{_escape_markdown(_format_headline(exported))}*")
+    evidence = enumerate(_list_evidence(exported), before + 1)
+    parts += [_format_footnote(exported.language, number, *each) for number, each in evidence]
+    return [*parts, f"*{_escape_markdown(_format_summary(exported))}.*"]
 
 
 def _format_footnote(
@@ -396,9 +406,9 @@ def _escape_markdown(text: str) -> str:
     return _MARKDOWN_LINE_START.sub(_escape_line_start, _MARKDOWN_CHARACTERS.sub(r"\\\1", shown))
 
 
-def _escape_line_start(found: re.Match[str]) -> str:
-    space = found[1].replace(" ", "").replace("\t", "")  # which would make it code
-    return f"{space}{found[2]}\\" if found[2].isdigit() else f"{space}\\{found[2]}"
+def _escape_line_start(match: re.Match[str]) -> str:
+    space = match[1].replace(" ", "").replace("\t", "")  # which would make it code
+    return f"{space}{match[2]}\\" if match[2].isdigit() else f"{space}\\{match[2]}"
 
 
 # Reports of several answers
@@ -423,10 +433,10 @@ def _number_answers(report: ExportedReport) -> Iterator[tuple[int, ExportedAnswe
 def summarize_report(report: ExportedReport) -> str:
     """Return one line: how many questions were answered, declined or failed, and the quotes."""
     say = report.language.translate
-    answers = [told.episode.answer for told in report.answers]
+    answers = [exported.episode.answer for exported in report.answers]
     declined = sum(answer is not None and answer.declined for answer in answers)
     nothing = answers.count(None)
-    verdicts = [verdict for told in report.answers for verdict in told.verdicts]
+    verdicts = [verdict for exported in report.answers for verdict in exported.verdicts]
     good = sum(verdict.verified for verdict in verdicts)
     questions = say(f"{len(answers)} question{'s' * (len(answers) != 1)}")
     parts = [say(f"{len(answers) - declined - nothing} answered")]
@@ -460,8 +470,8 @@ def _render_report_html(report: ExportedReport) -> str:
     title, language = escape(sanitize_text(report.title)), report.language
     say = language.translate
     contents = [
-        f'<li><a href="#answer-{n}" dir="auto">{escape(_format_question(told))}</a></li>'
-        for n, told, _ in _number_answers(report)
+        f'<li><a href="#answer-{n}" dir="auto">{escape(_format_question(exported))}</a></li>'
+        for n, exported, _ in _number_answers(report)
     ]
     sources = [
         f"<li>{_format_source_html(source)} "
@@ -486,15 +496,16 @@ def _format_source_html(source: CitedPage) -> str:
     return link if source.url else title
 
 
-def _format_section_html(number: int, told: ExportedAnswer, before: int) -> str:
-    answer, failures = _get_answer_text(told), _format_failures(told)
+def _format_section_html(number: int, exported: ExportedAnswer, before: int) -> str:
+    answer, failures = _get_answer_text(exported), _format_failures(exported)
     parts = [
         f'<section id="answer-{number}"><h2 dir="auto">{number}. '
-        f"{escape(_format_question(told))}</h2>",
-        _format_searched_html(told),
+        f"{escape(_format_question(exported))}</h2>",
+        _format_searched_html(exported),
         f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>' if answer else "",
-        f'<p class="soft">{escape(f"{_format_headline(told)} {_format_summary(told)}")}.</p>',
-        _quotes_html(told, before) if _list_quotes(told) else "",
+        f'<p class="soft">{escape(_format_headline(exported))} '
+        f"{escape(_format_summary(exported))}.</p>",
+        _quotes_html(exported, before) if _list_quotes(exported) else "",
         f'<p class="soft">{escape(failures)}</p>' if failures else "",
         "</section>",
     ]
@@ -508,9 +519,9 @@ def _render_report_markdown(report: ExportedReport) -> str:
         f"*{_head_report(report)}. {_escape_markdown(summarize_report(report))} "
         f"{say(_VERIFIED_MEANING)}*",
     ]
-    for number, told, before in _number_answers(report):
-        parts.append(f"## {number}. {_escape_markdown(_format_question(told))}")
-        parts += _list_markdown_parts(told, before)
+    for number, exported, before in _number_answers(report):
+        parts.append(f"## {number}. {_escape_markdown(_format_question(exported))}")
+        parts += _list_markdown_parts(exported, before)
     sources = list_cited_pages(*report.answers)
     parts += [f"## {say('Sources')}"] * bool(sources)
     parts += [
@@ -534,9 +545,9 @@ def _render_report_docx(report: ExportedReport) -> bytes:
     document.add_paragraph(title, "Title")
     document.add_paragraph(_head_report(report), "Note")
     document.add_paragraph(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}", "Note")
-    for number, told, before in _number_answers(report):
-        document.add_paragraph(f"{number}. {_format_question(told)}", "Heading 1")
-        _add_answer_to_docx(document, told, before)
+    for number, exported, before in _number_answers(report):
+        document.add_paragraph(f"{number}. {_format_question(exported)}", "Heading 1")
+        _add_answer_to_docx(document, exported, before)
     sources = list_cited_pages(*report.answers)
     if sources:
         document.add_paragraph(say("Sources"), "Heading 1")
@@ -547,41 +558,41 @@ def _render_report_docx(report: ExportedReport) -> bytes:
     return document.build_file(title, report.day)
 
 
-def _add_answer_to_docx(document: "DocxWriter", told: ExportedAnswer, before: int) -> None:
+def _add_answer_to_docx(document: "DocxWriter", exported: ExportedAnswer, before: int) -> None:
     from rookery.shell.docx_writer import DocxRun
 
-    if searched := _format_searched(told):
-        words = told.language.translate("Searched as")
+    if searched := _format_searched(exported):
+        words = exported.language.translate("Searched as")
         document.add_paragraph(f"{words} “{searched}”", "Note")
-    if answer := _get_answer_text(told):
+    if answer := _get_answer_text(exported):
         runs = []
         for text, numbers in _split_at_claims(answer, before):
             runs.append(DocxRun(text))
             runs += [DocxRun(f"[{n}]", anchor=f"quote_{n}") for n in numbers]
         document.add_paragraph(runs, "Normal" if answer.declined else "Answer")
-    document.add_paragraph(f"{_format_headline(told)} {_format_summary(told)}.", "Note")
-    for number, evidence in enumerate(_list_evidence(told), before + 1):
+    document.add_paragraph(f"{_format_headline(exported)} {_format_summary(exported)}.", "Note")
+    for number, evidence in enumerate(_list_evidence(exported), before + 1):
         quote, page, check, source = evidence
         document.add_paragraph(
             [
                 DocxRun(f"[{number}] "),
-                DocxRun(_get_title(quote, told.language), link=_link_to_quote(quote, page)),
+                DocxRun(_get_title(quote, exported.language), link=_link_to_quote(quote, page)),
                 DocxRun(f" · {source} · {check}"),
             ],
             "Source",
             f"quote_{number}",
         )
         document.add_paragraph(quote.text, "Quote")
-    if failures := _format_failures(told):
+    if failures := _format_failures(exported):
         document.add_paragraph(failures, "Note")
 
 
 # Lists of references
 
 
-def export_bibtex(told: ExportedAnswer) -> str:
+def export_bibtex(exported: ExportedAnswer) -> str:
     """Return the cited pages as a BibTeX file."""
-    return "\n".join(_format_bibtex_entry(source) for source in list_cited_pages(told))
+    return "\n".join(_format_bibtex_entry(source) for source in list_cited_pages(exported))
 
 
 def _format_bibtex_entry(source: CitedPage) -> str:
@@ -600,10 +611,12 @@ def _escape_tex(text: str) -> str:
     return "".join(_TEX_ESCAPES.get(letter, letter) for letter in text)
 
 
-def export_csl(told: ExportedAnswer) -> str:
+def export_csl(exported: ExportedAnswer) -> str:
     """Return the cited pages as CSL-JSON, the JSON of the Citation Style Language."""
     return (
-        msgspec.json.encode([_build_csl_item(source) for source in list_cited_pages(told)]).decode()
+        msgspec.json.encode(
+            [_build_csl_item(source) for source in list_cited_pages(exported)]
+        ).decode()
         + "\n"
     )
 

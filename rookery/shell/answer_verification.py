@@ -60,9 +60,9 @@ def check_saved_answers(
     nothing judges. `allow_elided` accepts quotations whose gaps hold nothing that could change the
     meaning. The list is empty where nothing is quoted. Raises ValueError for data of no known form.
     """
-    ours = parse_saved_answers(data, name)
-    if ours is not None:
-        return [verdict for saved in ours for verdict in _check_ours(saved, pages)]
+    saved_answers = parse_saved_answers(data, name)
+    if saved_answers is not None:
+        return [verdict for saved in saved_answers for verdict in _check_ours(saved, pages)]
     claimed = extract_claimed_quotes(data, name)
     return _note_other_sources([_check_other(each, pages, allow_elided) for each in claimed])
 
@@ -110,9 +110,9 @@ def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
     together: dict[object, list[bool]] = {}
     for number, each in enumerate(verdicts):
         place = _get_claim_key(each) if isinstance(each, ClaimedVerdict) else number
-        held = _is_accepted(each) or each.outcome in UNCHECKED_OUTCOMES
-        together.setdefault(place, []).append(held)
-    return sum(not any(held) for held in together.values())
+        accepted = _is_accepted(each) or each.outcome in UNCHECKED_OUTCOMES
+        together.setdefault(place, []).append(accepted)
+    return sum(not any(accepted) for accepted in together.values())
 
 
 def _is_accepted(verdict: AnyVerdict) -> bool:
@@ -134,8 +134,8 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
         parts.append("the answer's text is not what its method writes")
     if unjudged := outcomes["not_judged"]:
         were = "was" if unjudged == 1 else "were"
-        said = f"{_format_count(unjudged, 'sentence')} written by a model {were} not judged"
-        parts.append(f"{said}: only their quotes are checked")
+        sentence = f"{_format_count(unjudged, 'sentence')} written by a model {were} not judged"
+        parts.append(f"{sentence}: only their quotes are checked")
     if cited := outcomes["not_quoted"]:
         parts.append(f"{_format_count(cited, 'citation')} without quoted words not judged")
     return "; ".join(parts)
@@ -207,9 +207,9 @@ class CheckedSources:
     """The pages of given documents, of the archive, and, where asked for, as they are now."""
 
     def __init__(
-        self, given: DocumentLookup, sources: EvidenceSources, fetch: bool, folder: Path
+        self, documents: DocumentLookup, sources: EvidenceSources, fetch: bool, folder: Path
     ) -> None:
-        self._given = given
+        self._given = documents
         self._sources = sources
         self._fetch = fetch
         self._folder = folder
@@ -230,12 +230,14 @@ class CheckedSources:
         archived = self._sources.archive.find_quoted(quote)
         if archived is not None and (archived.url == quote.url or _is_copy_served_here(quote)):
             return msgspec.structs.replace(archived, url=quote.url)
-        here = [*([now] if now else []), *self._given.find_at_address(quote.url)]
-        for page in here:
+        versions = [*([now] if now else []), *self._given.find_at_address(quote.url)]
+        for page in versions:
             if page.digest == quote.digest:
                 return msgspec.structs.replace(page, url=quote.url)
         elsewhere = archived or self._given.find_by_digest(quote.digest)
-        return elsewhere or next(iter(here), None) or self._sources.archive.find_latest(quote.url)
+        return (
+            elsewhere or next(iter(versions), None) or self._sources.archive.find_latest(quote.url)
+        )
 
     def find_latest(self, url: str) -> Page | None:
         """Return the newest version at an address; None if there is none.
@@ -311,11 +313,11 @@ def run_verify_command(
     no_model, bad_model.
     """
     data = read_saved_file(file)
-    given = DocumentLookup(pages)
+    documents = DocumentLookup(pages)
     out, err = StreamConsole(), StreamConsole(stderr=True)
-    show_failures(err, given.unread)
+    show_failures(err, documents.unread)
     with EvidenceSources(settings) as opened:
-        sources = CheckedSources(given, opened, fetch, file.absolute().parent)
+        sources = CheckedSources(documents, opened, fetch, file.absolute().parent)
         verdicts = check_saved_answers(data, file.name, sources, elided)
         claims: list[ClaimVerdict] = []
         summary = [summarize_verdicts(verdicts)]

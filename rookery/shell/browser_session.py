@@ -136,17 +136,17 @@ class BrowserSession:
         """The pages that were opened, in order."""
         return [reply for _, reply in self._replies if isinstance(reply, Page)]
 
-    def find_shown_view(self, shown: Observation | None = None) -> PageView | None:
+    def find_shown_view(self, observation: Observation | None = None) -> PageView | None:
         """Return the view of the page (article or full) that an observation shows, else None.
 
-        Without `shown`, the present observation counts. None for search results, errors and the
-        empty start, which cannot be quoted.
+        Without `observation`, the present one counts. None for search results, errors and the empty
+        start, which cannot be quoted.
         """
-        shown = shown or self.observation
-        if page := self.find_page(shown.digest, shown.url):
+        observation = observation or self.observation
+        if page := self.find_page(observation.digest, observation.url):
             opened = self.views.get_opened(page, self.task.rules)
             for view in (opened.article, opened.full):
-                if view.window_at(shown.start).text == shown.text:
+                if view.window_at(observation.start).text == observation.text:
                     return view
         return None
 
@@ -208,18 +208,18 @@ class BrowserSession:
             return False
         self.on_event(UndoEvent())
         self._replay_commands()
-        failed = {id(asked) for asked in self._unused_replies if isinstance(asked[1], Failure)}
-        self._unused_replies = [asked for asked in self._unused_replies if id(asked) not in failed]
-        self._replies = [asked for asked in self._replies if id(asked) not in failed]
+        failed = {id(reply) for reply in self._unused_replies if isinstance(reply[1], Failure)}
+        self._unused_replies = [reply for reply in self._unused_replies if id(reply) not in failed]
+        self._replies = [reply for reply in self._replies if id(reply) not in failed]
         return True
 
     def change_question(self, question: Question) -> bool:
         """Replace the question; False, and no change, if its rules would hide what was read."""
         former = self.task
-        seen = self.observation.past, self.observation.quotes, self.pending_request
+        state = self.observation.past, self.observation.quotes, self.pending_request
         self.task = msgspec.structs.replace(former, question=question)
         self._replay_commands()
-        if (self.observation.past, self.observation.quotes, self.pending_request) != seen:
+        if (self.observation.past, self.observation.quotes, self.pending_request) != state:
             self.task = former
             self._replay_commands()
             return False
@@ -273,8 +273,8 @@ class BrowserSession:
         steps: list[Step] = []
         try:
             while True:
-                shown, said = next(walk)
-                steps.append(Step(shown.prompt, Completion(said)))
+                observation, command = next(walk)
+                steps.append(Step(observation.prompt, Completion(command)))
         except StopIteration as ended:
             browsed: BrowseResult = ended.value
             return steps, browsed
@@ -287,13 +287,13 @@ class BrowserSession:
         The library is one of the session's own replies, as `wrap` returns it. Returns the result.
         """
         flow = browse_library(self.task, wrap(_ReplayLibrary(self._replies)), self.views)
-        left = iter(self.commands)
+        commands = iter(self.commands)
         try:
-            shown = next(flow)
+            observation = next(flow)
             while True:
-                said = self.draft if shown.answering else next(left, "End: Answer")
-                yield shown, said
-                shown = flow.send(said)
+                command = self.draft if observation.answering else next(commands, "End: Answer")
+                yield observation, command
+                observation = flow.send(command)
         except StopIteration as ended:
             browsed: BrowseResult = ended.value
             return browsed
@@ -313,10 +313,10 @@ class BrowserSession:
                 return  # another question has led to where nobody was: `ask` notices
             self._advance_browser(command)
 
-    def _advance_browser(self, said: str | BrowserReply) -> None:
+    def _advance_browser(self, reply: str | BrowserReply) -> None:
         self.pending_request = None
         try:
-            self._handle_output(self._flow.send(said))
+            self._handle_output(self._flow.send(reply))
         except StopIteration as ended:
             self.browse_result = ended.value
 
@@ -348,8 +348,8 @@ class _ReplayLibrary(Library):
         assert isinstance(reply, Page)
         return reply
 
-    def _take_reply(self, wanted: BrowserRequest) -> Sequence[Hit] | Page:
-        number = [request for request, _ in self._replies].index(wanted)
+    def _take_reply(self, request: BrowserRequest) -> Sequence[Hit] | Page:
+        number = [each for each, _ in self._replies].index(request)
         _, reply = self._replies.pop(number)
         if isinstance(reply, Failure):
             raise Failed(reply)

@@ -69,14 +69,14 @@ def judge_saved_claims(
     without quoting it are judged by the parts of the stored source that share most words with them.
     Raises ValueError as `check_saved_answers` does, and what the judge raises.
     """
-    ours = parse_saved_answers(data, name)
-    if ours is not None:
+    saved_answers = parse_saved_answers(data, name)
+    if saved_answers is not None:
         failed = {
             EvidencePassage(each.quote.text, each.quote.title)
             for each in verdicts
             if isinstance(each, Verdict) and not each.verified
         }
-        return [verdict for saved in ours for verdict in _judge_ours(saved, failed, judge)]
+        return [verdict for saved in saved_answers for verdict in _judge_ours(saved, failed, judge)]
     claimed: dict[tuple[str, str], list[ClaimedVerdict]] = {}
     for each in verdicts:
         if isinstance(each, ClaimedVerdict) and each.outcome in ("verified", "not_quoted"):
@@ -133,7 +133,7 @@ def summarize_claims(verdicts: Sequence[ClaimVerdict]) -> str:
     if not verdicts:
         return "no claim to judge"
     parts = [f"{sum(each.supported for each in verdicts)} of {len(verdicts)} claims supported"]
-    for outcome, said in (
+    for outcome, wording in (
         ("quoted", "quoted word for word, which needs no model"),
         ("refutes", "refuted"),
         ("neither", "neither supported nor refuted"),
@@ -141,5 +141,5 @@ def summarize_claims(verdicts: Sequence[ClaimVerdict]) -> str:
         ("unverified", "without a verified source"),
     ):
         if counts[outcome]:
-            parts.append(f"{counts[outcome]} {said}")
+            parts.append(f"{counts[outcome]} {wording}")
     return "; ".join(parts)

@@ -170,9 +170,9 @@ def _get_help_columns() -> int:
 
 def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
     """Usage, description, and each argument, option and command with what it is for."""
-    shown = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
-    arguments = [param for param in shown if param.param_type_name == "argument"]
-    options = [param for param in shown if param.param_type_name == "option"]
+    visible = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+    arguments = [param for param in visible if param.param_type_name == "argument"]
+    options = [param for param in visible if param.param_type_name == "option"]
     commands = getattr(command, "commands", {})
     pieces = [
         "[OPTIONS]",
@@ -228,13 +228,13 @@ def _format_help(param: Any) -> str:
 def _format_usage_error(error: typer.TyperException) -> str:
     """Return what is wrong with the arguments, and the help page to read."""
     param, context = getattr(error, "param", None), getattr(error, "ctx", None)
-    said = (error.message if param else error.format_message()).strip().rstrip(".")
+    message = (error.message if param else error.format_message()).strip().rstrip(".")
     if param is None:
-        said = said[:1].lower() + said[1:]
+        message = message[:1].lower() + message[1:]
     else:
         name = (
             max(param.opts, key=len) if param.param_type_name == "option" else _get_metavar(param)
         )
-        asked = said.partition(", unable to parse")[0].replace("Input should", "it should")
-        said = f"{name}: {asked}" if said else f"{name} is missing"
-    return f"{said} (see {context.command_path} -h)" if context else said
+        problem = message.partition(", unable to parse")[0].replace("Input should", "it should")
+        message = f"{name}: {problem}" if message else f"{name} is missing"
+    return f"{message} (see {context.command_path} -h)" if context else message

@@ -388,9 +388,9 @@ def add_settings_options(
             parameters += options if each.name == "settings" else own
 
         @wraps(command)
-        def run_with_settings(**given: Any) -> None:
-            named = {option.name: given.pop(option.name) for option in options}
-            command(settings=_make_settings(named), **given)
+        def run_with_settings(**arguments: Any) -> None:
+            named = {option.name: arguments.pop(option.name) for option in options}
+            command(settings=_make_settings(named), **arguments)
 
         run_with_settings.__signature__ = shape.replace(  # type: ignore[attr-defined]
             parameters=parameters
@@ -402,17 +402,17 @@ def add_settings_options(
 
 def _make_settings(named: Mapping[str, object]) -> Settings:
     """Make the settings of some options, by their names; those of no option keep their defaults."""
-    given = {
+    values = {
         _FIELDS.get(name, name): tuple(value or ()) if name in _REPEATED else value  # type: ignore
         for name, value in named.items()
     }
 
     def take_fields(kind: type[S]) -> S:
         fields = kind.__struct_fields__
-        return kind(**{name: given.pop(name) for name in fields if name in given})
+        return kind(**{name: values.pop(name) for name in fields if name in values})
 
     selection, models = take_fields(FileSelection), take_fields(ModelSettings)
-    return Settings(selection=selection, models=models, **given)  # type: ignore
+    return Settings(selection=selection, models=models, **values)  # type: ignore
 
 
 def require_known_method(settings: Settings) -> None:
@@ -420,8 +420,8 @@ def require_known_method(settings: Settings) -> None:
     from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS
 
     if settings.method not in NAMED_METHODS:
-        known = ", ".join(NAMED_METHODS)
-        raise ValueError(f"there is no method {settings.method!r}: use one of {known}")
+        names = ", ".join(NAMED_METHODS)
+        raise ValueError(f"there is no method {settings.method!r}: use one of {names}")
     if (settings.method in MODEL_METHODS) != bool(settings.models):
         *others, last = MODEL_METHODS
         raise ValueError(

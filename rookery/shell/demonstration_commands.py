@@ -105,14 +105,14 @@ def find_quote_command(
         if part.start < end and start < part.end
     ):
         raise UnquotableSpanError(QUOTE_IN_PARTS_HINT)
-    shown, copied = _get_shown_text(parts, start, end), WindowText(page, parts)
-    for words in _list_phrasings(shown, page.text[start:end]):
+    shown_text, copied = _get_shown_text(parts, start, end), WindowText(page, parts)
+    for words in _list_phrasings(shown_text, page.text[start:end]):
         command = f"Quote: {words}"
-        said = parse_command(command)
-        found = find_quote(finder, said.argument, window.start, copied) if said else None
-        if found == span:
-            return str(said)
-    raise UnquotableSpanError(SAME_WORDS if parse_command(f"Quote: {shown}") else UNWRITABLE)
+        parsed = parse_command(command)
+        quote = find_quote(finder, parsed.argument, window.start, copied) if parsed else None
+        if quote == span:
+            return str(parsed)
+    raise UnquotableSpanError(SAME_WORDS if parse_command(f"Quote: {shown_text}") else UNWRITABLE)
 
 
 def _get_shown_text(parts: list[WindowPart], start: int, end: int) -> str:
@@ -131,16 +131,16 @@ def _is_gap(part: WindowPart) -> bool:
     return part.text.isspace() or part.text == " | "
 
 
-def _list_phrasings(shown: str, exact: str) -> Iterator[str]:
+def _list_phrasings(shown_text: str, exact: str) -> Iterator[str]:
     """Yield texts that may name the span, the preferred one first."""
-    if len(shown) > MAX_WHOLE_QUOTE:  # its first and last words, with a mark between them
-        words = [found.span() for found in WORD.finditer(shown)]
-        front = min((end for _, end in words if end >= MIN_QUOTE_ENDS), default=len(shown))
-        tails = (start for start, _ in words if len(shown) - start >= MIN_QUOTE_ENDS)
+    if len(shown_text) > MAX_WHOLE_QUOTE:  # its first and last words, with a mark between them
+        words = [match.span() for match in WORD.finditer(shown_text)]
+        front = min((end for _, end in words if end >= MIN_QUOTE_ENDS), default=len(shown_text))
+        tails = (start for start, _ in words if len(shown_text) - start >= MIN_QUOTE_ENDS)
         back = max(tails, default=0)
         if front < back:
-            yield f"{shown[:front]}{ABBREVIATION_MARK}{shown[back:]}"
-    yield shown
+            yield f"{shown_text[:front]}{ABBREVIATION_MARK}{shown_text[back:]}"
+    yield shown_text
     yield exact
 
 
@@ -184,20 +184,20 @@ def quote_window_span(session: BrowserSession, start: int, end: int) -> str:
 
     The span must lie in the window.
     """
-    shown, view = session.observation, session.find_shown_view()
+    observation, view = session.observation, session.find_shown_view()
     if view is None or session.ending or session.pending_request is not None:
         return ONLY_PAGES
-    window = ViewWindow(shown.text, shown.start, shown.end)
+    window = ViewWindow(observation.text, observation.start, observation.end)
     finder = session.views.get_opened(view.page, session.task.rules).finder
-    parts = list(view.iter_parts(shown.start))
+    parts = list(view.iter_parts(observation.start))
     try:
         span = trim_span(view.page, window, start, end)
         command = find_quote_command(view.page, finder, window, parts, span)
     except UnquotableSpanError as error:
         return str(error)
-    room = session.task.rules.quoted - sum(len(quoted.text) for quoted in shown.quotes)
-    wanted = view.page.quote(*span)
-    if len(wanted.text) > room and wanted not in shown.quotes:
+    room = session.task.rules.quoted - sum(len(quoted.text) for quoted in observation.quotes)
+    target = view.page.quote(*span)
+    if len(target.text) > room and target not in observation.quotes:
         return NO_ROOM_HINT.format(room)
     return run_browser_command(session, command)
 
@@ -209,7 +209,7 @@ def find_passage_words(session: BrowserSession, page: Page, span: Span) -> str:
     """
     start, end = span
     finder = session.views.get_opened(page, session.task.rules).finder
-    ends = [found.end() for found in islice(WORD.finditer(page.text, start, end), MAX_FIND_WORDS)]
+    ends = [match.end() for match in islice(WORD.finditer(page.text, start, end), MAX_FIND_WORDS)]
     for stop in ends[MIN_FIND_WORDS - 1 :] or ends[-1:]:
         words = " ".join(page.text[start:stop].split())
         places = list(islice(finder.find_all(words, 0, spaced=True), 2))
@@ -223,13 +223,13 @@ def quote_suggested_span(session: BrowserSession, start: int, end: int) -> str:
 
     If the window does not show it, it is looked for first, by the command that a model would give.
     """
-    shown, view = session.observation, session.find_shown_view()
+    observation, view = session.observation, session.find_shown_view()
     suggested = session.find_suggestions()
     if view is None or suggested is None:
         return ONLY_PAGES
     if not any((start, end) == (each.start, each.end) for each in suggested.passages):
         return NOT_SUGGESTED
-    if not shown.start <= start <= end <= shown.end:
+    if not observation.start <= start <= end <= observation.end:
         words = find_passage_words(session, view.page, (start, end))
         if not words:
             return NOT_FINDABLE
@@ -284,22 +284,24 @@ def describe_request(request: BrowserRequest) -> tuple[str, str]:
 
 def list_quotable_spans(session: BrowserSession) -> list[Span]:
     """Return the spans of the sentences, headings and captions in the window, in order."""
-    view, shown = session.find_shown_view(), session.observation
+    view, observation = session.find_shown_view(), session.observation
     if view is None:
         return []
-    found = find_sentences(view.page, shown.start, shown.end)
+    sentences = find_sentences(view.page, observation.start, observation.end)
     headings = [
-        (max(block.start, shown.start), min(block.end, shown.end))
+        (max(block.start, observation.start), min(block.end, observation.end))
         for block in view.page.blocks
-        if block.kind in ("heading", "caption") and block.start < shown.end
+        if block.kind in ("heading", "caption") and block.start < observation.end
     ]
-    seen = [
-        (part.start, part.end) for part in view.iter_parts(shown.start) if part.start < part.end
+    visible = [
+        (part.start, part.end)
+        for part in view.iter_parts(observation.start)
+        if part.start < part.end
     ]
     return sorted(
         span
-        for span in {*found, *headings}
-        if any(low < span[1] and span[0] < high for low, high in seen)
+        for span in {*sentences, *headings}
+        if any(low < span[1] and span[0] < high for low, high in visible)
     )
 
 
@@ -309,23 +311,23 @@ def list_highlights(session: BrowserSession) -> list[Highlight]:
     Only `Find in page` finds spans. On search results, whose text is no page's, they are spans of
     the text that is shown.
     """
-    view, shown = session.find_shown_view(), session.observation
+    view, observation = session.find_shown_view(), session.observation
     marked: list[Highlight] = [
         ((quoted.start, quoted.end), "quoted")
-        for quoted in shown.quotes
-        if view and (quoted.digest, quoted.url) == (shown.digest, shown.url)
+        for quoted in observation.quotes
+        if view and (quoted.digest, quoted.url) == (observation.digest, observation.url)
     ]
     last = session.last_command
     if not last.startswith(FIND_PREFIX):
         return marked
     if view:
         finder = session.views.get_opened(view.page, session.task.rules).finder
-        start, end = shown.start, shown.end
+        start, end = observation.start, observation.end
     else:
-        finder, start, end = TextFinder(shown.text), 0, len(shown.text)
+        finder, start, end = TextFinder(observation.text), 0, len(observation.text)
     for reading in read_typed_text(last.removeprefix(FIND_PREFIX)):
-        found = finder.find_all(reading, start, spaced=True)
-        spans = list(takewhile(lambda span: span[0] < end, found))
+        matches = finder.find_all(reading, start, spaced=True)
+        spans = list(takewhile(lambda span: span[0] < end, matches))
         if spans:
             return marked + [(span, "found") for span in spans]
     return marked
@@ -334,16 +336,16 @@ def list_highlights(session: BrowserSession) -> list[Highlight]:
 def _explain_refusal(session: BrowserSession, command: str) -> str:
     """Return why a command would do nothing, or something that is not meant; empty if it is
     fine."""
-    shown = session.observation
+    observation = session.observation
     if session.pending_request is not None:
         return "wait for the page, or cancel it"
     if session.ending:
         return "browsing has ended: go back to reading first"
-    if command == "End: Answer" and not shown.quotes:
+    if command == "End: Answer" and not observation.quotes:
         return NO_QUOTES
-    if command.startswith("Scrolled down") and shown.scrollbar[1] >= 100:
+    if command.startswith("Scrolled down") and observation.scrollbar[1] >= 100:
         return "this is the end of the page"
-    if (command.startswith("Scrolled up") or command == "Top") and not shown.scrollbar[0]:
+    if (command.startswith("Scrolled up") or command == "Top") and not observation.scrollbar[0]:
         return "this is the top of the page"
     return ""
 

@@ -94,11 +94,11 @@ class DocxWriter:
         about.created = about.modified = datetime.fromisoformat(day)
         file, fixed = io.BytesIO(), io.BytesIO()
         self._document.save(file)
-        with zipfile.ZipFile(file) as made, zipfile.ZipFile(fixed, "w") as archive:
-            for name in made.namelist():
+        with zipfile.ZipFile(file) as written, zipfile.ZipFile(fixed, "w") as archive:
+            for name in written.namelist():
                 # A fixed time: no clock makes two files of one report differ.
                 info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-                archive.writestr(info, made.read(name), zipfile.ZIP_DEFLATED)
+                archive.writestr(info, written.read(name), zipfile.ZIP_DEFLATED)
         return fixed.getvalue()
 
     def _add_style(self, name: str, points: float) -> ParagraphStyle:

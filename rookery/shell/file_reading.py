@@ -61,16 +61,16 @@ def list_document_files(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]
     unreadable: list[Failure] = []
-    found = [
+    files = [
         Path(os.fsdecode(folder)) / os.fsdecode(name)
-        for folder, files, _ in list_folders(
+        for folder, names, _ in list_folders(
             [os.fsencode(place.resolve())], FileSelection(), unreadable
         )
-        for name in files
+        for name in names
     ]
     if unreadable:
         raise Failed(unreadable[0])
-    return sorted(found)
+    return sorted(files)
 
 
 def open_page(place: str, settings: Settings) -> Page:

@@ -83,12 +83,12 @@ def translate_borrowed_text(text: str) -> str:
     if exact != text:
         return exact
     for sentence, pattern in _compile_sentences(language):
-        if found := pattern.fullmatch(text):
+        if match := pattern.fullmatch(text):
             values = {
                 name: translate_borrowed_text(value)
                 if name.startswith("what")
                 else localize_value(value)
-                for name, value in found.groupdict().items()
+                for name, value in match.groupdict().items()
             }
             return catalog.pgettext(ELSEWHERE, sentence) % values
     return text
@@ -148,21 +148,21 @@ def localize_value(text: str) -> str:
     return _DAY.sub(DAY_FORMS[get_language()], text)
 
 
-def choose_language(kept: str, accepted: str) -> str:
+def choose_language(preferred: str, accepted: str) -> str:
     """Return the code of the language for a visitor.
 
     It is that of the cookie, else the one that Accept-Language (RFC 9110, 12.5.4) prefers, else the
     default. What is not understood is passed over.
     """
-    if kept in LANGUAGES:
-        return kept
+    if preferred in LANGUAGES:
+        return preferred
     best, most = DEFAULT_LANGUAGE, 0.0
     for part in accepted[:MAX_HEADER_CHARACTERS].lower().replace(" ", "").split(","):
-        found = _ACCEPTED.fullmatch(part)
-        if found is None:
+        match = _ACCEPTED.fullmatch(part)
+        if match is None:
             continue
-        language = DEFAULT_LANGUAGE if found[1] == "*" else found[1]
-        weight = float(found[2] or 1)
+        language = DEFAULT_LANGUAGE if match[1] == "*" else match[1]
+        weight = float(match[2] or 1)
         if language in LANGUAGES and weight > most:
             best, most = language, weight
     return best

@@ -72,8 +72,8 @@ class ProgressBar:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
-    def __call__(self, done: int, total: int, now: str = "") -> None:
-        """Show that `done` of `total` items are ready, and which item is being worked on now."""
+    def __call__(self, count: int, total: int, now: str = "") -> None:
+        """Show that `count` of `total` items are ready, and which item is being worked on now."""
         if self._bar is None:
             if time.monotonic() - self._since < DELAY or not self._console.is_interactive:
                 return
@@ -90,8 +90,8 @@ class ProgressBar:
             self._task = self._bar.add_task(self._what, total=total, now="")
             self._bar.start()
         assert self._task is not None
-        shown = escape(sanitize_text(now.rpartition("/")[2]))
-        self._bar.update(self._task, completed=done, total=total or None, now=shown)
+        label = escape(sanitize_text(now.rpartition("/")[2]))
+        self._bar.update(self._task, completed=count, total=total or None, now=label)
 
     def __enter__(self) -> Self:
         return self

@@ -80,8 +80,8 @@ class SecurityMiddleware:
             await send(message)
 
         app, body = self.app, _LimitedBody(receive, self._choose_body_limit(scope))
-        asked = scope["method"] not in SAFE_METHODS and not is_api_path(scope["path"])
-        if asked and (problem := self._find_problem(scope)):
+        needs_token = scope["method"] not in SAFE_METHODS and not is_api_path(scope["path"])
+        if needs_token and (problem := self._find_problem(scope)):
             app = self.refuse(scope, *problem)
         try:
             await app(scope, body.receive_part, send_with_headers)

@@ -109,8 +109,8 @@ def show_answer(
         console.print()
         mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
         language = find_language(page.text if page else quote.text)
-        shown = _highlight_terms(views[number - 1], episode.question.text, language)
-        print_indented(console, Text.assemble(mark), shown)
+        highlighted = _highlight_terms(views[number - 1], episode.question.text, language)
+        print_indented(console, Text.assemble(mark), highlighted)
         _show_source(console, quote, page, verdict)
 
 
@@ -142,11 +142,11 @@ def format_quote(quote: Quote, page: Page | None) -> str:
     changes = (
         [] if page is None or page.digest != quote.digest else _list_display_changes(quote, page)
     )
-    shown, last = "", 0
+    text, last = "", 0
     for start, end, put in changes:
-        shown += quote.text[last:start] + put
+        text += quote.text[last:start] + put
         last = end
-    return sanitize_text(re.sub(r"\s*\n\s*\n\s*", "\n", shown + quote.text[last:]))
+    return sanitize_text(re.sub(r"\s*\n\s*\n\s*", "\n", text + quote.text[last:]))
 
 
 def _list_display_changes(quote: Quote, page: Page) -> list[tuple[int, int, str]]:
@@ -308,23 +308,23 @@ def _collapse_whitespace(text: str) -> str:
 
 def _format_cited_text(answer: Answer, views: Sequence[str]) -> Text:
     """Return the answer's text, with marks close behind each claim, never alone on a line."""
-    shown, last = Text(), 0
+    text, last = Text(), 0
     for claim in answer.claims:
-        shown.append(sanitize_text(answer.text[last : claim.start]))
-        shown.append(
+        text.append(sanitize_text(answer.text[last : claim.start]))
+        text.append(
             _format_claim(answer, answer.text[claim.start : claim.end], claim.quotes, views)
         )
-        shown.append("".join(f"[{number + 1}]" for number in claim.quotes), "bold cyan")
+        text.append("".join(f"[{number + 1}]" for number in claim.quotes), "bold cyan")
         last = claim.end
-    return shown.append(sanitize_text(answer.text[last:]))
+    return text.append(sanitize_text(answer.text[last:]))
 
 
-def _format_claim(answer: Answer, said: str, numbers: Sequence[int], views: Sequence[str]) -> str:
+def _format_claim(answer: Answer, claim: str, numbers: Sequence[int], views: Sequence[str]) -> str:
     """Return a claim that is one of its quotes is shown as that quote is."""
     for number in numbers:
-        if _collapse_whitespace(answer.quotes[number].text) == said:
+        if _collapse_whitespace(answer.quotes[number].text) == claim:
             return _collapse_whitespace(views[number])
-    return sanitize_text(said)
+    return sanitize_text(claim)
 
 
 def _highlight_terms(text: str, question: str, language: str) -> Text:
