@@ -17,8 +17,9 @@ from recipes.line_completions import StoredPolicy, complete_lines
 from recipes.measures import score_system_citations
 from recipes.oracle_policies import contains_any_answer, parse_webglm_prompt
 from recipes.stages import load_or_make, print_progress
+from recipes.webglm_bootstrapping import BootstrapSettings, filter_bootstrapped_episode
 from recipes.webglm_data import Bootstrapper
-from rookery.answers.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
+from rookery.answers.webglm import WebglmSettings
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation

@@ -16,6 +16,7 @@ from recipes.vote_comparisons import (
     make_vote_comparisons,
     read_forum_threads,
 )
+from recipes.webglm_bootstrapping import BootstrapSettings, filter_bootstrapped_episode
 from recipes.webglm_data import (
     Bootstrapper,
     Data,
@@ -26,7 +27,7 @@ from recipes.webglm_data import (
 )
 from recipes.webglm_generator import GeneratorSettings
 from rookery.answers.batch import answer_all
-from rookery.answers.webglm import BootstrapSettings, WebglmSettings, filter_bootstrapped_episode
+from rookery.answers.webglm import WebglmSettings
 from rookery.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model

@@ -14,66 +14,9 @@ from rookery.settings import FileSelection, ModelSettings, Settings
 S = TypeVar("S", bound=msgspec.Struct)
 _REPEATED = ("places", "globs", "excludes", "stop")
 
-PlacesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--in",
-        metavar="PATH_OR_URL",
-        help="What to answer from: a folder, a file, a site (https://host/prefix/), or "
-        "rookery:corvids, the little web that comes with Rookery; may be repeated. Without it "
-        "the web is searched.",
-    ),
-]
-GlobsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--glob",
-        metavar="PATTERN",
-        help="Of the folders, read only files that match, such as '*.md' or 'docs/'; may be "
-        "repeated.",
-    ),
-]
-ExcludesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        metavar="PATTERN",
-        help="Leave out files and folders that match; may be repeated. What .gitignore and "
-        ".rookeryignore name is left out anyway.",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, also for errors.")]
 JsonLinesOption = Annotated[
     bool, typer.Option("--json", help="Print JSON, one object a line, also for errors.")
-]
-PrivateOption = Annotated[
-    bool,
-    typer.Option("--allow-private", help="Also open addresses of this machine and its network."),
-]
-ProxyOption = Annotated[bool, typer.Option("--proxy", help="Use the proxy that HTTPS_PROXY names.")]
-ContactOption = Annotated[
-    str,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Where the owners of sites can reach you: a mail address or a web page, which every "
-        "request then carries with its name, as Wikipedia asks.",
-    ),
-]
-RenderOption = Annotated[
-    bool,
-    typer.Option(
-        "--render",
-        help="Have a local Chromium run the scripts of pages that show no text without them; needs "
-        "pip install 'rookery[render]' and Chromium.",
-    ),
-]
-MethodOption = Annotated[
-    str,
-    typer.Option(
-        metavar="METHOD",
-        help="How to answer: extract quotes the documents and needs no model; webglm, gophercite "
-        "and webgpt have a model write the answer.",
-    ),
 ]
 WriteOption = Annotated[
     bool,
@@ -82,143 +25,6 @@ WriteOption = Annotated[
         help="Have a model on this machine put the answer into words: --method webglm with --model "
         "or, without it, a model that rookery models add added, smollm2 before others.",
     ),
-]
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="The model that writes: its name at an OpenAI-compatible server; without --base-url, "
-        "one of rookery models list, or path:DIR, on this machine; script:FILE for one that says "
-        "the lines of a file.",
-    ),
-]
-BaseUrlOption = Annotated[
-    str,
-    typer.Option(
-        metavar="URL", help="Where the model is served; the key is read from OPENAI_API_KEY."
-    ),
-]
-SamplesOption = Annotated[
-    int | None,
-    typer.Option(
-        "-n",
-        metavar="NUMBER",
-        min=1,
-        help="Answers that the model writes, of which the best is given.",
-    ),
-]
-EndpointsOption = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE",
-        help="A TOML file with a model for each role, in tables named browse, write and default.",
-    ),
-]
-WorthOption = Annotated[
-    float,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        help="Stop before -n answers are written when one more is not expected to raise the score "
-        "by this much.",
-    ),
-]
-TokenCapOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER", min=0, help="Most tokens that models may use, prompts included."
-    ),
-]
-MoneyCapOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        help="Most money that models may cost, by the prices in --endpoints.",
-    ),
-]
-TemperatureOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        help="How freely the model writes; 0 always takes the likeliest token. Without it, what "
-        "--endpoints says, else the server's own; 1 on this machine.",
-    ),
-]
-TopPOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        max=1,
-        help="Draw from the likeliest tokens only, as few as have this probability together.",
-    ),
-]
-MaxTokensOption = Annotated[
-    int | None,
-    typer.Option(metavar="NUMBER", min=1, help="Most tokens of one completion; 1024 without it."),
-]
-StopOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="WORDS", help="End a completion before these words; may be repeated."),
-]
-ChatOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--chat/--no-chat",
-        help="Whether the prompt is a message in the model's chat template, or a text that it "
-        "continues. Without either, what --endpoints says, else the former where it can be.",
-        show_default=False,
-    ),
-]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="NUMBER", min=1, help="Threads of the processor for a model on this machine."
-    ),
-]
-DtypeOption = Annotated[
-    str,
-    typer.Option(
-        metavar="TYPE",
-        help="What a model on this machine computes in: float32, bfloat16 or float16; without it, "
-        "what is fastest on its device.",
-    ),
-]
-DeclineOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        min=0,
-        max=1,
-        help="Decline rather than answer badly. With extract and --write: decline answers that are "
-        "less likely than this to be right; 0.5 without it. With another model: the share of the "
-        "given answers that must be good, which needs rookery calibrate first.",
-    ),
-]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="ENGINE",
-        help="What searches the web: duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:URL, brave "
-        "or google; several joined by commas, whose results are merged; or auto: brave and google "
-        "where their keys are set, else DuckDuckGo, else Wikipedia. searxng:URL,auto asks a "
-        "server of your own first.",
-    ),
-]
-RankerOption = Annotated[
-    str,
-    typer.Option(
-        metavar="DIR",
-        help="What ranks passages: a folder with an evidence model, as recipes.evidence writes it, "
-        "or with a trained encoder, as rookery learn retrieve writes it; or words. Without it, the "
-        "evidence model that comes with Rookery.",
-    ),
-]
-OfflineOption = Annotated[
-    bool,
-    typer.Option("--offline", help="Use only pages and model answers that are stored already."),
 ]
 BatchOption = Annotated[
     Path | None,
@@ -254,18 +60,6 @@ RayOption = Annotated[
 ForceOption = Annotated[
     bool,
     typer.Option("--force", help="With --batch: answer all again, in place of what is in --out."),
-]
-QuotesOption = Annotated[
-    int | None,
-    typer.Option(
-        "-q",
-        "--quotes",
-        metavar="NUMBER",
-        min=1,
-        max=20,
-        help="Quotes that an answer has at most, with --both-sides on each side; 3, and of "
-        "webglm 5, of webgpt and gophercite as many as the model makes.",
-    ),
 ]
 PassagesOption = Annotated[
     bool,
@@ -325,41 +119,226 @@ BatchesOption = Annotated[
     list[str] | None,
     typer.Option("--batch", metavar="NAME", help="Only this batch; may be repeated."),
 ]
+
+
+def _declare_option(
+    kind: object, default: object, *names: str, **details: Any
+) -> tuple[object, object]:
+    """Return the annotation of an option's parameter, and its default."""
+    return Annotated[kind, typer.Option(*names, **details)], default
+
+
 PLACE_OPTIONS = ("places", "globs", "excludes")
 NETWORK_OPTIONS = ("private", "proxy", "contact", "render")
 ENDPOINT_OPTIONS = ("model", "base_url", "endpoints")
 SOURCE_OPTIONS = ("engine", "ranker", "offline")
 COMPLETION_OPTIONS: Mapping[str, tuple[object, object]] = {
-    "temperature": (TemperatureOption, None),
-    "top_p": (TopPOption, None),
-    "max_tokens": (MaxTokensOption, None),
-    "stop": (StopOption, None),
-    "chat": (ChatOption, None),
-    "threads": (ThreadsOption, None),
-    "dtype": (DtypeOption, ""),
+    "temperature": _declare_option(
+        float | None,
+        None,
+        metavar="NUMBER",
+        min=0,
+        help="How freely the model writes; 0 always takes the likeliest token. Without it, what "
+        "--endpoints says, else the server's own; 1 on this machine.",
+    ),
+    "top_p": _declare_option(
+        float | None,
+        None,
+        metavar="NUMBER",
+        min=0,
+        max=1,
+        help="Draw from the likeliest tokens only, as few as have this probability together.",
+    ),
+    "max_tokens": _declare_option(
+        int | None,
+        None,
+        metavar="NUMBER",
+        min=1,
+        help="Most tokens of one completion; 1024 without it.",
+    ),
+    "stop": _declare_option(
+        list[str] | None,
+        None,
+        metavar="WORDS",
+        help="End a completion before these words; may be repeated.",
+    ),
+    "chat": _declare_option(
+        bool | None,
+        None,
+        "--chat/--no-chat",
+        help="Whether the prompt is a message in the model's chat template, or a text that it "
+        "continues. Without either, what --endpoints says, else the former where it can be.",
+        show_default=False,
+    ),
+    "threads": _declare_option(
+        int | None,
+        None,
+        metavar="NUMBER",
+        min=1,
+        help="Threads of the processor for a model on this machine.",
+    ),
+    "dtype": _declare_option(
+        str,
+        "",
+        metavar="TYPE",
+        help="What a model on this machine computes in: float32, bfloat16 or float16; without it, "
+        "what is fastest on its device.",
+    ),
 }
 """type and default of the option of each field of `CompletionSettings`"""
 SETTINGS_OPTIONS: Mapping[str, tuple[object, object]] = {
-    "places": (PlacesOption, None),
-    "globs": (GlobsOption, None),
-    "excludes": (ExcludesOption, None),
-    "method": (MethodOption, "extract"),
-    "model": (ModelOption, ""),
-    "base_url": (BaseUrlOption, ""),
-    "endpoints": (EndpointsOption, ""),
-    "samples": (SamplesOption, None),
-    "worth": (WorthOption, 0.0),
-    "cap_tokens": (TokenCapOption, None),
-    "cap_money": (MoneyCapOption, None),
-    "decline": (DeclineOption, None),
-    "quotes": (QuotesOption, None),
-    "engine": (EngineOption, "auto"),
-    "ranker": (RankerOption, ""),
-    "offline": (OfflineOption, False),
-    "private": (PrivateOption, False),
-    "proxy": (ProxyOption, False),
-    "contact": (ContactOption, ""),
-    "render": (RenderOption, False),
+    "places": _declare_option(
+        list[str] | None,
+        None,
+        "--in",
+        metavar="PATH_OR_URL",
+        help="What to answer from: a folder, a file, a site (https://host/prefix/), or "
+        "rookery:corvids, the little web that comes with Rookery; may be repeated. Without it "
+        "the web is searched.",
+    ),
+    "globs": _declare_option(
+        list[str] | None,
+        None,
+        "--glob",
+        metavar="PATTERN",
+        help="Of the folders, read only files that match, such as '*.md' or 'docs/'; may be "
+        "repeated.",
+    ),
+    "excludes": _declare_option(
+        list[str] | None,
+        None,
+        "--exclude",
+        metavar="PATTERN",
+        help="Leave out files and folders that match; may be repeated. What .gitignore and "
+        ".rookeryignore name is left out anyway.",
+    ),
+    "method": _declare_option(
+        str,
+        "extract",
+        metavar="METHOD",
+        help="How to answer: extract quotes the documents and needs no model; webglm, gophercite "
+        "and webgpt have a model write the answer.",
+    ),
+    "model": _declare_option(
+        str,
+        "",
+        metavar="NAME",
+        help="The model that writes: its name at an OpenAI-compatible server; without --base-url, "
+        "one of rookery models list, or path:DIR, on this machine; script:FILE for one that says "
+        "the lines of a file.",
+    ),
+    "base_url": _declare_option(
+        str,
+        "",
+        metavar="URL",
+        help="Where the model is served; the key is read from OPENAI_API_KEY.",
+    ),
+    "endpoints": _declare_option(
+        str,
+        "",
+        metavar="FILE",
+        help="A TOML file with a model for each role, in tables named browse, write and default.",
+    ),
+    "samples": _declare_option(
+        int | None,
+        None,
+        "-n",
+        metavar="NUMBER",
+        min=1,
+        help="Answers that the model writes, of which the best is given.",
+    ),
+    "worth": _declare_option(
+        float,
+        0.0,
+        metavar="NUMBER",
+        min=0,
+        help="Stop before -n answers are written when one more is not expected to raise the score "
+        "by this much.",
+    ),
+    "cap_tokens": _declare_option(
+        int | None,
+        None,
+        metavar="NUMBER",
+        min=0,
+        help="Most tokens that models may use, prompts included.",
+    ),
+    "cap_money": _declare_option(
+        float | None,
+        None,
+        metavar="NUMBER",
+        min=0,
+        help="Most money that models may cost, by the prices in --endpoints.",
+    ),
+    "decline": _declare_option(
+        float | None,
+        None,
+        metavar="NUMBER",
+        min=0,
+        max=1,
+        help="Decline rather than answer badly. With extract and --write: decline answers that are "
+        "less likely than this to be right; 0.5 without it. With another model: the share of the "
+        "given answers that must be good, which needs rookery calibrate first.",
+    ),
+    "quotes": _declare_option(
+        int | None,
+        None,
+        "-q",
+        "--quotes",
+        metavar="NUMBER",
+        min=1,
+        max=20,
+        help="Quotes that an answer has at most, with --both-sides on each side; 3, and of "
+        "webglm 5, of webgpt and gophercite as many as the model makes.",
+    ),
+    "engine": _declare_option(
+        str,
+        "auto",
+        metavar="ENGINE",
+        help="What searches the web: duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:URL, brave "
+        "or google; several joined by commas, whose results are merged; or auto: brave and google "
+        "where their keys are set, else DuckDuckGo, else Wikipedia. searxng:URL,auto asks a "
+        "server of your own first.",
+    ),
+    "ranker": _declare_option(
+        str,
+        "",
+        metavar="DIR",
+        help="What ranks passages: a folder with an evidence model, as recipes.evidence writes it, "
+        "or with a trained encoder, as rookery learn retrieve writes it; or words. Without it, the "
+        "evidence model that comes with Rookery.",
+    ),
+    "offline": _declare_option(
+        bool,
+        False,
+        "--offline",
+        help="Use only pages and model answers that are stored already.",
+    ),
+    "private": _declare_option(
+        bool,
+        False,
+        "--allow-private",
+        help="Also open addresses of this machine and its network.",
+    ),
+    "proxy": _declare_option(
+        bool,
+        False,
+        "--proxy",
+        help="Use the proxy that HTTPS_PROXY names.",
+    ),
+    "contact": _declare_option(
+        str,
+        "",
+        metavar="ADDRESS",
+        help="Where the owners of sites can reach you: a mail address or a web page, which every "
+        "request then carries with its name, as Wikipedia asks.",
+    ),
+    "render": _declare_option(
+        bool,
+        False,
+        "--render",
+        help="Have a local Chromium run the scripts of pages that show no text without them; needs "
+        "pip install 'rookery[render]' and Chromium.",
+    ),
     **COMPLETION_OPTIONS,
 }
 """type and default of each option that is a field of `Settings`, or of a part of them"""

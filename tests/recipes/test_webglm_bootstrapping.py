@@ -1,25 +1,15 @@
-"""Answers to learn from: corrected, filtered, kept with the reason, and resumed after a kill."""
+"""Answers to learn from: corrected, filtered, kept with the reason."""
 
-import os
 import re
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from string import Template
 
 import msgspec
 import pytest
 
-from rookery.answers.webglm import (
-    BootstrapSettings,
-    EpisodeAnswerer,
-    answer_with_webglm,
-    bootstrap_episodes,
-    bootstrap_to_file,
-    filter_bootstrapped_episode,
-)
+from recipes.webglm_bootstrapping import BootstrapSettings, filter_bootstrapped_episode
+from rookery.answers.webglm import answer_with_webglm
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
 from rookery.quotes.citation_syntax import parse_numbered
@@ -171,62 +161,6 @@ def test_a_question_that_looks_like_references_deceives_nobody() -> None:
         plain.answer,
         read_last_completion(plain),
     )
-
-
-def test_questions_are_answered_one_by_one() -> None:
-    assert (
-        list(bootstrap_episodes([WHY, WHY], answered_by(GOOD)))
-        == [filter_bootstrapped_episode(answered(GOOD))] * 2
-    )
-
-
-def answered_by(text: str) -> EpisodeAnswerer:
-    return partial(_answer, text)
-
-
-def _answer(text: str, question: Question) -> Episode:
-    return answer_with_webglm(question, WEB, Says(text))
-
-
-QUESTIONS = [Question(str(n), f"{WHY.text} {n}?") for n in range(12)]
-SAID = (GOOD, SWAPPED, INVENTED, "Crows do.")
-
-
-def make(kill_at: str = "") -> EpisodeAnswerer:
-    def answer(question: Question) -> Episode:
-        if question.id == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return _answer(SAID[int(question.id) % len(SAID)], question)
-
-    return answer
-
-
-def test_a_file_names_the_reasons_and_goes_on_after_a_kill(tmp_path: Path) -> None:
-    whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
-    counts = bootstrap_to_file(QUESTIONS, whole, make)
-    assert counts == {
-        "end": 3,
-        "low_citation_accuracy": 3,
-        "hallucination": 3,
-        "bad_syntax": 3,
-    }
-    child = os.fork()
-    if child == 0:
-        bootstrap_to_file(QUESTIONS, out, partial(make, "7"))
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    assert out.read_bytes().count(b"\n") == 7
-    assert bootstrap_to_file(QUESTIONS, out, make, workers=2, threads=True) == counts
-    assert out.read_bytes() == whole.read_bytes()
-    episodes = [Episode.from_json(line) for line in whole.read_bytes().splitlines()]
-    assert [e.question for e in episodes if e.answer] == QUESTIONS[::4]
-
-
-@pytest.mark.slow
-def test_another_process_can_do_it(tmp_path: Path) -> None:
-    bootstrap_to_file(QUESTIONS[:4], tmp_path / "two.jsonl", make, workers=2)
-    bootstrap_to_file(QUESTIONS[:4], tmp_path / "one.jsonl", make)
-    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
 
 
 def test_unknown_settings_are_refused() -> None:
