@@ -39,6 +39,8 @@ _DECLINED = re.compile(
 
 COMPARED_SENTENCES = 12
 """number of the best sentences that are compared with those of other pages"""
+MIN_SCORE_SHARE = 0.55
+"""share of the best sentence's score below which a sentence is not shown"""
 SETTLED_BY_TWO = ("date", "number", "name")
 """answer types for which two pages that agree make a complete answer"""
 MIN_AGREEMENT = 0.5
@@ -55,8 +57,6 @@ class ExtractSettings(msgspec.Struct, frozen=True):
     """probability of being right below which an answer is declined"""
     overlap: float = 0.6
     """share of common words from which two sentences are repetitions of each other"""
-    fall: float = 0.55
-    """share of the best sentence's score below which a sentence is not shown"""
     support: float = 0.15
     """weight in a sentence's score of other pages that say the same"""
     agreement: float = 0.5
@@ -261,7 +261,7 @@ def _choose_groups(
     """
     kind = detect_answer_type(question)
     chosen: list[list[ScoredSentence]] = []
-    least = settings.fall * max(0.0, every[0].score)
+    least = MIN_SCORE_SHARE * max(0.0, every[0].score)
     sentences_left = [every[0], *(s for s in every[1:] if s.score >= least)]
     while sentences_left and sum(map(len, chosen)) < settings.quotes:
         read = {group[0].page.digest for group in chosen}

@@ -24,9 +24,8 @@ from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, ran
 from rookery.models.constrained_decoding import PolicyConstrainer
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences
-from rookery.pages.text_folding import locate_quote
 from rookery.quotes.citation_syntax import CitationSyntaxError, parse_inline
-from rookery.quotes.repair import RepairSettings, repair_quote
+from rookery.quotes.repair import repair_quote
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Episode, Failure, Library, Page, Policy, Question, Quote
 
@@ -34,7 +33,7 @@ GOPHERCITE_METHOD = "gophercite"
 
 
 class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of GopherCite: pages, length of a prompt, and repair of quotes."""
+    """Settings of GopherCite: pages, and the length of a prompt."""
 
     pages: int = 4
     """K, the number of pages, each shown in its own prompts (GopherCite, section 2.3)"""
@@ -42,8 +41,6 @@ class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """maximum characters of a page in a prompt"""
     before: int = 500
     """maximum characters shown before the passage found (GopherCite, appendix A)"""
-    repair: RepairSettings | None = RepairSettings()
-    """repair of quotes that are nearly verbatim; None: they are bad syntax"""
     quotes: int = 0
     """maximum quotes of an answer; a sample with more is bad syntax. 0: any number"""
     answers: float = 0.5
@@ -205,9 +202,7 @@ def build_page_prompt(
     """
 
     def find(page: Page, words: str) -> Quote | None:
-        if settings.repair is None:
-            return locate_quote(page, words)
-        mended = repair_quote(page, words, settings.repair)
+        mended = repair_quote(page, words)
         if mended.quote and mended.outcome == "repaired":
             repairs[mended.quote] = mended.score
         return mended.quote

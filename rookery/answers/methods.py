@@ -159,15 +159,15 @@ def names_evidence_model(settings: Settings) -> bool:
 
 
 def _run_webgpt(run: QuestionRun) -> Episode:
-    from rookery.answers.webgpt import WebgptSettings, answer_with_webgpt
+    from rookery.answers.webgpt import answer_with_webgpt
     from rookery.browser.browser_commands import BrowserRules
 
     browser, writer = (run.open_model(r) for r in ("browse", "write"))
-    options = WebgptSettings(BrowserRules(quotes=run.session.settings.quotes or 0))
+    rules = BrowserRules(quotes=run.session.settings.quotes or 0)
     sampling, observe = run.session.configure_sampling(), run.callbacks.observe_command
     library, judge = run.library, _open_claim_judge(run)
     return answer_with_webgpt(
-        run.question, library, browser, writer, sampling, options, observe, judge
+        run.question, library, browser, writer, sampling, rules, observe, judge
     )
 
 

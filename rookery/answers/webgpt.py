@@ -5,8 +5,6 @@ This runs one episode for a waiting user; `run_rollouts` runs many at once.
 
 from collections.abc import Callable, Generator
 
-import msgspec
-
 from rookery.answers.best_of_n import (
     AnswerDraft,
     BestOfNSettings,
@@ -32,22 +30,13 @@ HOPELESS_STEPS = 15
 """commands of any kind in a row without effect after which browsing is broken off"""
 
 
-class WebgptSettings(msgspec.Struct, frozen=True):
-    """Settings of WebGPT: the browser's rules, and the instructions in the prompt."""
-
-    rules: BrowserRules = BrowserRules()
-    """limits and rules of the text browser"""
-    instruct: bool = True
-    """begin each prompt with a description of the commands; a trained policy needs none"""
-
-
 def answer_with_webgpt(
     question: Question,
     library: Library,
     policy: Policy,
     writer: Policy | None = None,
     choosing: BestOfNSettings = BestOfNSettings(),
-    settings: WebgptSettings = WebgptSettings(),
+    rules: BrowserRules = BrowserRules(),
     on_command: Callable[[str], None] = lambda command: None,
     judge: EvidenceJudge | None = None,
 ) -> Episode:
@@ -60,14 +49,14 @@ def answer_with_webgpt(
     one that none supports is taken out, and the failures say which (unsupported).
     """
     steps: list[Step] = []
-    flow = browse_library(BrowserTask(question, settings.rules), library, PageViewCache())
+    flow = browse_library(BrowserTask(question, rules), library, PageViewCache())
     try:
-        observation, ended = _browse_until_answer(flow, policy, settings, steps, on_command)
+        observation, ended = _browse_until_answer(flow, policy, steps, on_command)
     except Failed as error:
         return make_failed_episode(question, WEBGPT_METHOD, error, steps)
     if observation is None:
         return _make_unanswered_episode(question, ended, steps)
-    prompt = _render_step_prompt("webgpt_answer", observation, settings)
+    prompt = render_prompt("webgpt_answer", observation=observation.prompt)
 
     support = SupportFilter(question, observation.quotes, judge) if judge else None
 
@@ -98,14 +87,13 @@ def _finish_browsing(flow: Generator[Observation, str, BrowseResult]) -> BrowseR
 def _browse_until_answer(
     flow: Generator[Observation, str, BrowseResult],
     policy: Policy,
-    settings: WebgptSettings,
     steps: list[Step],
     on_command: Callable[[str], None],
 ) -> tuple[Observation | None, BrowseResult | None]:
     """Browse; return the observation that asks for an answer, or the result without an answer."""
     observation, idle, same = next(flow), 0, 0
     while not observation.answering:
-        prompt = _render_step_prompt("webgpt", observation, settings)
+        prompt = render_prompt("webgpt", observation=observation.prompt)
         completion = policy.complete(prompt, 1)[0]
         command = replace_surrogates(extract_command(completion.text))
         on_command(command)
@@ -134,14 +122,6 @@ def _make_unanswered_episode(
         detail = f"its commands had no effect; the last was {said!r}"
         failures = (Failure(WEBGPT_METHOD, Outcome.STUCK, detail),)
     return Episode(question, WEBGPT_METHOD, tuple(steps), None, ended.stop, failures)
-
-
-def _render_step_prompt(name: str, observation: Observation, settings: WebgptSettings) -> str:
-    return (
-        render_prompt(name, observation=observation.prompt)
-        if settings.instruct
-        else observation.prompt
-    )
 
 
 def extract_command(text: str) -> str:

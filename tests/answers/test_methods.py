@@ -11,7 +11,6 @@ from rookery.answers.webglm import answer_with_webglm
 from rookery.answers.webgpt import (
     HOPELESS_STEPS,
     STUCK_REPEATS,
-    WebgptSettings,
     answer_with_webgpt,
     extract_command,
 )
@@ -305,12 +304,6 @@ class TestWebgpt:
         assert "Past actions\nSearch gifts" in policy.asked[1]
         assert policy.asked[-1].startswith("Answer the question from the quotes")
 
-    def test_a_policy_that_was_trained_is_shown_the_state_alone(self) -> None:
-        policy = Says(["End: Nonsense"])
-        episode = answer_with_webgpt(WHY, WEB, policy, settings=WebgptSettings(instruct=False))
-        assert policy.asked[0].startswith("♦Question\n")
-        assert (episode.stop, episode.answer) == ("nonsense", None)
-
     def test_the_best_of_several_answers_is_chosen(self) -> None:
         """WebGPT, section 3.2."""
         commands = ["Search gifts", "Clicked on link 0", f"Quote: {GIFTS}", "End: Answer"]
@@ -334,8 +327,8 @@ class TestWebgpt:
         assert (episode.stop, len(episode.steps)) == ("stuck", HOPELESS_STEPS)
 
     def test_actions_run_out(self) -> None:
-        settings = WebgptSettings(BrowserRules(actions=3))
-        episode = answer_with_webgpt(WHY, WEB, Says(["Search gifts"] * 9), settings=settings)
+        rules = BrowserRules(actions=3)
+        episode = answer_with_webgpt(WHY, WEB, Says(["Search gifts"] * 9), rules=rules)
         assert (episode.stop, len(episode.steps)) == ("max_actions", 3)
 
     @pytest.mark.parametrize(

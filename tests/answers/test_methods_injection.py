@@ -13,7 +13,7 @@ from rookery.answers.evidence_answers import list_sections
 from rookery.answers.extract import answer_by_extraction
 from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
 from rookery.answers.webglm import answer_with_webglm
-from rookery.answers.webgpt import WebgptSettings, answer_with_webgpt
+from rookery.answers.webgpt import answer_with_webgpt
 from rookery.answers.written_answers import put_into_words
 from rookery.browser.browser_commands import BrowserRules
 from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
@@ -116,9 +116,9 @@ def run(
     elif method == "webglm":
         episode = answer_with_webglm(question, library, policy, choosing=once)
     elif method == "webgpt":
-        rules = WebgptSettings(BrowserRules(overlap=0))  # which censors pages with the question
+        rules = BrowserRules(overlap=0)  # which censors pages with the question
         episode = answer_with_webgpt(
-            question, library, policy, choosing=once, settings=rules, judge=judge
+            question, library, policy, choosing=once, rules=rules, judge=judge
         )
     else:
         settings = GopherCiteSettings(pages=1)
