@@ -40,7 +40,6 @@ from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
 from rookery.library.question_files import SquadArticle, read_squad
-from rookery.library.ray_cluster import connect_to_ray
 from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.library.stored_indexes import measure_disk_size
 from rookery.library.worker_processes import connect_to_ray
