@@ -11,7 +11,7 @@ from rookery.errors import Failed
 from rookery.library.question_files import SquadArticle, SquadData, contains_gold_answer
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import find_language, get_question_terms, split_terms
-from rookery.pages.text_folding import find_occurrences, locate_quote
+from rookery.pages.text_folding import find_folded_spans, fold_text, locate_quote
 from rookery.records import Library, Page, Question
 
 MAX_SEARCH_HITS = 20
@@ -150,3 +150,21 @@ def cut_excerpts(text: str, least: int, most: int) -> list[str]:
             start = start if words else low
             end, words = high, words + count
     return found
+
+
+def find_occurrences(page: Page, quote_text: str) -> list[tuple[int, int]]:
+    """Return the spans of the page's text where `quote_text` stands, in order, not overlapping.
+
+    Those that are exact where there is one, else those that are equal once folded.
+    """
+    plain = fold_text(quote_text).text.strip()
+    if not plain:
+        return []
+    if exact := [match.span() for match in re.finditer(re.escape(quote_text.strip()), page.text)]:
+        return exact
+    folded = fold_text(page.text)
+    spans: list[tuple[int, int]] = []
+    for start, end in find_folded_spans(folded, plain, 0):
+        if not spans or start >= spans[-1][1]:
+            spans.append((start, end))
+    return [folded.to_source_span(*span) for span in spans]
