@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import Run
-from test_judge_command import judged, pairs, place, told
+from test_judge_command import judged, pairs, place, read_error
 
 from rookery.desk import crowd_entry, labelling_queue, projects
 from rookery.desk.store import Store
@@ -134,7 +134,7 @@ def test_mistakes_of_a_campaign_are_sentences(
     (tmp_path / "typed.toml").write_text("session_items = 1.5\n")
     (tmp_path / "period.toml").write_text('per = "week"\n')
     (tmp_path / "broken.toml").write_text("rate = \n")
-    assert said in told(run, "judge", *arguments, "--store", place)
+    assert said in read_error(run, "judge", *arguments, "--store", place)
     with Store(str(place)) as store:
         assert projects.load_project(store, "corvids").settings.rate == 18.0
 
@@ -169,6 +169,6 @@ def test_an_export_becomes_a_dataset(run: Run, place: Path, campaign: Path, tmp_
         f"{tmp_path / 'out' / 'preferences'}: 4 rows",
         f"{tmp_path / 'out' / 'labels'}: 4 rows",
     ]
-    assert "name a folder that rookery judge export wrote" in told(
+    assert "name a folder that rookery judge export wrote" in read_error(
         run, "judge", "dataset", tmp_path, tmp_path / "out"
     )

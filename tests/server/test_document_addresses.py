@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 from playwright.sync_api import expect
 from shelves import REPORT, come_in, own_home
-from test_document_pages import at_home, drop, found, names, until_read
+from test_document_pages import at_home, drop, names, search_files, until_read
 from visits import Opened, Visit
 from windows import Site, flaws, serving
 
@@ -106,7 +106,7 @@ def test_a_page_is_added_by_its_address_and_asked(reader: Visit, guides: str) ->
     assert name.startswith("127.0.0.1")
     assert name.endswith(" guide.html")
     assert record.versions[0].address == f"{guides}/guide"
-    assert found("colonies of rooks") == [name.replace(" ", "%20")]
+    assert search_files("colonies of rooks") == [name.replace(" ", "%20")]
     # The stored page says where it is from, and leads there.
     page = reader.get(str(reader.first(".document a").attributes["href"]))
     assert page.first(".shown-ways a").attributes["href"] == f"{guides}/guide"
@@ -126,13 +126,13 @@ def test_what_is_fetched_again_becomes_a_version_if_that_is_confirmed(
     say("/guide", JAYS)
     until_read(reader.post("/documents/fetch", name=name))
     assert "it has changed since version 1, fetched just now by rita" in reader.text
-    assert found("colonies") == [name.replace(" ", "%20")]
+    assert search_files("colonies") == [name.replace(" ", "%20")]
     upload = str(reader.first("[action='/documents/confirm'] button").attributes["value"])
     until_read(reader.post("/documents/confirm", id=upload))
     assert "version 2" in reader.first(".document").text()
     assert "1 other version" in reader.text
-    assert found("colonies") == []
-    assert found("acorns throat") == [name.replace(" ", "%20")]
+    assert search_files("colonies") == []
+    assert search_files("acorns throat") == [name.replace(" ", "%20")]
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_nobody_fetches_what_is_another_readers_again(opened: Opened, guides: st
     assert ben.post("/documents/fetch", name=name).status == 403
     say("/guide", JAYS)
     assert "it is here already as a document of somebody else" in add(ben, f"{guides}/guide").text
-    assert found("colonies") != []
+    assert search_files("colonies") != []
 
 
 @pytest.mark.slow
@@ -156,8 +156,8 @@ def test_other_addresses_and_uploads_of_the_same_name_are_other_documents(
         say(path, body)
         add(reader, guides + path)
     [second, first] = names()
-    assert found("colonies") == [first.replace(" ", "%20")]
-    assert found("acorns throat") == [second.replace(" ", "%20")]
+    assert search_files("colonies") == [first.replace(" ", "%20")]
+    assert search_files("acorns throat") == [second.replace(" ", "%20")]
     drop(reader, (first, b"# Ravens"))
     assert "there is a document of this name, version 1, fetched just now" in reader.text
     assert names() == [second, first]
