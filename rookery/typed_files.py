@@ -71,25 +71,27 @@ def describe_unknown_key(
     wrong = next(_find_unknown_keys(root, table, under), None)
     if wrong is None:
         return ""
-    here = _format_table_path(wrong.place)
+    table_path = _format_table_path(wrong.place)
     if wrong.choices:
-        said, *among = (json.dumps(each) for each in (wrong.value, *wrong.choices))
-        return f"`{wrong.name}` {here} is {said}: it must be one of {', '.join(among)}"
+        sentence, *among = (json.dumps(each) for each in (wrong.value, *wrong.choices))
+        return f"`{wrong.name}` {table_path} is {sentence}: it must be one of {', '.join(among)}"
     tables = [(place, names) for place, names in _list_tables(root, under) if place != wrong.place]
     if belongs := [place for place, names in tables if wrong.name in names]:
-        there = " or ".join(map(_format_table_path, belongs))
-        return f"`{wrong.name}` does not belong {here}: write it {there}"
-    known = [*wrong.known, *(also if wrong.place == under else ())]
-    said = f"there is no key `{wrong.name}` {here}"
-    if near := _nearest_key(wrong.name, known):
-        return f"{said}: did you mean `{near}`?"
+        other_tables = " or ".join(map(_format_table_path, belongs))
+        return f"`{wrong.name}` does not belong {table_path}: write it {other_tables}"
+    known_keys = [*wrong.known, *(also if wrong.place == under else ())]
+    sentence = f"there is no key `{wrong.name}` {table_path}"
+    if near := _nearest_key(wrong.name, known_keys):
+        return f"{sentence}: did you mean `{near}`?"
     for place, names in tables:
         if near := _nearest_key(wrong.name, names):
-            return f"{said}: did you mean `{near}` {_format_table_path(place)}?"
+            return f"{sentence}: did you mean `{near}` {_format_table_path(place)}?"
     few = (
-        f": its keys are {', '.join(known)}" if len(known) <= _MAX_LISTED_KEYS else ": take it out"
+        f": its keys are {', '.join(known_keys)}"
+        if len(known_keys) <= _MAX_LISTED_KEYS
+        else ": take it out"
     )
-    return f"{said}{few}"
+    return f"{sentence}{few}"
 
 
 class _UnknownKey(NamedTuple):
@@ -138,8 +140,8 @@ def _list_tables(node: inspect.Type, place: TablePath) -> Iterator[tuple[TablePa
             yield from _list_tables(kind.item_type, place)
 
 
-def _nearest_key(name: str, known: list[str]) -> str:
-    near = get_close_matches(name.lower().replace("-", "_"), known, 1)
+def _nearest_key(name: str, known_keys: list[str]) -> str:
+    near = get_close_matches(name.lower().replace("-", "_"), known_keys, 1)
     return near[0] if near else ""
 
 

@@ -42,6 +42,16 @@ OTHER_TESTS: dict[str, str] = {
 }
 """files of tests that are not named after a module, with the reason"""
 
+VAGUE_NAMES = frozenset(
+    """
+    found said shown asked told kept wanted there its here theirs ours those these beside held taken
+    given left made done seen known tried heard drawn met gone both such stuff trouble thing
+    """.split()
+)
+"""words that say nothing of what a parameter or a variable holds"""
+SHORT_FUNCTION_LINES = 10
+"""lines of a function in which a variable may be called so: its whole use is in sight"""
+
 QUESTION_WORDS = ("What", "Whether", "How", "Who", "Where", "When", "All")
 
 Source = tuple[str, str]
@@ -146,12 +156,42 @@ def find_field_sentences(sources: Iterable[Source]) -> list[str]:
     return found
 
 
+def _list_bound_names(node: ast.AST) -> Iterator[str]:
+    """Names that the body of a function binds, but for those of functions inside it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Definition):
+            yield child.name
+            continue
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
+        elif isinstance(child, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and child.name:
+            yield child.name
+        elif isinstance(child, ast.arg):
+            yield child.arg
+        yield from _list_bound_names(child)
+
+
+def find_vague_names(sources: Iterable[Source]) -> list[str]:
+    """Parameters, and variables of long functions, that are called by a word of VAGUE_NAMES."""
+    vague = []
+    for module, source in sources:
+        for node in find_definitions(source):
+            if isinstance(node, ast.ClassDef):
+                continue
+            names = set(_list_bound_names(node.args))
+            if (node.end_lineno or 0) - node.lineno >= SHORT_FUNCTION_LINES:
+                names.update(_list_bound_names(ast.Module(node.body, [])))
+            vague += [f"{module}: {node.name}: {name}" for name in sorted(names & VAGUE_NAMES)]
+    return vague
+
+
 RULES = [
     find_field_sentences,
     find_shared_names,
     find_one_word_functions,
     find_question_docstrings,
     find_rebound_names,
+    find_vague_names,
 ]
 
 
@@ -170,6 +210,8 @@ def test_the_package_keeps_the_rule(rule: object) -> None:
         (find_one_word_functions, "class Box:\n    def contents(self) -> None: ...\n"),
         (find_question_docstrings, 'def read_it() -> None:\n    """What is read."""\n'),
         (find_rebound_names, "_LOG = 1\n_LOG = 2\n"),
+        (find_vague_names, "def read_page(wanted: str) -> None: ...\n"),
+        (find_vague_names, "def read_page() -> None:\n    kept = 1\n" + "    print()\n" * 9),
     ],
 )
 def test_a_planted_violation_is_found(rule: object, planted: str) -> None:

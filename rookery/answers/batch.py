@@ -19,7 +19,7 @@ def answer_all(
     out: Path,
     make: Callable[[], JsonLineAnswerer],
     workers: int,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda count: None,
     threads: bool = False,
     ray: str = "",
 ) -> int:

@@ -130,7 +130,7 @@ def calibrate_library(
     judge: EvidenceJudge,
     contents: str = "",
     model: str = "",
-    observe: Callable[[int, int], None] = lambda done, total: None,
+    observe: Callable[[int, int], None] = lambda count, total: None,
 ) -> LibraryCalibration | None:
     """Ask a library questions made from its pages, and fit a calibration of its scores.
 

@@ -548,8 +548,8 @@ def build_shards_with_ray(
     waiting = {build.remote(task): task.number for task in tasks}
     built: dict[int, ShardContents] = {}
     while waiting:
-        done, _ = ray.wait([*waiting])
-        for reference in done:
+        finished, _ = ray.wait([*waiting])
+        for reference in finished:
             number = waiting.pop(reference)
             try:
                 built[number] = ray.get(reference)

@@ -287,22 +287,22 @@ def map_with_ray(
     idle += actors * _QUEUED_PER_ACTOR
     under_way: dict[Any, tuple[int, Any]] = {}
     results: dict[int, R] = {}
-    asked = given = 0
+    submitted = yielded = 0
     try:
-        while given < len(items):
+        while yielded < len(items):
             # What waits to be given out in order is kept within bounds, too.
-            while idle and asked < min(len(items), given + 16 * len(actors)):
+            while idle and submitted < min(len(items), yielded + 16 * len(actors)):
                 actor = idle.pop(0)
-                under_way[actor.call_function.remote(items[asked])] = asked, actor
-                asked += 1
-            done, _ = ray.wait([*under_way], timeout=None)
-            for reference in done:
+                under_way[actor.call_function.remote(items[submitted])] = submitted, actor
+                submitted += 1
+            finished, _ = ray.wait([*under_way], timeout=None)
+            for reference in finished:
                 number, actor = under_way.pop(reference)
                 results[number] = _get_result(ray, reference)
                 idle.append(actor)
-            while given in results:
-                yield results.pop(given)
-                given += 1
+            while yielded in results:
+                yield results.pop(yielded)
+                yielded += 1
     finally:
         for actor in actors:
             ray.kill(actor)

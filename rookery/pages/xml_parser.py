@@ -120,7 +120,7 @@ def rewrite_xhtml(xhtml: str) -> str:
         named = {name: one or other for name, one, other in _ENTITY.findall(declared["subset"])}
         xhtml = xhtml[: declared.start()] + xhtml[declared.end() :]
         if named:
-            xhtml = _REFERENCE.sub(lambda found: named.get(found[1], found[0]), xhtml)
+            xhtml = _REFERENCE.sub(lambda match: named.get(match[1], match[0]), xhtml)
     xhtml = _SELF_CLOSED.sub(r"<\1\2></\1>", xhtml)
     return _CDATA.sub(lambda section: section[1].replace("&", "&amp;").replace("<", "&lt;"), xhtml)
 

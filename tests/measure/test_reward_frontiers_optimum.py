@@ -34,7 +34,7 @@ def unpacked(world: list[tuple[float, int]]) -> tuple[list[float], list[float]]:
 def interpolate_reward(best: Sequence[OptimalPolicy], kl: float) -> float:
     """The optimal reward at this KL, linearly between the points."""
     points = sorted((each.kl.value, each.reward.value) for each in best)
-    return float(np.interp(kl, *zip(*points, strict=True)))
+    return float(np.interp(kl, [x for x, _ in points], [y for _, y in points]))
 
 
 @given(WORLD, st.sampled_from(BETAS))

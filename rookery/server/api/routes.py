@@ -170,15 +170,15 @@ def _iterate_records(value: Any) -> Iterator[msgspec.Struct]:
 @cache
 def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
     """Return the docstrings of fields as sentences, by the classes of a module and the fields."""
-    found = defaultdict[str, dict[str, str]](dict)
+    docstrings = defaultdict[str, dict[str, str]](dict)
     body = ast.parse(inspect.getsource(sys.modules[module])).body
     for kind in (each for each in body if isinstance(each, ast.ClassDef)):
         for pair in pairwise(kind.body):
             match pair:
                 case [ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(docstring)))]:
                     text = inspect.cleandoc(docstring)
-                    found[kind.name][name] = f"{text[0].upper()}{text[1:]}."
-    return found
+                    docstrings[kind.name][name] = f"{text[0].upper()}{text[1:]}."
+    return docstrings
 
 
 def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> None:
