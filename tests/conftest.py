@@ -14,6 +14,7 @@ from tiers import (
     pytest_fixture_setup,
     pytest_pyfunc_call,
     pytest_runtest_makereport,
+    pytest_terminal_summary,
 )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "pytest_fixture_setup",
     "pytest_pyfunc_call",
     "pytest_runtest_makereport",
+    "pytest_terminal_summary",
     "run",
     "site",
     "store",

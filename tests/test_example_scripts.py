@@ -64,18 +64,21 @@ def test_there_are_eight_of_25_lines_at_most() -> None:
     assert max(lengths.values()) <= 25, lengths
 
 
+@pytest.mark.slow
 def test_ask_folder(tmp_path: Path) -> None:
     printed = run_example(tmp_path, "ask_folder")
     assert "left behind" in printed or "bring gifts" in printed
     assert printed.count("verified") >= 2
 
 
+@pytest.mark.slow
 def test_ask_site(tmp_path: Path, site: str) -> None:
     printed = run_example(tmp_path, "ask_site", site, "How many seeds does a nutcracker hide?")
     assert "seeds" in printed
     assert "http://127.0.0.1" in printed
 
 
+@pytest.mark.slow
 def test_answer_batch(tmp_path: Path) -> None:
     questions, out = tmp_path / "questions.txt", tmp_path / "answers.jsonl"
     questions.write_text("Why do crows bring gifts?\n\nHow high does Mount Everest rise?\n")
@@ -85,12 +88,14 @@ def test_answer_batch(tmp_path: Path) -> None:
     assert "0 failed" in printed
 
 
+@pytest.mark.slow
 def test_browse_and_quote(tmp_path: Path) -> None:
     printed = run_example(tmp_path, "browse_and_quote")
     assert printed.rstrip().endswith("faces.html")
     assert "“Crows can recognise individual human faces”" in printed
 
 
+@pytest.mark.slow
 def test_verify_answer(tmp_path: Path) -> None:
     (tmp_path / "pages").mkdir()
     rooks = tmp_path / "pages" / "rooks.md"
@@ -105,6 +110,7 @@ def test_verify_answer(tmp_path: Path) -> None:
     assert outcomes == ["verified", "not_found", "quoted"]
 
 
+@pytest.mark.slow
 def test_local_model(tmp_path: Path, lessons: Path) -> None:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "rooks.md").write_text("Rooks nest in tall elms near open farm land.\n")
@@ -113,6 +119,7 @@ def test_local_model(tmp_path: Path, lessons: Path) -> None:
     assert "prompt_too_long" not in printed
 
 
+@pytest.mark.slow
 def test_best_of_n(tmp_path: Path) -> None:
     printed = run_example(tmp_path, "best_of_n")
     rewards = [float(word) for word in printed.splitlines()[0].split()[1:]]
@@ -120,6 +127,7 @@ def test_best_of_n(tmp_path: Path) -> None:
     assert "seeds" in printed
 
 
+@pytest.mark.slow
 def test_train_on_judgements(tmp_path: Path, lessons: Path) -> None:
     few = tmp_path / "few.jsonl"
     lines = (lessons / "comparisons.jsonl").read_text(encoding="utf-8").splitlines()[:80]

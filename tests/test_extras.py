@@ -143,6 +143,7 @@ def test_an_extra_asks_for_nothing_that_its_code_does_not_import(extra: str) -> 
     assert requirements(extra) - used - LOADED_UNSEEN.keys() == set()
 
 
+@pytest.mark.slow
 def test_the_base_has_what_the_rest_imports_at_once() -> None:
     own = {file for extra in PLACES for file in modules(extra)}
     rest = [file for file in sorted((ROOT / "rookery").rglob("*.py")) if file not in own]

@@ -147,6 +147,7 @@ def test_the_front_doors_functions_stand_in_no_packages_place() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("asked", ["Who wrote Hamlet?", "How long is the Nile?"])
 def test_the_bundled_model_declines_what_the_documents_say_nothing_about(asked: str) -> None:
@@ -155,6 +156,7 @@ def test_the_bundled_model_declines_what_the_documents_say_nothing_about(asked: 
     assert answer.text == "No passage reached 0.5; the closest are below."
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("home")
 def test_the_bundled_model_quotes_the_blocks_that_answer() -> None:
     answer = rookery.ask(GIFTS, "rookery:corvids")

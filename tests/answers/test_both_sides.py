@@ -338,6 +338,7 @@ PHRASES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(PHRASES, max_size=14).map(" ".join), min_size=1, max_size=4))
 def test_every_quote_is_a_slice_and_none_is_on_both_sides(texts: list[str]) -> None:

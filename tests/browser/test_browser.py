@@ -560,6 +560,7 @@ def test_every_quote_is_a_slice_and_every_limit_holds(
     assert len(seen) <= actions + 1
 
 
+@pytest.mark.slow
 @given(st.lists(COMMANDS, max_size=12), st.lists(COMMANDS, max_size=12))
 def test_two_interleaved_sessions_never_mix(ours: list[str], theirs: list[str]) -> None:
     views, web = PageViewCache(), Little(*WEB)

@@ -425,6 +425,7 @@ def test_a_library_that_hangs_is_given_up_and_the_others_do_not_wait() -> None:
     assert [found[n] for n in (0, 2, 3, 4, 5)] == [oracle[n] for n in (0, 2, 3, 4, 5)]
 
 
+@pytest.mark.slow
 def test_threads_that_hang_for_ever_are_bounded() -> None:
     released, most = threading.Event(), 0
 
@@ -696,6 +697,7 @@ together(act, Asking(lambda _: hang()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 @pytest.mark.parametrize("hanging", ["policy", "library"])
 def test_an_interrupt_ends_a_run_in_which_everything_hangs(hanging: str) -> None:

@@ -174,6 +174,7 @@ def test_no_evidence_says_why_and_exits_with_4(run: Run) -> None:
     assert answered.counts == {"quotes": 0, "verified": 0, "search_failed": 1}
 
 
+@pytest.mark.slow
 def test_a_site_on_this_machine_is_refused_unless_allowed(run: Run, web: Stage) -> None:
     site = ("--in", f"{web.base}/birds/")
     code, out, err = run("ask", "What do jays bury?", *site)

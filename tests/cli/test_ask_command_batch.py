@@ -145,6 +145,7 @@ def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
     assert b"Crows bury nuts." in line
 
 
+@pytest.mark.slow
 def test_a_model_s_settings_are_told_apart_and_its_caps_are_not(run: Run, docs: Path) -> None:
     asked, out, said = (docs.parent / name for name in ("q.jsonl", "a.jsonl", "said.jsonl"))
     said.write_text('"They bury acorns in September [1]."\n' * 4)
@@ -158,6 +159,7 @@ def test_a_model_s_settings_are_told_apart_and_its_caps_are_not(run: Run, docs: 
     assert (changed.code, "--model script:" in changed.err) == (2, True)  # another content
 
 
+@pytest.mark.slow
 def test_a_file_that_is_moved_still_knows(run: Run, docs: Path) -> None:
     asked, out, moved = docs.parent / "q.jsonl", docs.parent / "a.jsonl", docs.parent / "m.jsonl"
     assert run(*BATCH, asked, "--out", out, "--in", docs).code == 0
@@ -182,6 +184,7 @@ def test_changed_documents_are_noted_and_asked_anew_by_force(run: Run, docs: Pat
     assert "changed" not in run(*batch).err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -207,6 +210,7 @@ def test_a_question_that_changed_is_not_taken_as_answered(
     assert question["text"] == change.get("text", "What do jays bury?")
 
 
+@pytest.mark.slow
 def test_answers_of_version_0_1_go_on_and_say_what_is_not_known(run: Run, docs: Path) -> None:
     asked, out = docs.parent / "q.jsonl", docs.parent / "a.jsonl"
     batch = (*BATCH, asked, "--out", out, "--in", docs)

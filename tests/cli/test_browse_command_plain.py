@@ -36,6 +36,7 @@ def test_browse_prints_every_type_of_file(run: Run, name: str) -> None:
         assert page.text[block.start : block.end] in full
 
 
+@pytest.mark.slow
 def test_browse_reads_standard_input_and_the_links_that_answers_show(run: Run) -> None:
     file = get_bundled_folder() / "faces.html"
     said = run("browse", file).out

@@ -34,14 +34,15 @@ def replies_by_question(tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
 
 
 @pytest.fixture
-def ask(run: Run, questions: dict[str, str]) -> Callable[..., str]:
+def ask(run: Run, replies_by_question: dict[str, str]) -> Callable[..., str]:
     """The JSON line of `rookery ask QUESTION OPTIONS` over the bundled pages."""
 
     def asks(question: str = GIFTS, *options: str) -> str:
         key = repr((question, options))
-        if key not in questions:
-            questions[key] = run("ask", question, *CORVIDS, "--json", *options).out
-        return questions[key]
+        if key not in replies_by_question:
+            reply = run("ask", question, *CORVIDS, "--json", *options)
+            replies_by_question[key] = reply.out
+        return replies_by_question[key]
 
     return asks
 

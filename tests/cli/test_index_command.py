@@ -53,6 +53,7 @@ def unused_for(days: float, index: object) -> None:
     os.utime(note, (then, then))
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_told_with_an_answer_and_in_json(run: Run, docs: Path) -> None:
     (docs / "same.txt").write_text("Jays bury acorns in the moss.")
     code, out, err = run("ask", "What do jays bury?", "--in", docs)
@@ -183,6 +184,7 @@ def test_refresh_crawls_a_site_again_and_keeps_it_where_it_is_gone(run: Run, web
     assert (index["kind"], index["places"], index["pages"]) == ("site", [site], 2)
 
 
+@pytest.mark.slow
 def test_remove_takes_the_index_and_leaves_the_quotes(run: Run, docs: Path, tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
     answer.write_text(run("ask", "What do jays bury?", "--in", docs, "--json").out)
@@ -236,6 +238,7 @@ def test_an_index_that_is_being_written_is_left_alone(run: Run, docs: Path) -> N
     assert run("index", "remove", docs).code == 0
 
 
+@pytest.mark.slow
 def test_prune_takes_what_is_gone_and_by_age_what_is_not_used(
     run: Run, docs: Path, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
     assert "model's best sample" in report["reason"]  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_a_model_gives_no_more_quotes_than_are_asked_for(run: Run) -> None:
     with serving(*says(f"They do it {WORDS} [1][2][3].")) as server:
         code, found = ask_model(run, "webglm", server.base_url, "-q", "1")

@@ -19,6 +19,7 @@ def saved(run: Run, tmp_path: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_saved_answers_become_one_report(run: Run, saved: Path, tmp_path: Path) -> None:
     for name in ("report.md", "report.html", "report.docx"):
         made = tmp_path / name

@@ -74,6 +74,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["uvicorn", "jinja2", "sqlalchemy", "multipart"])
 def test_a_missing_extra_is_told(tmp_path: Path, missing: str) -> None:
     code = (

@@ -45,6 +45,7 @@ def test_an_invite_makes_a_person_and_lets_them_in_once(store: Store, clock: Clo
     assert token != session
 
 
+@pytest.mark.slow
 def test_an_invite_that_is_too_old_or_unknown_lets_nobody_in(store: Store, clock: Clock) -> None:
     token = create_invite(store, "Ada", "labeller", "the command line", days=2)
     clock.pass_by(2 * DAY_SECONDS + 1)

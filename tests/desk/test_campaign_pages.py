@@ -50,6 +50,7 @@ def test_a_project_is_made_and_its_settings_are_changed(opened: Opened, lead: Vi
     assert "project" in {each.action for each in list_audit_entries(opened.store)}
 
 
+@pytest.mark.slow
 def test_payment_is_shown_by_rater_and_downloaded(opened: Opened, lead: Visit) -> None:
     work(opened)
     assert rows(lead.get("/board/pay"))["bob"][-1] == "0.05"
@@ -129,6 +130,7 @@ def test_who_is_not_admitted_gets_the_trial_and_then_waits(opened: Opened, lead:
     assert lead.get("/desk").begin("thumbs").task in (first, *others)
 
 
+@pytest.mark.slow
 def test_a_third_person_decides_where_two_disagree(opened: Opened, lead: Visit) -> None:
     found = opened.lay(*(item("supported", n) for n in range(2)), batch="ravens")
     both = {"plausible": ["yes", "yes"], "supported": ["yes", "no"]}
@@ -292,6 +294,7 @@ def test_a_crowd_link_works_whatever_the_project_is_called(opened: Opened, name:
     assert session.participant == "65aa"
 
 
+@pytest.mark.slow
 def test_a_rater_sees_how_far_they_are_and_what_came_of_a_flag(opened: Opened, lead: Visit) -> None:
     found = opened.lay(*(item("thumbs", n) for n in range(3)))
     ada = opened.visit("ada")

@@ -216,6 +216,7 @@ def test_a_task_of_another_form_cannot_be_demonstrated(desk_pages: Desk, pages: 
         assert browser.post(f"/demonstrate/{lease.item_id}", data=sent).status_code == 404
 
 
+@pytest.mark.slow
 def test_work_after_its_time_goes_on_and_is_kept_as_extra(
     desk_pages: Desk, pages: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +364,7 @@ def slow() -> Iterator[tuple[Stage, threading.Event]]:
         allowed.set()
 
 
+@pytest.mark.slow
 def test_a_slow_page_keeps_nobody_else_waiting(
     desk_pages: Desk, slow: tuple[Stage, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +448,7 @@ def test_the_end_of_the_actions_leads_to_the_answer(desk_pages: Desk, pages: Set
         assert "Handed in" in seen.words
 
 
+@pytest.mark.slow
 def test_a_hit_with_a_hostile_address_is_text(desk_pages: Desk, pages: Settings) -> None:
     item = desk_pages.item()
     place = desk_pages.place(item)

@@ -94,6 +94,7 @@ def passages(screen: Seen) -> list[tuple[str, str]]:
     return [(one.text(), text.text()) for one, text in zip(grades, texts, strict=True)]
 
 
+@pytest.mark.slow
 def test_a_suggestion_is_gone_to_and_quoted_with_ordinary_commands(
     desk_pages: Desk, pages: Settings, judge: BeadJudge
 ) -> None:
@@ -212,6 +213,7 @@ def test_results_and_desks_without_suggestions_have_none(
         assert "with suggestions" not in Seen(browser, f"/trace/{judgement.id}").words
 
 
+@pytest.mark.slow
 def test_a_tab_that_is_behind_gets_no_suggestions(
     desk_pages: Desk, pages: Settings, judge: BeadJudge
 ) -> None:

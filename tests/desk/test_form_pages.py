@@ -144,6 +144,7 @@ def test_forms_are_for_those_who_lead(opened: Opened) -> None:
     assert lead.post("/board/forms/preview", **broken).status == 200
 
 
+@pytest.mark.slow
 def test_a_task_of_an_own_form_is_done_without_scripts(opened: Opened) -> None:
     lay(opened)
     visit = opened.visit().get("/desk")
@@ -181,6 +182,7 @@ def test_a_task_that_was_begun_stays_on_its_version_of_the_form(opened: Opened) 
     assert "Is it friendly?" in visit.text
 
 
+@pytest.mark.slow
 def test_a_disagreement_is_read_with_the_version_that_was_judged(opened: Opened) -> None:
     lay(opened)
     for name, best in (("lena", 0), ("omar", 1)):

@@ -234,6 +234,7 @@ NAMES = [
 VALUES = st.sampled_from(["", "0", "1", "-2", "4", "yes", "weak", "both_bad"]) | st.text(max_size=9)
 
 
+@pytest.mark.slow
 @given(
     name=st.sampled_from(list(FORMS)),
     raw=st.dictionaries(

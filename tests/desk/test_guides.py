@@ -167,6 +167,7 @@ def test_many_who_read_and_write_at_once_make_each_version_once(store: Store) ->
     assert sorted(each.text for each in found) == sorted([*texts, read_packaged_guide("thumbs")])
 
 
+@pytest.mark.slow
 def test_the_built_package_holds_the_guides_and_the_forms(tmp_path: Path) -> None:
     [wheel] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -55,6 +55,7 @@ def everything(visit: Visit) -> str:
     return seen
 
 
+@pytest.mark.slow
 def test_payloads_are_text_and_nothing_else(opened: Opened) -> None:
     opened.lay(*(hostile(form) for form in FORMS_HERE))
     for form in FORMS_HERE:

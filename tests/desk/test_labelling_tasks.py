@@ -204,6 +204,7 @@ def test_two_tabs_that_hand_in_different_things_keep_the_first(opened: Opened) -
     assert only_judgement(opened).filled == {"thumbs": ["up"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("do", ["submit", "draft", "save", "on"])
 def test_a_task_of_somebody_else_is_refused_with_a_sentence(opened: Opened, do: str) -> None:
     (task,) = opened.lay(item("thumbs"))
@@ -283,6 +284,7 @@ def test_an_attention_check_is_told_afterwards_and_only_then(opened: Opened) -> 
     assert [row[-1] for row in rows[:2]] == (["Yes", "No"] if first == 0 else ["No", "Yes"])
 
 
+@pytest.mark.slow
 def test_who_fails_an_attention_check_gets_no_more_of_its_batch_until_a_lead_says_so(
     opened: Opened,
 ) -> None:
@@ -337,6 +339,7 @@ def test_a_doubt_is_said_once_and_can_be_passed_over(opened: Opened) -> None:
     assert visit.send({}).at == "/desk?said=done"
 
 
+@pytest.mark.slow
 def test_names_of_models_are_in_no_page_of_a_labeller(opened: Opened) -> None:
     opened.lay(*(item(form) for form in FORMS_HERE))
     visit = opened.visit()

@@ -173,6 +173,7 @@ except Failed as failed:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_a_sentence_and_nothing_is_half_written(fresh: Any, tmp_path: Path) -> None:
     place = fresh("sqlite")
     ended = subprocess.run(
@@ -246,6 +247,7 @@ def test_the_clock_is_the_store_s(store: Store, clock: Clock) -> None:
     assert accounts.add_person(store, "Ada", "labeller").made == clock.now
 
 
+@pytest.mark.slow
 def test_machines_whose_clocks_differ_agree_on_the_time_in_postgresql(
     fresh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

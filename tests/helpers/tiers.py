@@ -1,6 +1,6 @@
 """Tiers of the suite: `make test` runs what has no mark of these, `make test-all` everything.
 
-In CI, a quick test that takes more than half a second of CPU fails.
+In CI, quick tests that take more than half a second of CPU are named at the end.
 """
 
 import functools
@@ -27,6 +27,7 @@ LOADING = 0.003
 """seconds of CPU that loading a module may take the first test that needs it"""
 
 SPENT = pytest.StashKey[float]()
+TOO_MUCH = "seconds of CPU over the limit"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,7 +103,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI, fail a quick test that took too much."""
+    """In CI, note what a quick test took that took too much."""
     report = yield
     quick = not any(item.get_closest_marker(name) for name in TIERS)
     if "CI" in os.environ and quick and report.when == "call" and report.passed:
@@ -110,9 +111,16 @@ def pytest_runtest_makereport(
         if spent * PACE > LIMIT * pace_of_this_session() and (
             (seconds := spent * PACE / measure_pace()) > LIMIT
         ):
-            report.outcome = "failed"
-            report.longrepr = (
-                f"{item.nodeid} takes {seconds:.2f} s of CPU, and a quick test at most {LIMIT}: "
-                "make it faster, or mark it slow"
-            )
+            report.user_properties.append((TOO_MUCH, seconds))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the quick tests that took too much. A machine that is busy for a moment fails nobody."""
+    for report in terminalreporter.getreports("passed"):
+        for name, seconds in report.user_properties:
+            if name == TOO_MUCH:
+                terminalreporter.write_line(
+                    f"{report.nodeid} took {seconds:.2f} s of CPU, and a quick test may take "
+                    f"{LIMIT}: make it faster, or mark it slow"
+                )

@@ -99,6 +99,7 @@ def test_the_second_opening_reads_nothing(place: Place) -> None:
     assert len(names(folder, "magpie")) == 5
 
 
+@pytest.mark.slow
 def test_changes_renames_and_deletions_are_noticed(place: Place) -> None:
     changed = place.write("changed.txt", "The raven croaks.")
     renamed = place.write("renamed.txt", "The rook caws.")
@@ -119,6 +120,7 @@ def test_changes_renames_and_deletions_are_noticed(place: Place) -> None:
     assert "nutcracker" in folder.fetch(changed.as_uri()).text
 
 
+@pytest.mark.slow
 def test_a_touched_file_is_compared_but_not_indexed_again(place: Place) -> None:
     path = place.write("a.txt", "The raven croaks.")
     digest = place.open().fetch(path.as_uri()).digest
@@ -128,6 +130,7 @@ def test_a_touched_file_is_compared_but_not_indexed_again(place: Place) -> None:
     assert names(folder, "raven") == ["a.txt"]
 
 
+@pytest.mark.slow
 def test_a_change_too_soon_to_alter_the_time_is_noticed(place: Place) -> None:
     path = place.documents / "a.txt"
     path.write_text("The raven croaks.")
@@ -311,6 +314,7 @@ def test_a_page_that_the_archive_lost_is_read_again(place: Place, tmp_path: Path
         assert archive.find_page(page.digest, page.url) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["format", "manifest", "no manifest", "index", "no index"])
 def test_a_damaged_or_older_index_is_built_anew(place: Place, harm: str) -> None:
     place.write("one.txt", "The raven croaks.")
@@ -508,6 +512,7 @@ def test_a_file_that_hangs_costs_its_time_and_no_other_file(tmp_path: Path) -> N
     assert all(readings[job].page is not None for job in jobs[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of children")
 def test_a_file_that_kills_its_reader_costs_no_other_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")

@@ -122,6 +122,7 @@ def test_statistics_of_all_parts_rate_as_one_index_does(
     assert {hit.url for hit in found[:k]} >= {hit.url for hit in better}
 
 
+@pytest.mark.slow
 def test_a_text_that_two_files_have_is_shown_once(tmp_path: Path, archive: PageArchive) -> None:
     documents = write_documents(tmp_path / "documents", 20)
     text = "The only ibis of the valley stands in the reeds."

@@ -82,6 +82,7 @@ def make_sitemap(*urls: str, index: bool = False) -> Said:
     return Said(f"<?xml version='1.0'?><{kind} xmlns='{space}'>{places}</{kind}>", "text/xml")
 
 
+@pytest.mark.slow
 def test_pages_that_only_a_sitemap_lists_are_found(web: Web) -> None:
     web.page("/birds/alone.html", "The hoopoe stands alone.")
     web.page("/birds/named.html", "The roller is named in robots.txt.")

@@ -127,6 +127,7 @@ def chunked(body: bytes) -> bytes:
 # What is a page
 
 
+@pytest.mark.slow
 def test_answers_are_read_as_if_they_were_fetched(crawl: Crawl) -> None:
     raven = html("The raven croaks.")
     answers: list[tuple[str, bytes, Headers, bytes]] = [
@@ -172,6 +173,7 @@ def test_what_is_no_page_passes_in_silence(crawl: Crawl) -> None:
     assert isinstance(page, Page)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_said_and_the_rest_is_read(crawl: Crawl) -> None:
     crawl.add("response", "crow.png", b"\x89PNG\r\n\x1a\n", [("Content-Type", "image/png")])
     crawl.add("response", "a.css", b"p { color: red }", [("Content-Type", "text/css")])
@@ -211,6 +213,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(crawl: Crawl) -> None:
     assert [page.url for page in pages(read_warc(path))] == [SITE + "good"]
 
 
+@pytest.mark.slow
 def test_an_encoding_that_was_undone_may_still_be_named(crawl: Crawl) -> None:
     crawl.add("response", "a", html("The raven."), (*HTML, ("Transfer-Encoding", "chunked")))
     crawl.add("response", "b", html("The raven."), (*HTML, ("Content-Encoding", "gzip")))
@@ -270,6 +273,7 @@ def test_a_record_beyond_the_limit_costs_no_memory(tmp_path: Path) -> None:
     assert failed == ["too_large", "too_large", "malformed"]
 
 
+@pytest.mark.slow
 def test_a_member_may_hold_several_records_or_a_part_of_one(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(5):
@@ -286,6 +290,7 @@ def test_a_member_may_hold_several_records_or_a_part_of_one(tmp_path: Path) -> N
         assert outcomes(path) == {}
 
 
+@pytest.mark.slow
 def test_sloppy_line_breaks_between_records_are_forgiven(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(3):
@@ -296,6 +301,7 @@ def test_sloppy_line_breaks_between_records_are_forgiven(tmp_path: Path) -> None
         assert len(pages(read_warc(crawl.path))) == 3
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_noticed_by_the_digest(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "a.warc")
     for number in range(3):
@@ -306,6 +312,7 @@ def test_a_flipped_bit_is_noticed_by_the_digest(tmp_path: Path) -> None:
     assert [page.url[-1] for page in pages(read_warc(crawl.path))] == ["0", "2"]
 
 
+@pytest.mark.slow
 def test_a_compressed_record_without_a_digest_counts_only_when_its_checksum_is_right(
     tmp_path: Path,
 ) -> None:
@@ -324,6 +331,7 @@ def test_a_compressed_record_without_a_digest_counts_only_when_its_checksum_is_r
         assert failure.outcome == "malformed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
 def test_digests_are_known_in_both_spellings_and_unknown_ones_left_alone(
     tmp_path: Path, algorithm: str
@@ -653,6 +661,7 @@ def names(warc: WarcLibrary, query: str) -> list[str]:
     return [hit.url.removeprefix(SITE) for hit in warc.search(query, 50)]
 
 
+@pytest.mark.slow
 def test_a_hit_leads_to_the_page_and_to_the_words(place: Place) -> None:
     place.write(("a", "A crow hid seven walnuts in the moss."), ("b", "The jay plants oaks."))
     warc = place.open()
@@ -664,6 +673,7 @@ def test_a_hit_leads_to_the_page_and_to_the_words(place: Place) -> None:
     assert warc.failures == ()
 
 
+@pytest.mark.slow
 def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(place: Place) -> None:
     place.write(("a", "The raven croaks."), ("b", "The jay screams."))
     place.open()
@@ -697,6 +707,7 @@ def test_the_last_version_of_an_address_is_the_page(place: Place) -> None:
     assert warc.fetch(SITE + "a").text == "The jay wakes."
 
 
+@pytest.mark.slow
 def test_a_text_at_two_addresses_is_found_once_as_long_as_one_has_it(place: Place) -> None:
     raven = "The raven croaks."
     place.write(("a", raven), ("b", raven))
@@ -760,6 +771,7 @@ def test_failures_are_kept_with_the_index(place: Place) -> None:
         assert (failure.what, failure.outcome) == (SITE + "gone", "http_404")
 
 
+@pytest.mark.slow
 def test_what_another_archive_does_not_have_is_read_again(place: Place, tmp_path: Path) -> None:
     place.write(("a", "The raven croaks."))
     page = place.open().fetch(SITE + "a")
@@ -770,6 +782,7 @@ def test_what_another_archive_does_not_have_is_read_again(place: Place, tmp_path
         assert names(warc, "raven") == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["contents", "no contents", "index", "no index"])
 def test_a_damaged_index_is_built_anew(place: Place, harm: str) -> None:
     place.write(("a", "The raven croaks."))
@@ -804,6 +817,7 @@ def test_what_cannot_be_opened_says_why(place: Place) -> None:
             place.open()
 
 
+@pytest.mark.slow
 def test_a_file_and_a_folder_are_searched_together(place: Place, tmp_path: Path) -> None:
     place.write(("a", "The raven croaks."))
     (tmp_path / "docs").mkdir()
@@ -850,6 +864,7 @@ def _all_there(warc: WarcLibrary) -> bool:
     return found and len(names(warc, "raven")) == 40
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("after", [1, 20, 40])
 def test_a_killed_indexer_is_made_good_by_the_next(place: Place, after: int) -> None:
@@ -864,6 +879,7 @@ def test_a_killed_indexer_is_made_good_by_the_next(place: Place, after: int) -> 
     assert len(list((place.cache / "warcs").glob("*/*/"))) == 1
 
 
+@pytest.mark.slow
 @posix
 def test_the_second_of_two_indexers_waits_and_finds_everything_done(place: Place) -> None:
     _many(place)

@@ -62,6 +62,7 @@ def _held(chance: np.random.Generator, grouped: bool) -> bool:
     return found.low <= 0 <= found.high
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_mean_holds_the_truth_95_times_in_100() -> None:
     chance = np.random.default_rng(5)
     held = sum(_held(chance, grouped=True) for _ in range(EXPERIMENTS))

@@ -137,6 +137,7 @@ def test_long_names_lie_below_each_other_and_are_all_said() -> None:
     assert len({round(each[:, 1].mean()) for each in boxes}) == 6  # each on a line of its own
 
 
+@pytest.mark.slow
 @given(figures())
 @settings(max_examples=12)
 def test_whatever_a_figure_says_the_picture_is_xml(each: Figure) -> None:

@@ -546,7 +546,7 @@ PROGRAM = """
 import sys
 from rookery.network.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
 fetcher = Fetcher(FetchLimits(seconds=60), allow_private=True, obey_robots=False)
-print([each.outcome for each in fetch_pages(fetcher.fetch_page, sys.argv[1:], 0.3)])
+print([str(each.outcome) for each in fetch_pages(fetcher.fetch_page, sys.argv[1:], 0.3)])
 """
 
 

@@ -154,6 +154,7 @@ def test_the_words_are_marked_on_a_page_that_is_turned_and_cut(home: Path, turne
                 assert Counter(letters(said)) == Counter(letters(page.text[low:high]))
 
 
+@pytest.mark.slow
 def test_a_drawing_process_finds_what_is_found_here() -> None:
     page, data = read_from(REPORT), REPORT.read_bytes()
     for sheet in list_pdf_pages(page):
@@ -163,6 +164,7 @@ def test_a_drawing_process_finds_what_is_found_here() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_pdf_page_is_shown_as_a_picture_with_its_words_marked(reader: Visit) -> None:
     page = read_from(REPORT)
     keep(page)
@@ -177,6 +179,7 @@ def test_a_pdf_page_is_shown_as_a_picture_with_its_words_marked(reader: Visit) -
     assert reader.get(f"/pages/{page.digest}/images/9").status == 404
 
 
+@pytest.mark.slow
 def test_a_picture_of_other_words_is_not_shown(reader: Visit, home: Path) -> None:
     file = home / "report.pdf"
     shutil.copyfile(REPORT, file)

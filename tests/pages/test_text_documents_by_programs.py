@@ -504,6 +504,7 @@ def test_pictures_of_a_folder_are_read_where_a_pattern_asks(tmp_path: Path) -> N
     assert list_read("*.png", "*.heic") == {b"scan.png"}
 
 
+@pytest.mark.slow
 def test_hostile_archives() -> None:
     bomb = b"<a>" + b" " * 3_000_000
     small = ReadLimits(unpacked_bytes=1_000_000)

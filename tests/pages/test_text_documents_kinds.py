@@ -62,6 +62,7 @@ def test_random_bytes_are_never_text(size: int, seed: int) -> None:
         assert caught.value.failure.outcome in ("binary", "unsupported_type", "malformed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "most"), [(1, 0.5), (4, 0.12), (8, 0.01), (16, 0.004), (32, 0.0)])
 def test_very_few_random_bytes_pass_as_seldom_as_is_said(size: int, most: float) -> None:
     draw = random.Random(size).randbytes

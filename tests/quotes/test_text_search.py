@@ -56,6 +56,7 @@ def test_what_is_left_out_is_not_found() -> None:
     assert finder.find("secret and", 0) is None
 
 
+@pytest.mark.slow
 def test_a_long_text_finds_what_a_plain_search_finds() -> None:
     random = Random(3)
     words = [f"{random.choice('bcdfg')}{random.choice('aeiou')}{n}" for n in range(4000)]

@@ -79,6 +79,7 @@ def test_of_several_places_the_one_is_taken_that_leaves_out_least() -> None:
     assert find_gaps(said, quotes) == ("often",)
 
 
+@pytest.mark.slow
 @example("bbbba", ["bb", "ba"])
 @given(st.text("ab ", min_size=1, max_size=24), st.lists(st.text("ab", min_size=1), max_size=3))
 def test_pieces_are_found_where_any_order_of_places_has_them(text: str, pieces: list[str]) -> None:

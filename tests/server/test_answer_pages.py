@@ -216,6 +216,7 @@ def read_progress(stream: str) -> list[ProgressLine]:
     ]
 
 
+@pytest.mark.slow
 def test_the_stream_tells_all_and_goes_on_where_it_broke_off(reading: Reading) -> None:
     visit = reading.visit()
     at = visit.post("/ask", question=LONG).at
@@ -305,6 +306,7 @@ def test_a_citation_that_is_none_cannot_be_wrong(reading: Reading, quote: str) -
     assert labelling_queue.list_judgements(reading.opened.store, visit.name, 9) == []
 
 
+@pytest.mark.slow
 def test_what_is_asked_is_shown_as_text(reading: Reading) -> None:
     visit = reading.visit()
     at = answered(visit, f"{SCRIPT} crows \u202e \x00 live & <b>?")
@@ -327,6 +329,7 @@ def test_what_failed_is_named_without_where_it_lies(what: str, name: str) -> Non
     assert format_source_name(what) == name
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_is_told_and_names_no_path(opened: Opened, tmp_path: Path) -> None:
     script = tmp_path / "said.jsonl"
     script.write_text("")

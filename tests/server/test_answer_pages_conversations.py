@@ -40,6 +40,7 @@ def list_talk(visit: Visit) -> list[str]:
     return [link.text() for link in visit.page.css(".conversation li a")]
 
 
+@pytest.mark.slow
 def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(service: Served) -> None:
     visit = ask(enter(service, "rita"), question=FACES)
     first = visit.at
@@ -57,6 +58,7 @@ def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(service: S
     assert len(list_talk(visit.get(first))) == 3
 
 
+@pytest.mark.slow
 def test_what_stands_alone_is_searched_as_it_is(service: Served) -> None:
     visit = ask(enter(service, "sam"), question=FACES)
     ask(visit, question="What do ravens eat?", **fields_of(visit, "form.follow-up"))
@@ -64,6 +66,7 @@ def test_what_stands_alone_is_searched_as_it_is(service: Served) -> None:
     assert list_talk(visit) == [FACES, "What do ravens eat?"]
 
 
+@pytest.mark.slow
 def test_a_conversation_is_its_askers_and_each_answer_is_shared_and_deleted_by_itself(
     service: Served,
 ) -> None:

@@ -298,6 +298,7 @@ def test_a_question_that_waits_is_cancelled_and_never_begun(store: Store) -> Non
     assert answering.find_answer(answer).state == "failed"
 
 
+@pytest.mark.slow
 def test_whoever_does_not_wait_frees_the_worker(answering: AnswerService) -> None:
     seen: list[EventKind] = []
     with pytest.raises(AnswerCancelledError):

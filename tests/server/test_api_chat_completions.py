@@ -57,9 +57,9 @@ def service(
 
 
 @pytest.fixture(scope="module")
-def client(served: Served) -> OpenAI:
+def client(service: Served) -> OpenAI:
     """What most tests ask was asked before: the passages of a question are judged once."""
-    client = served.openai()
+    client = service.openai()
     for question in (QUESTIONS[0], QUESTIONS[2], NOTHING):
         client.responses.create(model="rookery-extract", input=question)
     return client

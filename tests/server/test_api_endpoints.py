@@ -594,6 +594,7 @@ def test_readers_who_do_not_read_keep_nobody_waiting(api_server: Served) -> None
             connection.close()
 
 
+@pytest.mark.slow
 def test_what_a_model_does_in_the_browser_are_items(empty_store: Path, tmp_path: Path) -> None:
     said = ("Search crow tools", "Clicked on link 0", "Find in page: tool", "End: Nonsense")
     with serving(*(command(words) for words in said)) as model:

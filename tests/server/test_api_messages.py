@@ -140,6 +140,7 @@ def test_earlier_messages_give_the_last_one_its_context(service: Served) -> None
     assert set(about["ignored"]) == ignored
 
 
+@pytest.mark.slow
 def test_a_web_search_tool_says_which_hosts_are_searched(service: Served) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search"}
     for hosts, reason in (

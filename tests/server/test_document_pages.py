@@ -188,6 +188,7 @@ def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit
     assert (versions / "1" / "notes.md").read_bytes() == NOTE
 
 
+@pytest.mark.slow
 def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) -> None:
     opened = opened._replace(limits=LARGE)
     ada, ben = come_in(opened, "ada", "reader"), come_in(opened, "ben", "reader")
@@ -228,6 +229,7 @@ def test_nobody_replaces_or_removes_what_another_reader_dropped(opened: Opened) 
     assert names() == []
 
 
+@pytest.mark.slow
 def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
     """Beside what the server was started on, which the page names."""
     answering: AnswerService = reader.client.app.state.answering  # type: ignore[attr-defined]
@@ -244,6 +246,7 @@ def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
 NESTS = "Where do rooks nest?"
 
 
+@pytest.mark.slow
 def test_a_notebook_searches_the_documents_that_were_chosen(reader: Visit) -> None:
     with reader.client:  # its lifespan begins, and with it the answers
         drop(reader, ("jays.md", JAYS), ("notes.md", NOTE), ("more.md", NOTE * 2))
@@ -273,6 +276,7 @@ def test_a_notebook_searches_the_documents_that_were_chosen(reader: Visit) -> No
         assert "A document that was chosen is not there any more" in gone.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["documents/..", "documents/../keep.md", "documents/.hidden", "other/notes.md"]
 )
@@ -315,6 +319,7 @@ def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
     assert names() == ["document.md", "notes.md"]
 
 
+@pytest.mark.slow
 def test_a_quote_keeps_the_picture_of_its_page_when_the_document_is_gone(reader: Visit) -> None:
     drop(reader, ("report.pdf", REPORT))
     quoted = str(reader.first(".document a").attributes["href"])
@@ -336,12 +341,14 @@ def test_what_lies_in_the_folder_without_a_record_is_a_first_version(reader: Vis
     assert reader.post("/documents/remove", name="old.md").status == 403  # nobody knows whose
 
 
+@pytest.mark.slow
 def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> None:
     drop(reader, ("report.pdf", REPORT))
     drop(reader, ("report.pdf", b"%PDF-1.7 broken"), replace=True)
     assert (document_versions.get_documents_folder() / "report.pdf").read_bytes() == REPORT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["../../evil.md", "/etc/evil.md", "..\\..\\evil.md", "a/../../evil.md", "evil.md\x00.md"],
@@ -352,6 +359,7 @@ def test_no_file_goes_anywhere_else(reader: Visit, home: Path, name: str) -> Non
     assert [path.parent for path in inside] == [document_versions.get_documents_folder()]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_any_name_becomes_a_safe_one(name: str) -> None:
     safe = make_safe_file_name(name)
@@ -385,6 +393,7 @@ def test_a_name_is_shortened_to_what_file_systems_take(name: str, safe: str) -> 
     assert make_safe_file_name(name) == safe
 
 
+@pytest.mark.slow
 def test_a_file_that_is_too_large_is_refused_alone(opened: Opened, home: Path) -> None:
     visit = at_home(opened._replace(limits=LARGE))
     drop(visit, ("large.txt", b"x" * (UploadLimits().file + 1)), ("notes.md", NOTE))
@@ -401,6 +410,7 @@ def test_more_than_may_be_sent_at_once_is_refused(opened: Opened) -> None:
     assert names() == []
 
 
+@pytest.mark.slow
 def test_where_there_is_no_more_room_nothing_is_added(reader: Visit) -> None:
     set_limits(reader, UploadLimits(files=2))
     drop(reader, ("a.md", NOTE), ("b.md", NOTE))
@@ -410,6 +420,7 @@ def test_where_there_is_no_more_room_nothing_is_added(reader: Visit) -> None:
     assert (document_versions.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
 
 
+@pytest.mark.slow
 def test_documents_take_no_more_room_than_there_is(reader: Visit) -> None:
     set_limits(reader, UploadLimits(bytes=2 * len(NOTE)))
     drop(reader, ("a.md", NOTE), ("b.md", NOTE))  # just as much as may be
@@ -495,6 +506,7 @@ def test_many_who_drop_at_once_lose_nothing(reader: Visit) -> None:
     assert "4 documents" in reader.get("/documents").text
 
 
+@pytest.mark.slow
 def test_an_upload_returns_at_once_and_is_listed_as_being_read(
     reader: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,6 +534,7 @@ def test_an_upload_returns_at_once_and_is_listed_as_being_read(
     assert "2 documents" in reader.text
 
 
+@pytest.mark.slow
 def test_an_upload_survives_the_end_of_the_server(opened: Opened, reader: Visit) -> None:
     """A server that begins goes on with it; one that was read too often is given up."""
     state = reader.client.app.state  # type: ignore[attr-defined]
@@ -543,6 +556,7 @@ def test_an_upload_survives_the_end_of_the_server(opened: Opened, reader: Visit)
     ]
 
 
+@pytest.mark.slow
 def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reader: Visit) -> None:
     other = at_home(opened, "reviewer")  # an application of its own on the same folders
     other.get("/")
@@ -552,6 +566,7 @@ def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reade
     assert "documents" in _places(other)
 
 
+@pytest.mark.slow
 def test_a_document_that_was_removed_meanwhile_is_told(
     opened: Opened, reader: Visit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -575,6 +590,7 @@ def test_a_document_that_was_removed_meanwhile_is_told(
     assert (now.status_code, now.json()["error"]["code"]) == (404, "unknown_place")
 
 
+@pytest.mark.slow
 def test_a_program_asks_another_process_about_what_was_dropped_in_here(
     opened: Opened, reader: Visit
 ) -> None:
@@ -613,6 +629,7 @@ def test_a_change_that_was_broken_off_is_finished(home: Path, moved: int) -> Non
     assert (folder / "a.md").read_bytes() == NOTE
 
 
+@pytest.mark.slow
 def test_a_hostile_document_is_only_text(reader: Visit) -> None:
     evil = "# <script>alert(1)</script>\u202e\n\n" + "<img onerror=alert(1) src=x> words."
     drop(reader, ("<b>x</b>\u202e.md", evil.encode()))

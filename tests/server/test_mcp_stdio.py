@@ -147,6 +147,7 @@ def test_a_huge_text_is_cut_and_the_rest_is_told(line: Line) -> None:
     assert (len(last["checked"]), last["next_offset"]) == (20, None)
 
 
+@pytest.mark.slow
 def test_lists_of_messages_are_taken_where_the_revision_has_them(home: Path) -> None:
     batch = [
         make_request("ping", 1),
@@ -162,6 +163,7 @@ def test_lists_of_messages_are_taken_where_the_revision_has_them(home: Path) -> 
         assert [each["id"] for each in line.read()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_stateless_request_needs_no_handshake_and_names_its_revision(home: Path) -> None:
     with Line(home) as line:
         found = line.ask(stateless(make_request("server/discover")))["result"]
@@ -249,6 +251,7 @@ def test_a_client_that_goes_away_leaves_nothing_behind(home: Path) -> None:
         assert line.process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_place_that_is_none_is_told_with_every_call(home: Path) -> None:
     with Line(home, "--in", "/nowhere/at/all") as line:
         line.ask(greeting())

@@ -42,9 +42,9 @@ def shared_site(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def address(opened_site: Opened) -> Iterator[str]:
+def address(shared_site: Opened) -> Iterator[str]:
     """Where it is served."""
-    with at_work(opened_site.store) as base:
+    with at_work(shared_site.store) as base:
         yield f"{base}/mcp"
 
 
@@ -268,12 +268,12 @@ def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
     stopped: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def slow(
-        answering: AnswerService, request: QuestionRequest, cancelled: Callable[[], bool]
+        answering: AnswerService, inquiry: QuestionRequest, disconnected: Callable[[], bool]
     ) -> AnswerOutcome:
         began.set()
-        while not (go_on.wait(0.01) or cancelled()):
+        while not (go_on.wait(0.01) or disconnected()):
             pass
-        stopped.put(cancelled())
+        stopped.put(disconnected())
         raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))
 
     monkeypatch.setattr(AnswerService, AnswerService.answer_now.__name__, slow)

@@ -154,6 +154,7 @@ def test_a_window_of_many_links_stays_below_the_limit_and_loses_nothing() -> Non
     assert re.findall(r"w\d{4}", read) == words
 
 
+@pytest.mark.slow
 def test_fetch_reads_on_where_it_ended(source: McpLibrary) -> None:
     tools = McpTools(source, limits=SMALL)
     result = call(tools, "search", query=GIFTS)["results"][0]

@@ -78,6 +78,7 @@ def test_several_questions_are_answered_on_one_page_and_saved_as_one_report(
     assert len(list_questions(visit.get(f"{visit.at}/notebook"))) == 5
 
 
+@pytest.mark.slow
 def test_a_notebook_of_one_answer_is_there_and_a_deleted_answer_is_not_in_it(
     notebook_site: Served,
 ) -> None:

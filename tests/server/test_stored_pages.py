@@ -122,6 +122,7 @@ def test_the_page_itself_marks_the_quote_and_says_where_it_is_from(reader: Visit
     assert str(get_bundled_folder()) not in seen.html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -216,6 +217,7 @@ def test_a_long_page_is_shown_in_parts_that_lead_to_each_other(reader: Visit) ->
     assert sorted(set(shown)) == list(range(8000))
 
 
+@pytest.mark.slow
 def test_whether_the_live_file_has_changed_is_said(reader: Visit, home: Path) -> None:
     file = home / "note.txt"
     file.write_text("Crows hide acorns in autumn. They find most of them.", encoding="utf-8")
@@ -272,6 +274,7 @@ def private(opened: Opened) -> Visit:
     return Visit(client, "rita")
 
 
+@pytest.mark.slow
 def test_a_pdf_of_the_web_is_shown_as_a_picture_once_it_was_fetched_again(
     private: Visit, live: str
 ) -> None:

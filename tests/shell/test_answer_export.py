@@ -304,6 +304,7 @@ def test_a_word_file_has_styles_and_its_links_lead_somewhere() -> None:
         assert link.fragment in bookmarks or link.address.startswith("https://")
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=60), st.text(max_size=30))
 def test_any_text_stands_in_a_word_file(text: str, title: str) -> None:
     page = Page("https://x.example/", title, f"{text}!")

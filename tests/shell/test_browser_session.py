@@ -382,6 +382,7 @@ def test_an_end_without_an_answer_is_saved_only_when_it_is_meant(web: Little) ->
     assert browser.session.commands == ["End: Controversial"]
 
 
+@pytest.mark.slow
 def test_just_reading_asks_for_the_question_at_the_end(
     web: Little, capsys: pytest.CaptureFixture[str]
 ) -> None:

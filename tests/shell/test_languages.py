@@ -57,6 +57,7 @@ def test_each_language_has_its_numbers_and_days() -> None:
     assert NUMBER_MARKS.keys() == DAY_FORMS.keys() == others
 
 
+@pytest.mark.slow
 def test_every_text_of_the_pages_is_translated() -> None:
     problems = runpy.run_path(str(CATALOGS))["list_catalog_problems"](PACKAGE)
     assert not problems, "run make catalogs, and translate: " + "; ".join(problems[:9])
@@ -67,6 +68,7 @@ def test_each_language_has_a_catalog() -> None:
     assert {"en", *found} == set(LANGUAGES)
 
 
+@pytest.mark.slow
 def test_a_new_text_and_a_bad_translation_are_noticed(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE / "shell/locale", tmp_path / "shell/locale")
     (tmp_path / "shell/templates").mkdir()
@@ -148,6 +150,7 @@ def test_a_task_is_done_in_german(opened: Opened) -> None:
     assert left.status in (200, 409)
 
 
+@pytest.mark.slow
 def test_every_form_and_board_page_is_shown_in_german(opened: Opened) -> None:
     hire(opened)
     work(opened)

@@ -57,6 +57,7 @@ def test_refused_answers_have_the_headers_too(opened: Opened) -> None:
         assert "To the first page" in answer.text
 
 
+@pytest.mark.slow
 def test_pages_hold_no_script_and_no_style_of_their_own(opened: Opened) -> None:
     opened.lay(*(item(form) for form in FORMS_HERE))
     visit = opened.visit()
