@@ -195,12 +195,14 @@ RULES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_the_package_keeps_the_rule(rule: object) -> None:
     assert callable(rule)
     assert rule(read_sources()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "planted"),
     [

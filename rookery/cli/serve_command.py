@@ -29,6 +29,17 @@ if TYPE_CHECKING:
     from rookery.server.app import ServerOptions
 
 
+SERVER_OPTIONS = (
+    *ENDPOINT_OPTIONS,
+    "samples",
+    "decline",
+    "engine",
+    "ranker",
+    "offline",
+    *NETWORK_OPTIONS,
+    *COMPLETION_OPTIONS,
+)
+"""options of what answers for others: the pages, the API and MCP"""
 StoreOption = Annotated[
     str,
     typer.Option(
@@ -69,14 +80,7 @@ serve_group = CommandGroup()
 @serve_group.callback(invoke_without_command=True)
 @add_settings_options(
     "places",
-    *ENDPOINT_OPTIONS,
-    "samples",
-    "decline",
-    "engine",
-    "ranker",
-    "offline",
-    *NETWORK_OPTIONS,
-    *COMPLETION_OPTIONS,
+    *SERVER_OPTIONS,
 )
 def run_serve(
     context: typer.Context,
@@ -136,14 +140,7 @@ def run_serve(
 @add_settings_options(
     *PLACE_OPTIONS,
     "method",
-    *ENDPOINT_OPTIONS,
-    "samples",
-    "decline",
-    "engine",
-    "ranker",
-    "offline",
-    *NETWORK_OPTIONS,
-    *COMPLETION_OPTIONS,
+    *SERVER_OPTIONS,
 )
 def serve_mcp(
     settings: Settings = Settings(),

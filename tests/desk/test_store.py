@@ -107,6 +107,7 @@ def test_a_store_of_another_time_is_told_from_none(nowhere: str, kind: str) -> N
     assert outcome(Store, nowhere + "x") == ("no_store" if kind == "sqlite" else "store_fails")
 
 
+@pytest.mark.slow
 def test_an_old_store_says_how_it_is_brought_up_to_date(
     nowhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def chat(served: Served, *turns: tuple[str, str], **more: Any) -> Any:
     return served.openai().chat.completions.create(model=MODEL, messages=messages, **more)
 
 
+@pytest.mark.slow
 def test_earlier_messages_of_a_chat_give_the_last_one_its_context(service: Served) -> None:
     talk = [("user", FACES), ("assistant", "They do. Ask about cars."), ("user", LONGER)]
     made = chat(service, *talk)

@@ -104,6 +104,7 @@ def test_the_answer_is_json_or_events_as_the_client_accepts(client: httpx.Client
     assert post(client, message, accept="text/html").status_code == 406
 
 
+@pytest.mark.slow
 def test_headers_and_message_of_a_stateless_request_must_agree(client: httpx.Client) -> None:
     message = stateless(called("search", query="jays"))
     right = {**NEW, "mcp-method": "tools/call", "mcp-name": "search"}

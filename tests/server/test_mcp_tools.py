@@ -199,6 +199,7 @@ class Shelf(Library):
         return self.page
 
 
+@pytest.mark.slow
 def test_a_session_belongs_to_one_who_asks(source: McpLibrary) -> None:
     tools = McpTools(source)
     found = call(tools, "search", query=GIFTS)

@@ -91,6 +91,7 @@ def test_a_notebook_of_one_answer_is_there_and_a_deleted_answer_is_not_in_it(
     assert FACES not in visit.client.get(f"{visit.at[:-9]}/report.md").text
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_others_what_is_shared_and_no_more(notebook_site: Served) -> None:
     tess, uma = enter(notebook_site, "tess"), enter(notebook_site, "uma")
     until_done(tess.post("/notebook", questions=f"{FACES}\n{RAVENS}"))
