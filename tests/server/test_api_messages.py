@@ -135,7 +135,7 @@ def test_earlier_messages_give_the_last_one_its_context(service: Served) -> None
         "top_k": 5,
     }
     about = service.send(PATH, {**asked, **unused, "rookery": {"footer": True}}).json["rookery"]
-    assert about["searched"] == "For how long do crows remember?"
+    assert about["searched"] == f"{LONGER} {FACES}"
     ignored = {"messages[1]", "messages[2].content[1]", "max_tokens", "rookery.footer", *unused}
     assert set(about["ignored"]) == ignored
 
