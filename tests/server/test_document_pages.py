@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -566,6 +567,13 @@ def test_another_process_searches_what_was_dropped_in_here(opened: Opened, reade
     assert "documents" in _places(other)
 
 
+async def wait_for_end(answering: AnswerService, question: str) -> None:
+    number, kind = -1, ""
+    while kind not in FINAL_EVENTS:
+        *_, last = await answering.wait_for_events(question, number, SECONDS)
+        number, kind = last.number, last.kind
+
+
 @pytest.mark.slow
 def test_a_document_that_was_removed_meanwhile_is_told(
     opened: Opened, reader: Visit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -579,9 +587,8 @@ def test_a_document_that_was_removed_meanwhile_is_told(
         reader.post("/documents/remove", name="notes.md")
     (tmp_path / "notes.md").write_bytes(NOTE)
     monkeypatch.chdir(tmp_path)  # a file of this name where the server runs is nobody's document
-    *_, last = asyncio.run(answering.wait_for_events(asked, -1, SECONDS))
-    while last.kind not in FINAL_EVENTS:
-        *_, last = asyncio.run(answering.wait_for_events(asked, last.number, SECONDS))
+    with ThreadPoolExecutor(1) as threads:  # in this one the browser of other tests has its loop
+        threads.submit(asyncio.run, wait_for_end(answering, asked)).result()
     record = reader.client.get(f"/v1/answers/{asked}", headers=key).json()
     assert record["state"] == "failed"
     assert "a document that was chosen is not there any more" in record["text"]
