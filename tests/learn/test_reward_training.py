@@ -38,8 +38,6 @@ from rookery.learn.reward_training import (
 from rookery.learn.training_data import make_epoch_batches
 from rookery.records import Answer, Comparison, Episode, Page
 
-HELPERS = Path(__file__).parent.parent / "helpers"
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
