@@ -305,8 +305,8 @@ class Bench:
         """Wait until no answer is waiting or in progress."""
         while True:
             said = (await self.client.send("GET", "/metrics")).body.decode()
-            if re.search(r"^rookery_waiting 0$", said, re.M) and re.search(
-                r'^rookery_leases\{of="answers"\} 0$', said, re.M
+            if re.search(r"^rookery_waiting 0(\.0)?$", said, re.M) and re.search(
+                r'^rookery_leases\{of="answers"\} 0(\.0)?$', said, re.M
             ):
                 return
             await asyncio.sleep(0.5)
