@@ -124,8 +124,8 @@ def desk_and_address(
 
 
 @pytest.fixture
-def context(opened_desk: tuple[Desk, str], browser: Browser) -> Iterator[BrowserContext]:
-    there, address = opened_desk
+def context(desk_and_address: tuple[Desk, str], browser: Browser) -> Iterator[BrowserContext]:
+    there, address = desk_and_address
     context = browser.new_context(base_url=address, reduced_motion="reduce")
     context.add_cookies([{"name": "rookery", "value": there.sessions["Ada"], "url": address}])
     context.set_default_timeout(PATIENCE)

@@ -145,7 +145,7 @@ class Desk(RuleBasedStateMachine):
         form=st.sampled_from(FORMS),
         batch=st.sampled_from(["first", "second"]),
         priority=st.integers(-1, 1),
-        wanted=st.integers(1, 3),
+        copies=st.integers(1, 3),
         prelude=st.booleans(),
     )
     def arrives(self, form: str, batch: str, priority: int, copies: int, prelude: bool) -> None:

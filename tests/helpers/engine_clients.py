@@ -41,7 +41,9 @@ def validate_openenv(address: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def serve_scripted_model(episodes: Episodes, prompts: dict[str, list[str]]) -> Iterator[str]:
+def serve_scripted_model(
+    episodes: Episodes, prompts_by_question: dict[str, list[str]]
+) -> Iterator[str]:
     """The address of a chat model that says an episode's next command, and notes its prompts."""
     commands = {each["question"]: each["commands"] for each in episodes}
 
@@ -56,7 +58,7 @@ def serve_scripted_model(episodes: Episodes, prompts: dict[str, list[str]]) -> I
             told = [_read_text(each) for each in body["messages"] if each["role"] == "user"]
             prompts = [json.loads(each)["observation"]["prompt"] for each in told]
             question = prompts[0].split("\n")[1]
-            prompts[question] = prompts
+            prompts_by_question[question] = prompts
             said = commands[question][len(prompts) - 1]
             self.answer(said, bool(body.get("stream")))
 
@@ -118,7 +120,7 @@ def play_verifiers(address: str, episodes: Episodes) -> Iterator[dict[str, Any]]
             taskset=OpenEnvConfig(id="openenv", base_url=address, resets=resets),
         )
     )
-    prompts: dict[str, list[str]] = {}
+    prompts_by_question: dict[str, list[str]] = {}
 
     async def note_nothing(episode: Any) -> None:
         pass
@@ -130,11 +132,11 @@ def play_verifiers(address: str, episodes: Episodes) -> Iterator[dict[str, Any]]
             slots = [RunSlot(task) for task in environment.taskset]
             return [await environment.run_slot(one, context, None, note_nothing) for one in slots]
 
-    with serve_scripted_model(episodes, prompts) as model:
+    with serve_scripted_model(episodes, prompts_by_question) as model:
         played = asyncio.run(run_slots(model))
     for each, episode in zip(episodes, played, strict=True):
         (trace,) = episode.traces
-        yield {"prompts": prompts.get(each["question"]), "reward": trace.reward}
+        yield {"prompts": prompts_by_question.get(each["question"]), "reward": trace.reward}
 
 
 PLAYERS = {

@@ -2,20 +2,18 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import axe_playwright_python
 import pytest
 from figures import BARS, EVIL, figure, figures, line
 from hypothesis import HealthCheck, given, settings
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page
 from selectolax.lexbor import LexborHTMLParser
+from windows import AXE, LEVELS
 
 from rookery.errors import Failed
 from rookery.measure.figures import (
@@ -31,9 +29,6 @@ from rookery.measure.figures import (
 )
 
 ROOT = Path(__file__).parent.parent.parent
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
-LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 LONG = replace(BARS, name="long", title="Long", rows=tuple((f"s{n}", n / 2) for n in range(40)))
 HOSTILE = replace(
     figure(FigurePicture("curves", (line(EVIL, 0.1, 0.2),), EVIL, EVIL), "hostile", EVIL),
@@ -224,17 +219,6 @@ def test_a_table_is_below_its_picture_and_a_long_one_is_folded(folder: Path) -> 
 def test_the_same_figures_make_the_same_page(folder: Path) -> None:
     first = write_report(folder).read_bytes()
     assert write_report(folder).read_bytes() == first
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A real Chromium."""
-    if CHROMIUM is None and "CI" not in os.environ:
-        pytest.skip("needs chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def _dismissed(dialog: Dialog, messages: list[str]) -> None:

@@ -1,7 +1,9 @@
 """What typed lines do to a session at the prompt; taking back, merging, going on, saving."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -92,10 +94,16 @@ def prompting(
         yield PromptBrowser(session, web, lambda event: None, save)
 
 
+def run(browser: PromptBrowser) -> None:
+    """Runs it in a thread: in this one, a browser of another test may have left its event loop."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(copy_context().run, browser.run).result()
+
+
 def browse(web: Little, *lines: str, **options: Any) -> BrowserSession:
     """The session of somebody who types these lines at the prompt, and then leaves or has saved."""
     with prompting(web, *lines, **options) as browser, suppress(EOFError, KeyboardInterrupt):
-        browser.run()
+        run(browser)
     return browser.session
 
 
@@ -331,7 +339,7 @@ def test_an_answer_is_asked_for_and_checked_before_it_is_saved(
     to_the_start = "\x01\x0b"
     lines = ("They do [2].", f"{to_the_start}They do.", "")  # who insists is believed
     with prompting(web, *QUOTED, *lines, start=JAYS.url, save=save) as browser:
-        browser.run()
+        run(browser)
     assert (saved, browser.saved) == (["They do."], EPISODE)
     out = capsys.readouterr().out
     assert "cites [2], but there are 1 quotes" in out
@@ -349,7 +357,7 @@ def test_what_cannot_be_saved_is_told_and_can_be_saved_again(
         return EPISODE
 
     with prompting(web, *QUOTED, "They do [1].", "", start=JAYS.url, save=save) as browser:
-        browser.run()
+        run(browser)
     assert "not saved: make room and save again" in capsys.readouterr().out
 
 
@@ -377,7 +385,7 @@ def test_browsing_ends_by_itself_when_the_actions_or_the_quotes_are_used_up(web:
 
 def test_an_end_without_an_answer_is_saved_only_when_it_is_meant(web: Little) -> None:
     with prompting(web, "End: Nonsense", "undo", "End: Controversial", "") as browser:
-        browser.run()
+        run(browser)
     assert browser.saved
     assert browser.session.commands == ["End: Controversial"]
 
