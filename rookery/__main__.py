@@ -285,14 +285,6 @@ def run_verify(
         str, typer.Option(metavar="DIR", help="Also check against the documents in this folder.")
     ] = "",
     fetch: Annotated[bool, typer.Option("--fetch", help="Open every source as it is now.")] = False,
-    elided: Annotated[
-        bool,
-        typer.Option(
-            "--allow-elided",
-            help="Accept quotations with an ellipsis where what is left out holds no negation, "
-            "number or name.",
-        ),
-    ] = False,
     support: Annotated[
         bool,
         typer.Option(
@@ -308,7 +300,7 @@ def run_verify(
     from rookery.shell.answer_verification import run_verify_command
 
     folder = resolve_place_path(pages) if pages else None
-    code = run_verify_command(file, folder, fetch, as_json, settings, elided, support)
+    code = run_verify_command(file, folder, fetch, as_json, settings, support)
     raise typer.Exit(code)
 
 

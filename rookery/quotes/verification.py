@@ -7,8 +7,7 @@ network. A verbatim quote need not support what cites it.
 
 An ellipsis can turn a sentence into its opposite: "The drug does ... cure" may stand on a page that
 says "does not cure". So a quotation with a gap never counts as verbatim: `find_quote_pieces` says
-where its pieces stand, `find_gaps` what is left out between them, and `find_gap_objection` why that
-may matter. The word lists are English; a gap in any other language is objected to.
+where its pieces stand, and `find_gaps` what is left out between them.
 """
 
 import re
@@ -19,19 +18,17 @@ from itertools import pairwise
 from typing import Literal
 
 from rookery.pages.passages import find_sentences
-from rookery.pages.search_terms import QUESTION_WORDS, reads_as_english
+from rookery.pages.search_terms import QUESTION_WORDS
 from rookery.pages.text_folding import FoldedText, find_folded_spans, fold_text, locate_quote
 from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.records import Answer, Page, Quote, Record
 
 LEAST_WORDS = 3
-"""fewest whole words of a quote that says something, and of each piece of one with gaps"""
+"""fewest whole words of a quote that says something"""
 LEAST_LETTERS = 6
 """the same in letters, for scripts that set no spaces between words"""
 MAX_FIRST_PLACES = 1000
 """most places of a first piece that are tried, which bounds the time for any text"""
-ELISION_CONTEXT = 2000
-"""characters to either side of a gap by which the page's language is judged"""
 MAX_GAPS = 50
 """most gaps in one quotation, which bounds the time for any text"""
 
@@ -44,9 +41,6 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
-_PLAIN = re.compile(r"[A-Za-z\s.,;:'()/-]*")
-"""characters that may be left out besides words: no sign such as ≠, no number, question or
-quotation"""
 _SENTENCE_START = re.compile(r"(?:\A|[.!?:…\n\t])[\s\"'(\[*_-]*\Z")
 
 NUMBER_WORDS = frozenset(
@@ -56,31 +50,6 @@ NUMBER_WORDS = frozenset(
     dozens half halves third thirds quarter quarters fifth sixth seventh eighth ninth tenth single
     double triple twice thrice once first second pair both percent percentage""".split()
 )
-LIMITING_WORDS = frozenset(
-    """not no never none nor neither nobody nothing nowhere without cannot cant dont doesnt didnt
-    isnt arent wasnt werent wont wouldnt couldnt shouldnt hasnt havent hadnt aint hardly scarcely
-    barely rarely seldom little few fewer less least almost nearly partly sometimes occasionally
-    only merely unless until except excepting excluding but however although though yet despite if
-    whether or may might could would should perhaps possibly probably maybe instead rather than
-    against zero absent absence anything anyone anybody anywhere any ever false falsely myth myths
-    hoax rumour rumor rumours rumors legend fiction fictional wrong wrongly incorrect incorrectly
-    impossible impossibly improbable incapable inability ineffective insufficient invalid illegal
-    implausible inconclusive inaccurate inactive irrelevant irrespective contrary opposite reverse
-    former formerly once ex so-called some most many more fewest mostly mainly largely
-    nicht kein keine keinen nie niemals ohne weder pas jamais sans aucun aucune ni sin nunca nada
-    senza mai sem niet geen nooit zonder ikke inte aldrig utan nem bez ei ne non""".split()
-)
-"""words that deny, doubt or limit what stands round them; negations of other languages are among
-them, since they occur on English pages"""
-LIMITING_STEMS = re.compile(
-    r"(?:fail|lack|den(?:y|ie)|refus|reject|refut|disput|doubt|prevent|avoid|stop|ceas|exclu|"
-    r"allege|suppos|purport|claim|pretend|preten[cs]|retract|withdr[ae]w|quit|halt|abandon|"
-    r"contradict|debunk|forbid|forbad|prohibit|bann|lost|los[eti]|miss|miscon|mista|mislead|misled|"
-    r"wrong|unable|unlike|untru|never|hypoth|imagin|believ|thought|said|seem|appear|suggest)"
-    r"|\w+n't\Z|\w+less(?:ly)?\Z|(?:un(?!der|it|i[oqv]|cle|til)|non|dis(?!tan|cuss|tri|play|h|k|c\b)|"
-    r"mis(?!s\b)|anti|counter)\w{3,}"
-)
-"""beginnings and endings of words that deny or report"""
 
 
 def find_quote_pieces(page: Page, text: str) -> tuple[Quote, ...]:
@@ -112,25 +81,6 @@ def find_gaps(page: Page, quotes: Sequence[Quote]) -> tuple[str, ...]:
     """Return the page's text between the pieces of a quotation, in order, white space stripped."""
     gaps = [page.text[before.end : after.start] for before, after in pairwise(quotes)]
     return tuple(gap.strip() for gap in gaps)
-
-
-def find_gap_objection(page: Page, quotes: Sequence[Quote]) -> str:
-    """Return a sentence on why a quotation's gaps may change its meaning; empty if they cannot.
-
-    No objection is raised where each piece has LEAST_WORDS words and cuts none, each gap lies
-    inside one visible block, the page reads as English there, and what is left out holds plain
-    words only: no negation or other word that limits or reports, no number, no name and no sign. In
-    doubt there is an objection.
-    """
-    for quote in quotes:
-        if len(find_whole_words(page.text, quote.start, quote.end)) < LEAST_WORDS:
-            return f"the piece “{quote.text}” has fewer than {LEAST_WORDS} whole words"
-        if any(_cuts_a_word(page.text, at) for at in (quote.start, quote.end)):
-            return f"the piece “{quote.text}” begins or ends inside a word"
-    for before, after in pairwise(quotes):
-        if objection := _object_to_gap(page, before.end, after.start):
-            return objection
-    return ""
 
 
 def find_whole_words(text: str, start: int, end: int) -> list[str]:
@@ -192,61 +142,8 @@ def _chain_spans(
     return chain
 
 
-def _object_to_gap(page: Page, start: int, end: int) -> str:
-    """Return the reason why leaving out page.text[start:end] may change the meaning; empty if
-    none."""
-    at = bisect_left(page.blocks, end, key=lambda block: block.end)
-    block = page.blocks[at] if at < len(page.blocks) else None
-    if block is None or block.start > start or block.hidden:
-        return "what is left out does not lie inside one paragraph"
-    if not reads_as_english(page.text[max(0, start - ELISION_CONTEXT) : end + ELISION_CONTEXT]):
-        return "the page does not read as English, and no other negations are known"
-    left_out = _normalize_spelling(page.text[start:end])
-    if not _PLAIN.fullmatch(left_out):
-        return _describe_sign(left_out)
-    for match in _WORD.finditer(left_out):
-        word = match[0].casefold()
-        for part in {word, *re.split(r"[-'.,]", word)}:
-            if part in NUMBER_WORDS:
-                return f"what is left out holds the number “{match[0]}”"
-            if part in LIMITING_WORDS or LIMITING_STEMS.match(part):
-                return f"“{match[0]}”, which is left out, may change the meaning"
-        capital = any(map(str.isupper, match[0]))
-        if capital and not _opens_a_sentence(page.text, start + match.start(), match[0]):
-            return f"“{match[0]}”, which is left out, may be a name"
-    return ""
-
-
-def _describe_sign(left_out: str) -> str:
-    if any(character.isnumeric() for character in left_out):
-        return "what is left out holds a number"
-    sign = next(character for character in left_out if not _PLAIN.fullmatch(character))
-    return f"what is left out holds “{sign}”, which may change the meaning"
-
-
-_OPENING_WORDS = frozenset(
-    """a an the and of in on at to by for from with as into this that these those there their then
-    they it its is are was were when where while he she we you his her our my such after before
-    since during because""".split()
-)
-"""begin sentences with a capital and are no names; "will" and "may" are not among them"""
-
-
-def _opens_a_sentence(text: str, at: int, word: str) -> bool:
-    """Return True if a common word has its capital only as the first word of a sentence."""
-    common = word == word.capitalize() and word.casefold() in _OPENING_WORDS
-    return word == "I" or (common and _begins_a_sentence(text, at))
-
-
 def _begins_a_sentence(text: str, at: int) -> bool:
     return _SENTENCE_START.search(text[max(0, at - 20) : at]) is not None
-
-
-def _cuts_a_word(text: str, at: int) -> bool:
-    return (
-        0 < at < len(text)
-        and _WORD.fullmatch(_normalize_spelling(text[at - 1 : at + 1])) is not None
-    )
 
 
 def _is_number(word: str) -> bool:
@@ -336,8 +233,6 @@ class ClaimedVerdict(Record, frozen=True):
     """pieces of the page that the string consists of"""
     left_out: tuple[str, ...] = ()
     """the page's text between these pieces"""
-    accepted: bool = False
-    """True for an elided quotation whose gaps hold nothing that could change its meaning"""
 
     @property
     def verified(self) -> bool:
@@ -425,14 +320,11 @@ def find_unjudged_sentences(answer: Answer) -> list[TextVerdict]:
     ]
 
 
-def check_claimed_quote(
-    claimed: ClaimedQuote, versions: Iterable[Page], allow_elided: bool = False
-) -> ClaimedVerdict:
+def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> ClaimedVerdict:
     """Return a verdict on a quoted string by the stored versions of its source, newest first.
 
     The first version that holds the whole string decides, else the first that holds it with gaps.
-    Such an elided quotation is never verified; `allow_elided` accepts those to which
-    `find_gap_objection` has no objection.
+    Such an elided quotation is never verified.
     """
     if claimed.problem:
         return ClaimedVerdict(claimed, "broken_citation", claimed.problem)
@@ -449,7 +341,7 @@ def check_claimed_quote(
         if len(quotes) == 1:
             return _judge_whole(claimed, quotes[0], page, latest[page.url])
         if quotes and elided is None:
-            elided = _judge_elided(claimed, quotes, page, allow_elided)
+            elided = _judge_elided(claimed, quotes, page)
     if not latest:
         return ClaimedVerdict(claimed, "page_missing", "its source is not stored")
     missing = ClaimedVerdict(claimed, "not_found", "these words do not stand in the source")
@@ -463,16 +355,10 @@ def _judge_whole(claimed: ClaimedQuote, quote: Quote, page: Page, latest: Page) 
     return ClaimedVerdict(claimed, "verified", detail, (quote,))
 
 
-def _judge_elided(
-    claimed: ClaimedQuote, quotes: tuple[Quote, ...], page: Page, allow_elided: bool
-) -> ClaimedVerdict:
+def _judge_elided(claimed: ClaimedQuote, quotes: tuple[Quote, ...], page: Page) -> ClaimedVerdict:
     gaps = find_gaps(page, quotes)
-    objection = find_gap_objection(page, quotes) if allow_elided else ""
     detail = "left out: " + ", ".join(f"“{_cut_middle(gap)}”" for gap in gaps)
-    if allow_elided:
-        detail += f"; not accepted: {objection}" if objection else "; accepted by --allow-elided"
-    accepted = allow_elided and not objection
-    return ClaimedVerdict(claimed, "elided", detail, quotes, gaps, accepted)
+    return ClaimedVerdict(claimed, "elided", detail, quotes, gaps)
 
 
 def _describe_change(text: str, page: Page, latest: Page | None) -> str:

@@ -51,24 +51,22 @@ UNCHECKED_OUTCOMES = ("not_quoted", "not_judged")
 """outcomes of what holds no quote"""
 
 
-def check_saved_answers(
-    data: bytes, name: str, pages: SourcePages, allow_elided: bool = False
-) -> list[AnyVerdict]:
+def check_saved_answers(data: bytes, name: str, pages: SourcePages) -> list[AnyVerdict]:
     """Check the quotes of saved answers, of Rookery or another tool; return verdicts in order.
 
     Answers of Rookery also get verdicts on text: that a method altered, or that a model wrote and
-    nothing judges. `allow_elided` accepts quotations whose gaps hold nothing that could change the
-    meaning. The list is empty where nothing is quoted. Raises ValueError for data of no known form.
+    nothing judges. The list is empty where nothing is quoted. Raises ValueError for data of no
+    known form.
     """
     saved_answers = parse_saved_answers(data, name)
     if saved_answers is not None:
         return [verdict for saved in saved_answers for verdict in _check_ours(saved, pages)]
     claimed = extract_claimed_quotes(data, name)
-    return _note_other_sources([_check_other(each, pages, allow_elided) for each in claimed])
+    return _note_other_sources([_check_other(each, pages) for each in claimed])
 
 
-def _check_other(claimed: ClaimedQuote, pages: SourcePages, allow_elided: bool) -> ClaimedVerdict:
-    verdict = check_claimed_quote(claimed, pages.find_named(claimed), allow_elided)
+def _check_other(claimed: ClaimedQuote, pages: SourcePages) -> ClaimedVerdict:
+    verdict = check_claimed_quote(claimed, pages.find_named(claimed))
     if verdict.outcome == "page_missing" and (claimed.url or claimed.title):
         return msgspec.structs.replace(verdict, detail=pages.explain_missing(claimed))
     return verdict
@@ -110,14 +108,8 @@ def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
     together: dict[object, list[bool]] = {}
     for number, each in enumerate(verdicts):
         place = _get_claim_key(each) if isinstance(each, ClaimedVerdict) else number
-        accepted = _is_accepted(each) or each.outcome in UNCHECKED_OUTCOMES
-        together.setdefault(place, []).append(accepted)
-    return sum(not any(accepted) for accepted in together.values())
-
-
-def _is_accepted(verdict: AnyVerdict) -> bool:
-    accepted = isinstance(verdict, ClaimedVerdict) and verdict.accepted
-    return verdict.outcome == "verified" or accepted
+        together.setdefault(place, []).append(each.outcome in ("verified", *UNCHECKED_OUTCOMES))
+    return sum(not any(held) for held in together.values())
 
 
 def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
@@ -128,8 +120,7 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
     if not quotes and not outcomes["claim_differs"]:
         parts = ["nothing was checked: no words are quoted beside a source"]
     if outcomes["elided"]:
-        accepted = sum(_is_accepted(each) for each in verdicts) - outcomes["verified"]
-        parts.append(f"{outcomes['elided']} elided, {accepted} of them accepted")
+        parts.append(f"{outcomes['elided']} elided, which is never verified")
     if outcomes["claim_differs"]:
         parts.append("the answer's text is not what its method writes")
     if unjudged := outcomes["not_judged"]:
@@ -301,13 +292,12 @@ def run_verify_command(
     fetch: bool,
     json: bool,
     settings: Settings,
-    elided: bool,
     support: bool,
 ) -> int:
     """Check the quotes of a file of saved answers, print each verdict and return the exit code.
 
     `pages` is a folder of documents to check against, besides the archive; `fetch` opens every
-    source as it is now; `elided` accepts quotations with harmless gaps; `support` also judges
+    source as it is now; `support` also judges
     the claims, by the evidence model of the settings' ranker, which never fails a quote. Raises
     ValueError for a file that holds no answers of a known form or is too large, and Failed:
     no_model, bad_model.
@@ -318,7 +308,7 @@ def run_verify_command(
     show_failures(err, documents.unread)
     with EvidenceSources(settings) as opened:
         sources = CheckedSources(documents, opened, fetch, file.absolute().parent)
-        verdicts = check_saved_answers(data, file.name, sources, elided)
+        verdicts = check_saved_answers(data, file.name, sources)
         claims: list[ClaimVerdict] = []
         summary = [summarize_verdicts(verdicts)]
         if support:
@@ -347,7 +337,9 @@ def run_verify_command(
         err.print(line, style="dim", markup=False, soft_wrap=True)
     if count_failed_quotes(verdicts):
         return EXIT_UNVERIFIED
-    judged = any(map(_is_accepted, verdicts)) or any(each.support for each in claims)
+    judged = any(each.outcome == "verified" for each in verdicts) or any(
+        each.support for each in claims
+    )
     return EXIT_ANSWERED if judged else EXIT_NO_EVIDENCE
 
 

@@ -352,9 +352,7 @@ def test_quotes_of_other_tools_are_verified_or_refused_in_every_format(
 
 
 @pytest.mark.slow
-def test_an_elided_quotation_is_never_verified_and_passes_only_where_it_is_harmless(
-    run: Run, tmp_path: Path
-) -> None:
+def test_an_elided_quotation_is_never_verified(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text(
         "Notes\n\nThe new drug does not cure cancer in mice. The old drug, which was made in the "
         "same valley, does cure cancer in rats.\n\nThe wait... was long for the birds.\n"
@@ -362,15 +360,11 @@ def test_an_elided_quotation_is_never_verified_and_passes_only_where_it_is_harml
     pages = ("--pages", tmp_path / "notes.txt")
     turned = markdown("The new drug does ... cure cancer in mice", "notes.txt")
     assert outcomes_of(run, tmp_path, turned, *pages)[:2] == (5, ["elided"])
-    assert outcomes_of(run, tmp_path, turned, *pages, "--allow-elided")[:2] == (5, ["elided"])
     code, out, err = run("cite", "verify", tmp_path / "answer.md", *pages)
     assert (code, "left out: “not”" in out) == (5, True)
-    assert "0 of 1 quotes verified; 1 elided, 0 of them accepted" in err
+    assert "0 of 1 quotes verified; 1 elided, which is never verified" in err
     harmless = markdown("The old drug, … does cure cancer in rats", "notes.txt")
     assert outcomes_of(run, tmp_path, harmless, *pages)[:2] == (5, ["elided"])
-    code, found, err = outcomes_of(run, tmp_path, harmless, *pages, "--allow-elided")
-    assert (code, found) == (0, ["elided"])
-    assert "0 of 1 quotes verified; 1 elided, 1 of them accepted" in err
     literal = markdown("The wait… was long for the birds", "notes.txt")
     assert outcomes_of(run, tmp_path, literal, *pages)[:2] == (0, ["verified"])
 

@@ -409,8 +409,6 @@ class CheckedQuote(Record, frozen=True):
     detail: str
     left_out: tuple[str, ...] = ()
     """text of the page that an elided quotation leaves out between its pieces"""
-    accepted: bool = False
-    """True for an elided quotation that was allowed and leave out nothing harmful"""
 
 
 class ArchivedSources:
@@ -459,12 +457,12 @@ class ArchivedSources:
 def describe_verdict(verdict: AnyVerdict) -> CheckedQuote:
     """Convert a verdict to the record that MCP clients get; long texts are truncated."""
     source: Quote | ClaimedQuote
-    gaps, accepted, most = tuple[str, ...](), False, MAX_CHECKED_CHARACTERS
+    gaps, most = tuple[str, ...](), MAX_CHECKED_CHARACTERS
     match verdict:
         case Verdict():
             source = verdict.quote
         case ClaimedVerdict():
-            source, gaps, accepted = verdict.claimed, verdict.left_out, verdict.accepted
+            source, gaps = verdict.claimed, verdict.left_out
         case _:
             text = _shorten_text(verdict.text, most)
             return CheckedQuote(text, "", "", verdict.outcome, verdict.detail)
@@ -475,7 +473,7 @@ def describe_verdict(verdict: AnyVerdict) -> CheckedQuote:
         verdict.outcome,
         verdict.detail,
     )
-    return CheckedQuote(*about, tuple(_shorten_text(gap, most) for gap in gaps), accepted)
+    return CheckedQuote(*about, tuple(_shorten_text(gap, most) for gap in gaps))
 
 
 _SESSION_HELP = "The id that search gave."
@@ -641,10 +639,6 @@ class VerifyArguments(Record, frozen=True):
         ),
     ]
     offset: Annotated[int, Meta(ge=0, description="Quotes to leave out, to page on.")] = 0
-    allow_elided: Annotated[
-        bool,
-        Meta(description="Accept quotations with an ellipsis where what is left out is harmless."),
-    ] = False
 
 
 class VerifyOutput(Record, frozen=True):
@@ -920,7 +914,7 @@ class McpTools:
         data = text.encode() if isinstance(text, str) else msgspec.json.encode(text)
         try:
             pages = ArchivedSources(self.source.open_archive(), caller.digest_of_url)
-            verdicts = check_saved_answers(data, "the answer", pages, arguments.allow_elided)
+            verdicts = check_saved_answers(data, "the answer", pages)
         except ValueError as error:
             raise ToolArgumentsError(f"verify: {error}") from error
         if not verdicts:
