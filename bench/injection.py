@@ -184,7 +184,7 @@ class KeptModel:
 
     def complete_wanted(self) -> None:
         """Compute the completions that failed, longest prompts last, and keep each batch."""
-        from rookery.learn.prompt_encoding import tokenize_prompt
+        from rookery.learn.pretrained_models import tokenize_prompt
 
         if not self._wanted:
             return

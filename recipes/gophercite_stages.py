@@ -22,7 +22,7 @@ from recipes.policy_samples import (
 from recipes.rewards import cache_scores, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
-from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.pretrained_models import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings

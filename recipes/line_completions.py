@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rookery.learn.decoding import SamplingSettings, load_sampled_model, sample_actions
-from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.learn.pretrained_models import tokenize_prompt
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Completion
 

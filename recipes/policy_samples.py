@@ -25,8 +25,7 @@ from rookery.learn.decoding import (
 )
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.online_labelling import PolicyCompletion, make_completion
-from rookery.learn.pretrained_models import load_model
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.pretrained_models import PolicyTokenizer, load_model, load_policy_tokenizer
 from rookery.learn.single_step_environments import (
     EnvironmentPrompt,
     PromptFunction,

@@ -29,7 +29,7 @@ from rookery.learn.action_constraints import (
 )
 from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings
-from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.learn.pretrained_models import PolicyTokenizer
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_data import PromptConstraint

@@ -13,7 +13,7 @@ from recipes.webgpt_stages import load_demonstrations, sample_answers, write_rec
 from rookery.learn.action_constraints import ConstrainedEnvironment
 from rookery.learn.browser_environment import BrowserEnvironment
 from rookery.learn.episodes import RolloutEnvironment
-from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.pretrained_models import load_policy_tokenizer
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel

@@ -16,9 +16,9 @@ from rookery.learn.pretrained_models import (
     get_layers,
     load_model,
     load_model_with_head,
+    load_policy_tokenizer,
     load_tokenizer,
 )
-from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.records import Answer, Episode, Library, Question, Record
 
 Samples = list[list[Answer | None]]

@@ -29,7 +29,7 @@ from rookery.learn.online_labelling import (
     train_with_online_labels,
     write_records,
 )
-from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.pretrained_models import load_policy_tokenizer
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.intervals import estimate_mean

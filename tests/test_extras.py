@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CONSTRAINT = [f"rookery/quotes/{name}.py" for name in ("constraint", "grammar", "vocabulary")]
 """constrained decoding token by token: for models on this machine, which come with learn"""
-WRITING = ("decoding", "local_model", "model_import", "pretrained_models", "prompt_encoding")
+WRITING = ("decoding", "local_model", "model_import", "pretrained_models")
 """a model on this machine that writes, without what trains it"""
 PLACES = {
     "models": ["rookery/models/remote_model.py"],

@@ -31,8 +31,11 @@ from rookery.learn.online_labelling import (
     OnlineLabellingSettings,
     train_with_online_labels,
 )
-from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
+    TrainedModelSettings,
+    load_policy_tokenizer,
+)
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import (
     ReinforcementSettings,

@@ -19,7 +19,7 @@ from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, ServerConstraint, Trajectory
-from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.learn.pretrained_models import PolicyTokenizer
 from rookery.learn.training_data import PromptConstraint
 from rookery.models.constrained_decoding import UNFORCED, build_command_grammar
 from rookery.models.remote_model import AllowedTokens

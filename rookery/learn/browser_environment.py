@@ -37,7 +37,7 @@ from rookery.learn.decoding import (
     sample_actions,
 )
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
-from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.learn.pretrained_models import PolicyTokenizer
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Answer, Library, Question
 

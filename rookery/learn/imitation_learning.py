@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from rookery.browser.browser_commands import parse_command
 from rookery.errors import Failed, Outcome
 from rookery.json_lines import read_json_lines
-from rookery.learn.action_batches import ActionRow
-from rookery.learn.browser_environment import measure_policy_reward
-from rookery.learn.decoding import SamplingSettings, sample_actions
-from rookery.learn.episodes import RolloutEnvironment
-from rookery.learn.minibatches import (
+from rookery.learn.action_batches import (
+    ActionRow,
     can_pack,
     collate_or_pack,
     compute_padding_share,
     predict_actions,
     split_into_micro_batches,
 )
+from rookery.learn.browser_environment import measure_policy_reward
+from rookery.learn.decoding import SamplingSettings, sample_actions
+from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.policy_gradient import ActorCritic
 from rookery.learn.pretrained_models import (

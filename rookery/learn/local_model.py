@@ -23,8 +23,7 @@ from rookery.learn.decoding import (
     prefill_prompt,
     set_threads,
 )
-from rookery.learn.pretrained_models import choose_precision, load_model
-from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.learn.pretrained_models import choose_precision, load_model, tokenize_prompt
 from rookery.models.openai_protocol import (
     SpendingBudget,
     TokenUsage,

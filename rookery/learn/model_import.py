@@ -25,8 +25,8 @@ from rookery.learn.pretrained_models import (
     require_model_files,
     save_pretrained_model,
     silence_transformers,
+    tokenize_prompt,
 )
-from rookery.learn.prompt_encoding import tokenize_prompt
 from rookery.models.installed_models import (
     UNKNOWN_LICENCE,
     ModelSource,

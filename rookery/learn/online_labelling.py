@@ -22,11 +22,11 @@ from rookery.learn.decoding import SampledAction, sample_actions
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
 from rookery.learn.optimizer import make_accelerator
 from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
     TrainedModelSettings,
     load_tokenizer,
     load_trainable_model,
 )
-from rookery.learn.prompt_encoding import PolicyTokenizer
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_model import RewardModel

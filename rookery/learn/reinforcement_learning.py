@@ -20,12 +20,12 @@ from rookery.learn.decoding import SampledAction, sample_actions, set_threads
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
 from rookery.learn.optimizer import ModelOptimizer, make_accelerator
 from rookery.learn.policy_gradient import (
+    KlController,
     PolicyGradientTrainer,
     PreparedBatch,
     ValueNetworkKind,
     build_policy_networks,
 )
-from rookery.learn.policy_losses import KlController
 from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
 from rookery.learn.reinforcement_settings import (
     ReinforcementSettings,
@@ -34,13 +34,13 @@ from rookery.learn.reinforcement_settings import (
     make_rloo_settings,
     make_webgpt_settings,
 )
-from rookery.learn.training_diagnostics import diagnose_training
 from rookery.learn.training_run import (
     BestValidation,
     CheckpointedState,
     ResumableRun,
     StepCallback,
     StopCheck,
+    diagnose_training,
 )
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.records import Failure, prepare_type

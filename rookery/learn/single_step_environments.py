@@ -21,7 +21,7 @@ from rookery.learn.browser_environment import (
 )
 from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import PolicySampler, ServerConstraint, Trajectory
-from rookery.learn.prompt_encoding import PolicyTokenizer
+from rookery.learn.pretrained_models import PolicyTokenizer
 from rookery.models.constrained_decoding import UNFORCED, build_lark_grammar
 from rookery.models.remote_model import AllowedTokens
 from rookery.quotes.citation_syntax import AnswerShape, order_quotes_by_use

@@ -20,8 +20,7 @@ from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed, Outcome
 from rookery.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow, TokenIds
-from rookery.learn.pretrained_models import LoadedModel
-from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.learn.pretrained_models import LoadedModel, tokenize_prompt
 from rookery.learn.reward_model import RewardInputEncoder
 from rookery.library.call_recording import CallRecording
 from rookery.models.remote_model import AllowedTokens

@@ -18,8 +18,7 @@ from rookery.learn.online_labelling import (
     train_with_online_labels,
 )
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.pretrained_models import TrainedModelSettings, load_policy_tokenizer
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_run import StepCallback

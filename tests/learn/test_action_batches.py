@@ -20,11 +20,11 @@ from rookery.learn.action_batches import (
     compute_entropies,
     compute_logits,
     make_model_inputs,
+    pack_rows,
+    predict_actions,
     select_logprobs,
 )
-from rookery.learn.minibatches import pack_rows, predict_actions
-from rookery.learn.policy_gradient import ActorCritic, build_value_head
-from rookery.learn.policy_losses import compute_full_kl
+from rookery.learn.policy_gradient import ActorCritic, build_value_head, compute_full_kl
 from rookery.learn.pretrained_models import (
     LoraSettings,
     TrainedModelSettings,

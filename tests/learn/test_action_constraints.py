@@ -30,8 +30,12 @@ from rookery.learn.action_constraints import (
 from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
-from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable_model
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
+    TrainedModelSettings,
+    load_policy_tokenizer,
+    load_trainable_model,
+)
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.training_data import list_allowed_ids
 from rookery.library.search_index import InMemoryLibrary

@@ -24,8 +24,12 @@ from rookery.learn.browser_environment import (
 )
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
-from rookery.learn.pretrained_models import TrainedModelSettings, load_trainable_model
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
+    TrainedModelSettings,
+    load_policy_tokenizer,
+    load_trainable_model,
+)
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.single_step_environments import (
     make_quote_environment,

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from bench.injection_pages import list_injected_pages
 from rookery.errors import Failed
 from rookery.learn.local_model import LocalModel
-from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.learn.pretrained_models import tokenize_prompt
 from rookery.learn.random_models import write_tiny_model
 from rookery.models.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.models.remote_model import LanguageModel

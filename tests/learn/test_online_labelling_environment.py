@@ -20,8 +20,7 @@ from rookery.learn.online_labelling import (
     make_text_environment,
 )
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.pretrained_models import TrainedModelSettings, load_model
-from rookery.learn.prompt_encoding import load_policy_tokenizer
+from rookery.learn.pretrained_models import TrainedModelSettings, load_model, load_policy_tokenizer
 from rookery.learn.training_data import EpisodeFilter
 from rookery.records import Answer, Completion, Episode, Question, Step
 

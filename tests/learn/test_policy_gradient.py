@@ -12,10 +12,9 @@ from accelerate import Accelerator
 from enumerable import write_listed
 from torch import Tensor, nn
 
-from rookery.learn.action_batches import ActionRow, collate_rows
+from rookery.learn.action_batches import ActionRow, BatchSplitter, RowLocation, collate_rows
 from rookery.learn.decoding import SampledAction
 from rookery.learn.episodes import Trajectory
-from rookery.learn.minibatches import BatchSplitter, RowLocation
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.policy_gradient import (
     MetricAccumulator,

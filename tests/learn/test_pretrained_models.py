@@ -22,10 +22,10 @@ from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     choose_precision,
     load_model,
+    load_policy_tokenizer,
     load_trainable_model,
     locate_model,
 )
-from rookery.learn.prompt_encoding import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.models.installed_models import install_model
 from rookery.records import Failure

@@ -13,8 +13,7 @@ from rookery.browser.rollout import make_scripted_policy, run_rollouts, strip_pr
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.local_model import LocalModel
-from rookery.learn.pretrained_models import LoadedModel, load_model
-from rookery.learn.prompt_encoding import tokenize_prompt
+from rookery.learn.pretrained_models import LoadedModel, load_model, tokenize_prompt
 from rookery.learn.random_models import END_TOKEN, write_tiny_model
 from rookery.learn.single_step_environments import constrain_to_document
 from rookery.learn.training_data import (

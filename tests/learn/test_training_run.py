@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
 
 from rookery.errors import Failed
-from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, TensorFlowAdam
 from rookery.learn.training_run import ResumableRun
-from rookery.learn.update_rules import TensorFlowAdam
 
 STEPS, EVERY = 7, 2
 TF = OptimizerSettings(0.1, "cosine", 0.3, adam="tf", epsilon=1e-3, average=0.9)

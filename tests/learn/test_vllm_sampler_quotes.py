@@ -26,8 +26,11 @@ from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnviron
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import ServerConstraint, Trajectory
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.prompt_encoding import PolicyTokenizer, load_policy_tokenizer
+from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
+    TrainedModelSettings,
+    load_policy_tokenizer,
+)
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from rookery.learn.training_diagnostics import plot_metrics
+from rookery.learn.training_run import plot_metrics
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</text><script>alert("1")</script>&'

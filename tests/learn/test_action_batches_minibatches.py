@@ -22,9 +22,10 @@ from transformers import (
     PreTrainedModel,
 )
 
-from rookery.learn.action_batches import ActionRow, collate_rows
-from rookery.learn.minibatches import (
+from rookery.learn.action_batches import (
+    ActionRow,
     can_pack,
+    collate_rows,
     compute_padding_share,
     pack_rows,
     predict_actions,

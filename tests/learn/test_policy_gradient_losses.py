@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.learn.policy_losses import (
+from rookery.learn.policy_gradient import (
     compute_full_kl,
     compute_gae,
     compute_policy_loss,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.learn.training_diagnostics import diagnose_training
+from rookery.learn.training_run import diagnose_training
 
 GOOD = {
     "reward": 1.0,

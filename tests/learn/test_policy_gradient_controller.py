@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.learn.policy_losses import KlController
+from rookery.learn.policy_gradient import KlController
 
 
 def test_beta_follows_the_kl_as_worked_by_hand() -> None:
