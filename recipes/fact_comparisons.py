@@ -17,7 +17,6 @@ from urllib.parse import quote as quoted
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.records import (
     Answer,
     Block,
@@ -31,6 +30,7 @@ from rookery.records import (
     Rating,
     prepare_type,
 )
+from rookery.typed_files import read_json_lines
 
 FactComparisonKind = Literal["A", "B", "A2", "B2"]
 FACTS_RATER = "facts"

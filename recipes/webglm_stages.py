@@ -28,7 +28,6 @@ from recipes.webglm_data import (
 from recipes.webglm_generator import GeneratorSettings
 from rookery.answers.batch import answer_all
 from rookery.answers.webglm import WebglmSettings
-from rookery.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.retrieval_data import RetrievalSources
@@ -45,6 +44,7 @@ from rookery.learn.reward_training import (
 from rookery.learn.training_data import EpisodeFilter
 from rookery.library.question_files import read_squad
 from rookery.records import Answer, Comparison, Completion, Episode, Question, Record, Step
+from rookery.typed_files import read_json_lines
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,6 @@ from recipes.random_models import write_random_model
 from recipes.rewards import MockLabeller
 from recipes.stages import load_or_make, print_progress
 from recipes.ziegler_data import Task
-from rookery.json_lines import read_json_lines
 from rookery.learn.browser_environment import compute_answer_rewards
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
@@ -36,6 +35,7 @@ from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint
 from rookery.records import Answer, Comparison, Completion, Episode, Question, Step
+from rookery.typed_files import read_json_lines
 
 REFERENCE = "reference"
 PromptCompletion = tuple[str, str, str]

@@ -23,7 +23,6 @@ PACKAGES = (
     "version",
     "records",
     "errors",
-    "json_lines",
     "typed_files",
     "settings",
     "pages",

@@ -40,15 +40,7 @@ from rookery.models.installed_models import locate_local_model
 from rookery.pages.file_selection import SkippedGroup
 from rookery.pages.passages import get_headings_above
 from rookery.quotes.verification import Verdict, verify_quotes
-from rookery.records import (
-    Answer,
-    Episode,
-    Hit,
-    Library,
-    Question,
-    digest_of,
-    prepare_type,
-)
+from rookery.records import Answer, Episode, Hit, Library, Question, digest_of, prepare_type
 from rookery.settings import LOCAL, SCRIPT, WORDS, Settings, is_local_model
 from rookery.shell.command_line import (
     EXIT_ANSWERED,

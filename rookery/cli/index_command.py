@@ -28,11 +28,7 @@ from rookery.shell.command_line import (
     CommandGroup,
     print_result,
 )
-from rookery.shell.command_options import (
-    NETWORK_OPTIONS,
-    JsonOption,
-    add_settings_options,
-)
+from rookery.shell.command_options import NETWORK_OPTIONS, JsonOption, add_settings_options
 
 if TYPE_CHECKING:
     from rookery.library.stored_indexes import StoredIndex, StoredShards
@@ -169,9 +165,7 @@ def list_stored_files(
 @index_commands.command("refresh")
 @add_settings_options("globs", "excludes", *NETWORK_OPTIONS, "ranker")
 def refresh_indexes(
-    places: PlaceNames,
-    settings: Settings = Settings(),
-    as_json: JsonOption = False,
+    places: PlaceNames, settings: Settings = Settings(), as_json: JsonOption = False
 ) -> None:
     """Read again what changed, and crawl sites again. A place without an index gets one.
 

@@ -62,10 +62,7 @@ TRAINING_SUMMARIES = {
         "learnt in {reinforced[steps]} batches of episodes; the last is {reinforced[kl]:.3g} nats "
         "an episode from the reference",
         "{asked}",
-        {
-            "reward": "mean of an episode",
-            "answered": "share of the episodes with an answer",
-        },
+        {"reward": "mean of an episode", "answered": "share of the episodes with an answer"},
     ),
     "retrieve": TrainingSummary(
         "learnt from {questions} questions; kept: the encoder after step {best_step} of {steps}",

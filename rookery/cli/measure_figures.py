@@ -17,7 +17,6 @@ import numpy as np
 from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
 from rookery.errors import Failed, Outcome
 from rookery.evidence.dense_ranker import load_dense_ranker
-from rookery.json_lines import read_json_lines
 from rookery.library.question_files import contains_gold_answer, read_questions
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
 from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness
@@ -45,6 +44,7 @@ from rookery.measure.ratings import (
 from rookery.records import Answer, Comparison, Episode, Failure, Question, Rating
 from rookery.settings import WORDS
 from rookery.shell.claim_verification import make_claim_judge
+from rookery.typed_files import read_json_lines
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -355,10 +355,7 @@ def _make_line_scorer(
 
 
 def _judge_in_workers(
-    systems: Mapping[str, Sequence[T]],
-    make: Callable[[], Callable[[T], R]],
-    workers: int,
-    ray: str,
+    systems: Mapping[str, Sequence[T]], make: Callable[[], Callable[[T], R]], workers: int, ray: str
 ) -> dict[str, list[R]]:
     """Judge each thing of each system, by one process or several, on one machine or several."""
     at_once = choose_worker_count(workers, ray) if workers or ray else 1

@@ -24,11 +24,7 @@ from rookery.shell.command_line import (
     StopSignal,
     print_result,
 )
-from rookery.shell.command_options import (
-    COMPLETION_OPTIONS,
-    JsonOption,
-    add_settings_options,
-)
+from rookery.shell.command_options import COMPLETION_OPTIONS, JsonOption, add_settings_options
 
 if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
@@ -164,9 +160,7 @@ def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
 @models_commands.command("test")
 @add_settings_options(*COMPLETION_OPTIONS, temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
 def run_model_test(
-    name: ModelName,
-    settings: Settings = Settings(),
-    as_json: JsonOption = False,
+    name: ModelName, settings: Settings = Settings(), as_json: JsonOption = False
 ) -> None:
     """Have a model write three sentences and one cited answer, and show its speed and memory.
 

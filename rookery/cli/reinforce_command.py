@@ -270,12 +270,7 @@ def _measure_reward(
     settings, named = config.settings, config.world
     world = worlds.trial(scores, named.group)
     return evaluate_policy(
-        Path(policy),
-        world,
-        named.tried,
-        settings.sampling,
-        settings.no_answer,
-        settings.bad_syntax,
+        Path(policy), world, named.tried, settings.sampling, settings.no_answer, settings.bad_syntax
     )
 
 

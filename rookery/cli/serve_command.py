@@ -78,10 +78,7 @@ serve_group = CommandGroup()
 
 
 @serve_group.callback(invoke_without_command=True)
-@add_settings_options(
-    "places",
-    *SERVER_OPTIONS,
-)
+@add_settings_options("places", *SERVER_OPTIONS)
 def run_serve(
     context: typer.Context,
     store: StoreOption = "",
@@ -137,15 +134,8 @@ def run_serve(
 
 
 @serve_group.command("mcp")
-@add_settings_options(
-    *PLACE_OPTIONS,
-    "method",
-    *SERVER_OPTIONS,
-)
-def serve_mcp(
-    settings: Settings = Settings(),
-    any_address: AnyAddress = False,
-) -> None:
+@add_settings_options(*PLACE_OPTIONS, "method", *SERVER_OPTIONS)
+def serve_mcp(settings: Settings = Settings(), any_address: AnyAddress = False) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
     from rookery.server.mcp.protocol import serve_stdio
 
@@ -194,8 +184,7 @@ def run_serve_env(
         ),
     ] = "",
     record: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="Record what is searched and opened, for --frozen."),
+        str, typer.Option(metavar="FILE", help="Record what is searched and opened, for --frozen.")
     ] = "",
     reward: Annotated[
         str,
@@ -268,8 +257,7 @@ def run_serve_env(
 @serve_group.command("key")
 def run_serve_key(
     name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Whose key it is: that of a program or a person."),
+        str, typer.Argument(metavar="NAME", help="Whose key it is: that of a program or a person.")
     ],
     per_minute: Annotated[
         int, typer.Option(metavar="NUMBER", min=1, help="Requests that it may send a minute.")

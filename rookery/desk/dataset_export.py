@@ -34,9 +34,9 @@ from rookery.desk.training_formats import (
     make_preference_rows,
 )
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.measure.ratings import GOOD_SCALE
 from rookery.records import Comparison, Episode, Failure, Rating
+from rookery.typed_files import read_json_lines
 
 UNPAIRED_SCALES = (GOOD_SCALE, "thumbs")
 """scales whose ratings say that an answer is good (1) or not (0)"""

@@ -50,8 +50,8 @@ from rookery.desk.labelling_records import Decision, Judgement, LabellingItem, P
 from rookery.desk.store import Store, store_page, take_advisory_lock
 from rookery.desk.tables import pages, snapshots
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.records import Failure, Page, Record, digest_of
+from rookery.typed_files import read_json_lines
 from rookery.version import __version__
 
 SNAPSHOT_FILES = frozenset(

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.quotes.citation_syntax import insert_marks
 from rookery.records import (
     Answer,
@@ -26,6 +25,7 @@ from rookery.records import (
     Record,
     Step,
 )
+from rookery.typed_files import read_json_lines
 
 
 class PreferenceRow(msgspec.Struct, frozen=True):

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from rookery.browser.browser_commands import parse_command
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.learn.action_batches import (
     ActionRow,
     can_pack,
@@ -52,6 +51,7 @@ from rookery.learn.training_data import (
 from rookery.learn.training_run import ResumableRun, StepCallback
 from rookery.library.call_recording import CallRecording
 from rookery.records import Failure, Rating, prepare_type
+from rookery.typed_files import read_json_lines
 
 
 class GenerationSettings(NamedTuple):

@@ -16,7 +16,6 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import SampledAction, sample_actions
 from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
@@ -33,6 +32,7 @@ from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 from rookery.learn.training_run import ResumableRun, StepCallback, StopCheck, read_stop_reason
 from rookery.records import Answer, Comparison, Episode, Failure, Question, Record
+from rookery.typed_files import read_json_lines
 
 
 class ComparisonQuestion(Record, frozen=True):

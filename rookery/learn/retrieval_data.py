@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.learn.training_data import describe_left_out
 from rookery.library.question_files import read_squad
 from rookery.pages.page_text import neutralize_line
@@ -22,6 +21,7 @@ from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
 from rookery.quotes.word_overlap import compute_rouge_n, split_words
 from rookery.records import Episode, Failure, Page
+from rookery.typed_files import read_json_lines
 
 HARD_NEGATIVE_FACTOR = 3
 """times as many of the references most alike to a question are those from which some are drawn"""

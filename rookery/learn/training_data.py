@@ -18,7 +18,6 @@ from rookery.browser.browser_episode import replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed, Outcome
-from rookery.json_lines import read_json_lines
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.pretrained_models import LoadedModel, tokenize_prompt
 from rookery.learn.reward_model import RewardInputEncoder
@@ -34,6 +33,7 @@ from rookery.records import (
     Quote,
     Rating,
 )
+from rookery.typed_files import read_json_lines
 
 GOOD_RATING = 0.5
 """of a rating from 0 to 1; half of the raters, where they said yes or no"""

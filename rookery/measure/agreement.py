@@ -239,10 +239,7 @@ def compute_wilson_interval(count: float, of: int) -> ConfidenceInterval:
 
 
 def bootstrap_interval(
-    items: Sequence[T],
-    statistic: Statistic[T],
-    rounds: int = BOOTSTRAP_ROUNDS,
-    seed: int = 0,
+    items: Sequence[T], statistic: Statistic[T], rounds: int = BOOTSTRAP_ROUNDS, seed: int = 0
 ) -> ConfidenceInterval | UndefinedStatistic:
     """Compute a 95 % percentile bootstrap interval of a statistic by resampling items.
 
@@ -262,9 +259,7 @@ def bootstrap_interval(
 
 
 def jackknife_interval(
-    items: Sequence[V],
-    statistic: Statistic[V],
-    least: float = -math.inf,
+    items: Sequence[V], statistic: Statistic[V], least: float = -math.inf
 ) -> ConfidenceInterval | UndefinedStatistic:
     """Compute a 95 % normal jackknife interval of a statistic, clipped to [`least`, 1].
 
@@ -289,9 +284,7 @@ def jackknife_interval(
 
 
 def resample_interval(
-    items: Sequence[V],
-    statistic: Statistic[V],
-    rounds: int = BOOTSTRAP_ROUNDS,
+    items: Sequence[V], statistic: Statistic[V], rounds: int = BOOTSTRAP_ROUNDS
 ) -> ConfidenceInterval | UndefinedStatistic:
     """Compute a 95 % interval: the jackknife's for many items of few kinds, else the bootstrap's.
 

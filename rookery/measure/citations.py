@@ -153,9 +153,7 @@ def score_answer_citations(
     )
 
 
-def average_citation_scores(
-    scores: Iterable[AnswerCitationScores | None],
-) -> SystemCitationScores:
+def average_citation_scores(scores: Iterable[AnswerCitationScores | None]) -> SystemCitationScores:
     """Return the mean of the scores of a system's answers; None stands for one that states nothing.
 
     Raises ValueError if none states anything.

@@ -39,9 +39,7 @@ SUBSETS: Mapping[str, Callable[[QuestionLeak], bool]] = {
 
 
 def find_leaks(
-    train: Sequence[Question],
-    test: Sequence[Question],
-    likeness: float = 0.5,
+    train: Sequence[Question], test: Sequence[Question], likeness: float = 0.5
 ) -> list[QuestionLeak]:
     """Return the overlap of each test question with training, in the test's order.
 

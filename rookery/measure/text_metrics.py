@@ -18,11 +18,7 @@ from types import SimpleNamespace
 from rapidfuzz.distance import LCSseq
 
 from rookery.library.question_files import contains_gold_answer
-from rookery.measure.figures import (
-    Figure,
-    MeasuredEstimates,
-    make_bars_figure,
-)
+from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.pages.passages import find_sentences
 from rookery.quotes.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
@@ -156,9 +152,7 @@ def compute_token_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def measure_exactness(
-    answers: Sequence[str],
-    golds: Sequence[Sequence[str]],
-    seed: int = 0,
+    answers: Sequence[str], golds: Sequence[Sequence[str]], seed: int = 0
 ) -> dict[str, Estimate]:
     """Return the share of `exact match`, the mean `F1`, and the share `held`, over many answers.
 

@@ -71,8 +71,7 @@ PassagesOption = Annotated[
 TraceOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE",
-        help="Append all that was done for the answer to this file, as a JSON line.",
+        metavar="FILE", help="Append all that was done for the answer to this file, as a JSON line."
     ),
 ]
 BothSidesOption = Annotated[
@@ -308,23 +307,12 @@ SETTINGS_OPTIONS: Mapping[str, tuple[object, object]] = {
         "evidence model that comes with Rookery.",
     ),
     "offline": _declare_option(
-        bool,
-        False,
-        "--offline",
-        help="Use only pages and model answers that are stored already.",
+        bool, False, "--offline", help="Use only pages and model answers that are stored already."
     ),
     "private": _declare_option(
-        bool,
-        False,
-        "--allow-private",
-        help="Also open addresses of this machine and its network.",
+        bool, False, "--allow-private", help="Also open addresses of this machine and its network."
     ),
-    "proxy": _declare_option(
-        bool,
-        False,
-        "--proxy",
-        help="Use the proxy that HTTPS_PROXY names.",
-    ),
+    "proxy": _declare_option(bool, False, "--proxy", help="Use the proxy that HTTPS_PROXY names."),
     "contact": _declare_option(
         str,
         "",

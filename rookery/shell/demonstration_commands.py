@@ -86,11 +86,7 @@ def trim_span(page: Page, window: ViewWindow, start: int, end: int) -> Span:
 
 
 def find_quote_command(
-    page: Page,
-    finder: TextFinder,
-    window: ViewWindow,
-    parts: list[WindowPart],
-    span: Span,
+    page: Page, finder: TextFinder, window: ViewWindow, parts: list[WindowPart], span: Span
 ) -> str:
     """Return the command "Quote: ..." that quotes exactly this trimmed span.
 

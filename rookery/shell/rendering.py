@@ -65,10 +65,7 @@ class PageAssets:
             lstrip_blocks=True,
         )
         self.templates.globals.update(
-            static=self.get_static_address,
-            host=format_host,
-            ago=format_age,
-            **functions,
+            static=self.get_static_address, host=format_host, ago=format_age, **functions
         )
         self.templates.filters["translated"] = translate_borrowed_text
         self.templates.filters["number"] = format_number

@@ -27,7 +27,6 @@ from rookery.desk.accounts import add_person
 from rookery.desk.human_feedback import NO_RATER, HumanFeedback, HumanFeedbackSettings
 from rookery.desk.store import Store, initialize_store
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
     OnlineLabellingResult,
@@ -38,6 +37,7 @@ from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.records import Answer, Comparison, Question
+from rookery.typed_files import read_json_lines
 
 QUICK = HumanFeedbackSettings(rest=0.0, every=0.01, repeated=0.0, grace=0.3)
 

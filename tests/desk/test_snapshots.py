@@ -35,7 +35,6 @@ from rookery.desk.snapshots import (
 )
 from rookery.desk.store import Store, find_pages_by_digest, initialize_store, store_page
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.learn import training_data
 from rookery.records import (
     Answer,
@@ -49,6 +48,7 @@ from rookery.records import (
     Step,
 )
 from rookery.server.api import answer_queue
+from rookery.typed_files import read_json_lines
 
 ALL = SnapshotSelection()
 PAGE = Page("https://birds.example/crows", "Crows", "Crows bring gifts to people.")

@@ -25,7 +25,6 @@ from torch import nn
 
 from recipes.rewards import MockLabeller
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.episodes import PromptEnvironment
 from rookery.learn.online_labelling import (
@@ -44,6 +43,7 @@ from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.learn.training_data import load_answer_pairs
 from rookery.learn.training_run import ResumableRun
 from rookery.records import Answer, Comparison, Failure
+from rookery.typed_files import read_json_lines
 
 
 @pytest.fixture(scope="module")

@@ -40,12 +40,11 @@ from recipes.gophercite_stages import Settings
 from recipes.policy_samples import QuotedSample
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult
 from rookery.library.question_files import is_correct_answer, read_squad
 from rookery.measure.figures import read_figures
 from rookery.records import Answer, Comparison, Episode, Page, Question, Rating
-from rookery.typed_files import parse_settings, read_toml_table
+from rookery.typed_files import parse_settings, read_json_lines, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("gophercite")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"

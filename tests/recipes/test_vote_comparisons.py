@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from recipes.vote_comparisons import ForumPost, ForumThread, ThumbsSettings, make_vote_comparisons
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.records import Comparison
+from rookery.typed_files import read_json_lines
 
 PLAIN = ThumbsSettings(balanced=False)
 LOOSE = ThumbsSettings(votes=0, answers=2, gap=0, balanced=False)

@@ -29,7 +29,6 @@ from recipes.webglm_stages import (
 )
 from rookery.answers.webglm import WebglmSettings
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.retrieval_training import RetrievalTrainingResult
@@ -38,7 +37,7 @@ from rookery.learn.reward_training import RewardTrainingResult
 from rookery.library.question_files import SquadData, read_squad
 from rookery.measure.figures import read_figures
 from rookery.records import Comparison
-from rookery.typed_files import parse_settings, read_toml_table
+from rookery.typed_files import parse_settings, read_json_lines, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("webglm")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"

@@ -32,12 +32,11 @@ from recipes.webgpt_pools import (
 from recipes.webgpt_rewards import make_comparisons
 from recipes.webgpt_stages import Samples
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.library.question_files import is_correct_answer
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import Estimate
 from rookery.records import Answer, Comparison, Episode, Page, Question
-from rookery.typed_files import parse_settings, read_toml_table
+from rookery.typed_files import parse_settings, read_json_lines, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("webgpt")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"

@@ -32,7 +32,6 @@ from recipes.ziegler_found import (
 )
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
 from rookery.errors import Failed
-from rookery.json_lines import read_json_lines
 from rookery.learn.online_labelling import PolicyCompletion, RequestRound
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import estimate_mean
@@ -40,7 +39,7 @@ from rookery.measure.pairwise import PairwiseMatch
 from rookery.measure.reward_frontiers import ReachedPoint, tilt_policy
 from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Comparison, Question
-from rookery.typed_files import parse_settings, read_toml_table
+from rookery.typed_files import parse_settings, read_json_lines, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("ziegler")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
