@@ -37,9 +37,10 @@ Outcome = StrEnum(
     UNSUPPORTED UNSUPPORTED_SCHEME UNSUPPORTED_TYPE UNWRITABLE URL_NOT_SHOWN WORKER_DIED
     """,
 )
-"""kinds of failures (`Failure.outcome`) and of the ends of episodes (`Episode.stop`): a member is the
-string that is stored, its name in small letters. Files of other versions may hold others, and a
-server's refusal of a page is `http_` with its status"""
+"""kinds of failures (`Failure.outcome`) and of the ends of episodes (`Episode.stop`)
+
+A member is the string that is stored: its name in small letters. Files of other versions may hold
+others, and a server's refusal of a page is `http_` with its status"""
 USER_ERROR_OUTCOMES = frozenset(
     Outcome(value)
     for value in """
