@@ -41,9 +41,6 @@ from rookery.server.api.endpoints import (
 )
 from rookery.server.api.questions import (
     BAD_REQUEST_OUTCOMES,
-    EXAMPLE_METADATA,
-    EXAMPLE_QUESTION,
-    EXAMPLE_SOURCE,
     QUESTION_LIMITS,
     AnswerMetadata,
     Probability,
@@ -57,8 +54,6 @@ from rookery.server.api.questions import (
     run_until_disconnect,
 )
 
-RECORD_LINKS = {"getAnswer": "answer_id", "getAnswerEvents": "answer_id"}
-"""operations that take the id of an answer record, and the name of that parameter"""
 _LOG = logging.getLogger("rookery.api")
 KEEPALIVE_SECONDS = 15.0
 """seconds without an event after which an empty one keeps a stream open"""
@@ -136,66 +131,10 @@ class ApiAnswerEvent(Struct):
     data: dict[str, Any]
 
 
-EXAMPLES = (
-    AnswerRequest(
-        question=EXAMPLE_QUESTION,
-        places=["notes"],
-        domains=["birds.example", "-old.birds.example"],
-        decline=0.5,
-        samples=4,
-        follows="b1946ac92492d2347c6235b4d2611184",
-    ),
-    AnswerRecord(
-        id="591785b794601e212b260e25925636fd",
-        question=EXAMPLE_QUESTION,
-        searched=EXAMPLE_QUESTION,
-        state="done",
-        made=1_780_000_000.0,
-        ended=1_780_000_001.5,
-        text=EXAMPLE_SOURCE.quote,
-        claims=[AnswerClaim(0, 42, [1])],
-        rookery=EXAMPLE_METADATA,
-    ),
-)
-
-
-def list_answer_operations() -> list[ApiOperation]:
-    """List the operations at /v1/answers."""
-    post = (
-        "POST",
-        "/v1/answers",
-        "createAnswer",
-        "Ask a question and store its answer",
-        create_answer,
-    )
-    one = "/v1/answers/{answer_id}"
-    return [
-        ApiOperation(
-            *post,
-            AnswerRecord,
-            AnswerRequest,
-            streams=True,
-            may_be_pending=True,
-            links=RECORD_LINKS,
-            examples=EXAMPLES,
-        ),
-        ApiOperation(
-            "GET", one, "getAnswer", "Get an answer of this key", get_answer, AnswerRecord
-        ),
-        ApiOperation(
-            "GET",
-            f"{one}/events",
-            "getAnswerEvents",
-            "Stream the events of an answer",
-            stream_stored_events,
-            None,
-            streams=True,
-        ),
-    ]
-
-
 async def create_answer(call: ApiRequest) -> Response:
-    """Handle POST /v1/answers: respond with the record, complete or pending, or with events.
+    """Ask a question and store its answer.
+
+    Responds with the record, complete or pending, or with events.
 
     Spends one answer of the key's budget, which is given back if the question is refused, and at
     the end unless `is_answer_charged`. A client that disconnects cancels the answer unless it asked
@@ -247,7 +186,9 @@ async def create_answer(call: ApiRequest) -> Response:
 
 
 async def get_answer(call: ApiRequest) -> Response:
-    """Handle GET /v1/answers/ID: respond with the record as it is now.
+    """Get an answer of this key.
+
+    Responds with the record as it is now.
 
     Raises ApiError (404) for an answer that this key did not ask for.
     """
@@ -255,7 +196,9 @@ async def get_answer(call: ApiRequest) -> Response:
 
 
 async def stream_stored_events(call: ApiRequest) -> Response:
-    """Handle GET /v1/answers/ID/events: stream past and coming events after Last-Event-ID.
+    """Stream the events of an answer.
+
+    These are past and coming events after Last-Event-ID.
 
     Raises ApiError (404) for an answer that this key did not ask for.
     """
@@ -402,3 +345,19 @@ def _hide_paths(event: AnswerEvent, addresses: PublicUrls) -> dict[str, Any]:
         quote = {**data["quote"], "url": addresses.strip_local_path(data["quote"]["url"])}
         return {"number": data["number"], "quote": quote, "outcome": data["outcome"]}
     return data
+
+
+_ONE_ANSWER = "/v1/answers/{answer_id}"
+ANSWER_OPERATIONS = (
+    ApiOperation(
+        *("POST", "/v1/answers", "createAnswer", create_answer, AnswerRecord, AnswerRequest),
+        streams=True,
+        record_parameter="answer_id",
+    ),
+    ApiOperation("GET", _ONE_ANSWER, "getAnswer", get_answer, AnswerRecord),
+    ApiOperation(
+        *("GET", f"{_ONE_ANSWER}/events", "getAnswerEvents", stream_stored_events, None),
+        streams=True,
+    ),
+)
+"""the operations at /v1/answers"""

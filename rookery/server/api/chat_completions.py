@@ -25,10 +25,6 @@ from rookery.server.api.endpoints import (
     convert_exception,
 )
 from rookery.server.api.questions import (
-    EXAMPLE_CONVERSATION,
-    EXAMPLE_METADATA,
-    EXAMPLE_OPTIONS,
-    EXAMPLE_SOURCE,
     AnswerMetadata,
     InputMessages,
     RookeryOptions,
@@ -43,7 +39,6 @@ from rookery.server.api.questions import (
     stream_answer,
 )
 from rookery.server.api.responses import (
-    EXAMPLE_CITATION,
     PageCitation,
     build_citations,
     split_for_streaming,
@@ -169,68 +164,17 @@ class ChatModelList(Struct):
     object: Literal["list"] = "list"
 
 
-_EXAMPLE_MESSAGE = ChatMessage(
-    role="assistant",
-    content=f"{EXAMPLE_SOURCE.quote}[1]",
-    refusal="No passage was found.",
-    annotations=[ChatAnnotation(EXAMPLE_CITATION)],
-)
-EXAMPLES = (
-    ChatRequest(
-        model="rookery-extract",
-        messages=EXAMPLE_CONVERSATION,
-        stream=False,
-        stream_options=StreamOptions(include_usage=True),
-        search_domain_filter=["birds.example", "-old.birds.example"],
-        rookery=EXAMPLE_OPTIONS,
-    ),
-    ChatCompletion(
-        id="chatcmpl-1",
-        created=1_780_000_000,
-        model="rookery-extract",
-        choices=[ChatChoice(_EXAMPLE_MESSAGE)],
-        citations=[EXAMPLE_SOURCE.url],
-        search_results=[
-            ChatSearchResult(EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.quote)
-        ],
-        rookery=EXAMPLE_METADATA,
-        usage=ChatUsage(9, 11, 20),
-    ),
-    ChatModelList([ChatModel("rookery-extract")]),
-)
-
-
-def list_chat_operations() -> list[ApiOperation]:
-    """List the operations at /v1/chat/completions and /v1/models."""
-    return [
-        ApiOperation(
-            "POST",
-            "/v1/chat/completions",
-            "createChatCompletion",
-            "Answer the last message of a conversation with quotes",
-            create_chat_completion,
-            ChatCompletion,
-            ChatRequest,
-            streams=True,
-            examples=EXAMPLES,
-        ),
-        ApiOperation(
-            "GET", "/v1/models", "listModels", "List the models", list_chat_models, ChatModelList
-        ),
-        ApiOperation(
-            "GET", "/v1/models/{model:path}", "getModel", "Get one model", get_chat_model, ChatModel
-        ),
-    ]
-
-
 async def list_chat_models(call: ApiRequest) -> Response:
-    """Handle GET /v1/models: respond with every model name."""
+    """List the models."""
     names = list_model_names(get_answer_service(call.request).capabilities)
     return build_json_response(ChatModelList([ChatModel(name) for name in names]))
 
 
 async def get_chat_model(call: ApiRequest) -> Response:
-    """Handle GET /v1/models/NAME: respond with one model. Raises ApiError (404)."""
+    """Get one model.
+
+    Raises ApiError (404).
+    """
     name = str(call.request.path_params["model"])
     if name not in list_model_names(get_answer_service(call.request).capabilities):
         raise build_unknown_model_error(name)
@@ -238,7 +182,10 @@ async def get_chat_model(call: ApiRequest) -> Response:
 
 
 async def create_chat_completion(call: ApiRequest) -> Response:
-    """Handle POST /v1/chat/completions: answer the last user message, whole or as chunks."""
+    """Answer the last message of a conversation with quotes.
+
+    Responds with the completion, whole or as chunks.
+    """
     body: ChatRequest = call.body
     options = body.rookery or RookeryOptions()
     question, earlier, passed = extract_conversation(body.messages, "messages")
@@ -333,3 +280,15 @@ def _list_citations(metadata: AnswerMetadata) -> dict[str, Any]:
     sources = () if metadata.declined else metadata.sources
     results = [ChatSearchResult(source.title, source.url, source.quote) for source in sources]
     return {"citations": [source.url for source in sources], "search_results": results}
+
+
+CHAT_OPERATIONS = (
+    ApiOperation(
+        *("POST", "/v1/chat/completions", "createChatCompletion", create_chat_completion),
+        *(ChatCompletion, ChatRequest),
+        streams=True,
+    ),
+    ApiOperation("GET", "/v1/models", "listModels", list_chat_models, ChatModelList),
+    ApiOperation("GET", "/v1/models/{model:path}", "getModel", get_chat_model, ChatModel),
+)
+"""the operations at /v1/chat/completions and /v1/models"""

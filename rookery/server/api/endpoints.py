@@ -17,7 +17,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -504,20 +503,17 @@ class ApiOperation(NamedTuple):
     method: str
     path: str
     name: str
-    summary: str
     handler: OperationHandler
+    """handles a request; its docstring begins with the summary of the operation"""
     response_type: Any
     """type of the response body; None if it is not described"""
     request_type: type[Any] | None = None
     """type of the request body; None if there is none"""
     streams: bool = False
     """True if the response may also be an event stream"""
-    may_be_pending: bool = False
-    """True if the response may be 202 with an unfinished record"""
-    examples: tuple[msgspec.Struct, ...] = ()
-    """requests and responses that give the described properties their examples"""
-    links: Mapping[str, str] = MappingProxyType({})
-    """operations that take the id of this response, with the name of the parameter"""
+    record_parameter: str = ""
+    """parameter by which other operations take the id of the response, which may then be 202 with
+    an unfinished record"""
     error_type: type[ApiErrorBody] = ErrorBody
     """type of the body of errors; with PlainError, a wrong type is 422"""
 

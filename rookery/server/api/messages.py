@@ -27,10 +27,6 @@ from rookery.server.api.endpoints import (
     convert_exception,
 )
 from rookery.server.api.questions import (
-    EXAMPLE_CONVERSATION,
-    EXAMPLE_METADATA,
-    EXAMPLE_OPTIONS,
-    EXAMPLE_SOURCE,
     AnswerMetadata,
     CitedSource,
     InputMessage,
@@ -147,56 +143,10 @@ class MessageResponse(Struct, tag_field="type", tag="message"):
     stop_sequence: None = None
 
 
-_EXAMPLE_CITATION = WebSearchCitation(
-    url=EXAMPLE_SOURCE.url,
-    title=EXAMPLE_SOURCE.title,
-    cited_text=EXAMPLE_SOURCE.quote,
-    encrypted_index="92c7e656706a635a011937c0e4fe4449:1162-1204",
-)
-EXAMPLES = (
-    MessagesRequest(
-        model="rookery-extract",
-        max_tokens=1024,
-        messages=EXAMPLE_CONVERSATION,
-        stream=False,
-        tools=[MessageTool("web_search_20250305", ["birds.example"], ["old.birds.example"])],
-        system="Be brief.",
-        stop_sequences=["END"],
-        metadata={"user_id": "1"},
-        rookery=EXAMPLE_OPTIONS,
-    ),
-    MessageResponse(
-        id="msg_1",
-        model="rookery-extract",
-        content=[MessageTextBlock(EXAMPLE_SOURCE.quote, [_EXAMPLE_CITATION])],
-        stop_reason="end_turn",
-        stop_details=MessageStopDetails("No passage was found."),
-        usage=MessageUsage(9, 11),
-        rookery=EXAMPLE_METADATA,
-    ),
-)
-
-
-def list_message_operations() -> list[ApiOperation]:
-    """List the operation at /v1/messages."""
-    return [
-        ApiOperation(
-            "POST",
-            MESSAGES_PATH,
-            "createMessage",
-            "Answer the last message of a conversation in blocks with citations",
-            create_message,
-            MessageResponse,
-            MessagesRequest,
-            streams=True,
-            error_type=AnthropicErrorBody,
-            examples=EXAMPLES,
-        )
-    ]
-
-
 async def create_message(call: ApiRequest) -> Response:
-    """Handle POST /v1/messages: answer the last user message, whole or as events.
+    """Answer the last message of a conversation in blocks with citations.
+
+    Responds with the message, whole or as events.
 
     Raises ApiError (400) for tools other than web search and for documents in the messages.
     """
@@ -321,3 +271,14 @@ def _list_block_events(message: MessageResponse) -> Iterator[dict[str, Any]]:
     ends = {"type": "message_delta", "delta": ending, "usage": message.usage}
     yield {**ends, "rookery": message.rookery}
     yield {"type": "message_stop"}
+
+
+MESSAGE_OPERATIONS = (
+    ApiOperation(
+        *("POST", MESSAGES_PATH, "createMessage", create_message),
+        *(MessageResponse, MessagesRequest),
+        streams=True,
+        error_type=AnthropicErrorBody,
+    ),
+)
+"""the operation at /v1/messages"""

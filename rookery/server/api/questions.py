@@ -568,33 +568,6 @@ def build_answer_metadata(
     )
 
 
-EXAMPLE_QUESTION = "Why do crows bring gifts to people?"
-EXAMPLE_SOURCE = CitedSource(
-    number=1,
-    url="https://birds.example/gifts",
-    title="The gifts of crows",
-    quote="Crows bring gifts to people who feed them.",
-    digest="92c7e656706a635a011937c0e4fe4449",
-    start=1162,
-    end=1204,
-    verified=True,
-)
-EXAMPLE_METADATA = AnswerMetadata(
-    method="extract",
-    stop="end",
-    declined=False,
-    score=0.94,
-    verified=1,
-    sources=(EXAMPLE_SOURCE,),
-    failures={"timed_out": 1},
-    ignored=("temperature",),
-    searched=EXAMPLE_QUESTION,
-    calibrated=True,
-)
-EXAMPLE_OPTIONS = RookeryOptions(("notes",), decline=0.5, samples=4, links=True, footer=True)
-EXAMPLE_CONVERSATION = [InputMessage("user", [MessagePart("text", EXAMPLE_QUESTION)])]
-
-
 class AnswerUsage(NamedTuple):
     """Numbers of tokens, as OpenAI's `usage` counts them."""
 

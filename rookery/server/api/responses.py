@@ -33,10 +33,6 @@ from rookery.server.api.endpoints import (
     ensure_reader,
 )
 from rookery.server.api.questions import (
-    EXAMPLE_METADATA,
-    EXAMPLE_OPTIONS,
-    EXAMPLE_QUESTION,
-    EXAMPLE_SOURCE,
     QUESTION_LIMITS,
     AnswerMetadata,
     AskedConversation,
@@ -463,84 +459,10 @@ class StoredResponse(Struct):
     rookery: SearchedQuestion
 
 
-_EXAMPLE_TEXT = f"{EXAMPLE_SOURCE.quote}[1]"
-EXAMPLE_CITATION = PageCitation(
-    start_index=42,
-    end_index=45,
-    title=EXAMPLE_SOURCE.title,
-    url=EXAMPLE_SOURCE.url,
-    cited_text=EXAMPLE_SOURCE.quote,
-)
-_EXAMPLE_ANNOTATION = UrlCitation(*msgspec.structs.astuple(EXAMPLE_CITATION))
-_EXAMPLE_ITEMS: list[OutputItem] = [
-    WebSearchCall(
-        "ws_1",
-        SearchAction(EXAMPLE_QUESTION, [EXAMPLE_QUESTION], [SearchSource(EXAMPLE_SOURCE.url)]),
-        "completed",
-    ),
-    WebSearchCall("ws_2", OpenPageAction(EXAMPLE_SOURCE.url), "completed"),
-    WebSearchCall("ws_3", FindInPageAction("gifts", EXAMPLE_SOURCE.url), "completed"),
-    OutputMessage("msg_1", "completed", [OutputTextPart(_EXAMPLE_TEXT, [_EXAMPLE_ANNOTATION], [])]),
-    OutputMessage("msg_2", "completed", [RefusalPart("No passage was found.")]),
-]
-_EXAMPLE_TOOL = WebSearchTool("web_search", SearchFilters(["birds.example"]), False)
-EXAMPLES = (
-    ResponsesRequest(
-        model="rookery-extract",
-        input=EXAMPLE_QUESTION,
-        instructions="Be brief.",
-        previous_response_id="resp_1",
-        tools=[_EXAMPLE_TOOL],
-        stream=False,
-        store=True,
-        metadata={"project": "birds"},
-        rookery=EXAMPLE_OPTIONS,
-    ),
-    ResponseObject(
-        id="resp_2",
-        created_at=1_780_000_000,
-        status="completed",
-        model="rookery-extract",
-        output=_EXAMPLE_ITEMS,
-        tools=(_EXAMPLE_TOOL,),
-        instructions="Be brief.",
-        metadata={"project": "birds"},
-        store=True,
-        rookery=EXAMPLE_METADATA,
-        error=ResponseFailure("busy", "Too many questions are being answered."),
-        previous_response_id="resp_1",
-        usage=ResponseUsage(9, 11, 20),
-    ),
-)
-
-
-def list_response_operations() -> list[ApiOperation]:
-    """List the operations at /v1/responses."""
-    return [
-        ApiOperation(
-            "POST",
-            "/v1/responses",
-            "createResponse",
-            "Answer a question with quotes",
-            create_response,
-            ResponseObject,
-            ResponsesRequest,
-            streams=True,
-            examples=EXAMPLES,
-        ),
-        ApiOperation(
-            "GET",
-            "/v1/responses/{response_id}",
-            "getResponse",
-            "Get a stored response",
-            get_response,
-            ResponseObject,
-        ),
-    ]
-
-
 async def create_response(call: ApiRequest) -> HttpResponse:
-    """Handle POST /v1/responses: respond with the response object or with its events.
+    """Answer a question with quotes.
+
+    Responds with the response object or with its events.
 
     The response is stored if the request asks for it.
     """
@@ -635,7 +557,10 @@ def store_response(call: ApiRequest, response: ResponseObject) -> None:
 
 
 async def get_response(call: ApiRequest) -> HttpResponse:
-    """Handle GET /v1/responses/ID: return a response stored for this key. Raises ApiError (404)."""
+    """Get a stored response.
+
+    Raises ApiError (404) unless it is stored for this key.
+    """
     identity = str(call.request.path_params["response_id"])
     body = await _load_response(call, identity, "response_id")
     return HttpResponse(body, media_type="application/json")
@@ -655,3 +580,14 @@ async def _load_response(call: ApiRequest, identity: str, param: str) -> str:
         message = 'There is no such response: only those asked with "store": true are kept.'
         raise ApiError(404, message, "response_not_found", param)
     return body
+
+
+RESPONSE_OPERATIONS = (
+    ApiOperation(
+        *("POST", "/v1/responses", "createResponse", create_response),
+        *(ResponseObject, ResponsesRequest),
+        streams=True,
+    ),
+    ApiOperation("GET", "/v1/responses/{response_id}", "getResponse", get_response, ResponseObject),
+)
+"""the operations at /v1/responses"""

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document: paths, request and response types, and errors.
+"""The HTTP API as a whole: its operations, their routes, and its OpenAPI 3.1 document.
 
-It is made from the operations, the types of their bodies, the docstrings below the fields of these,
-and the examples of the operations.
+The document is made from the operations, the types of their bodies, the docstrings below the fields
+of these, and examples of values by the names of the fields.
 """
 
 import ast
@@ -19,9 +19,10 @@ from anyio import CapacityLimiter
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery.server.api import answers, chat_completions, messages, responses, search
 from rookery.server.api.answer_sessions import ServerCapabilities
 from rookery.server.api.answer_workers import get_answer_service
+from rookery.server.api.answers import ANSWER_OPERATIONS
+from rookery.server.api.chat_completions import CHAT_OPERATIONS
 from rookery.server.api.endpoints import (
     EVENT_STREAM_TYPE,
     JSON_TYPE,
@@ -33,9 +34,11 @@ from rookery.server.api.endpoints import (
     ApiRequest,
     EndpointContext,
     build_json_response,
-    build_unknown_model_error,
 )
+from rookery.server.api.messages import MESSAGE_OPERATIONS
 from rookery.server.api.questions import RookeryOptions, list_model_names
+from rookery.server.api.responses import RESPONSE_OPERATIONS
+from rookery.server.api.search import SEARCH_OPERATIONS
 from rookery.shell.security import TokenBuckets
 from rookery.version import __version__
 
@@ -81,6 +84,71 @@ PATH_PARAMETERS = {
 """description and example of the parameters in paths"""
 
 
+EXAMPLE_VALUES: Mapping[str, Any] = {
+    name: value
+    for names, value in {
+        "url what citations": "https://birds.example/gifts",
+        "title": "The gifts of crows",
+        "quote cited_text snippet text content": "Crows bring gifts to people who feed them.",
+        "question searched input MessagePart.text InputMessage.content": "Do crows bring gifts?",
+        "query queries": "gifts of crows",
+        "refusal explanation": "No passage was found.",
+        "instructions system": "Be brief.",
+        "allowed_domains domains search_domain_filter": "birds.example",
+        "blocked_domains": "old.birds.example",
+        "digest id follows session contents": "92c7e656706a635a011937c0e4fe4449",
+        "encrypted_index": "92c7e656706a635a011937c0e4fe4449:0-42",
+        "previous_response_id ResponseObject.id": "resp_1",
+        "model ChatModel.id": "rookery-extract",
+        "method": "extract",
+        "message PlainError.detail": "There is no model 'gpt' here: use another.",
+        "type": "not_found_error",
+        "code": "model_not_found",
+        "param": "model",
+        "MessagePart.type": "text",
+        "WebSearchTool.type MessageTool.type": "web_search",
+        "InputMessage.role": "user",
+        "state": "done",
+        "places": "notes",
+        "ignored": "temperature",
+        "stop_sequences": "END",
+        "outcome": "timed_out",
+        "detail": "no answer in 10 seconds",
+        "failures": {"timed_out": 1},
+        "metadata": {"project": "birds"},
+        "stop": "end",
+        "pattern task EnvTask.id": "gifts",
+        "prompt": "Question: Do crows bring gifts?",
+        "command": "Search gifts of crows",
+        "note": "There is no link 9 on this page.",
+        "episode_id request_id": "episode-1",
+        "split EnvSplit.name EnvSplit.type": "train",
+        "name env_name": "rookery",
+        "description": "A text browser",
+        "version jsonrpc": "2.0",
+        "reward": "evidence",
+        "action observation EnvSchemas.state EnvToolError.error": {"type": "object"},
+        "start Claim.quotes": 0,
+        "end start_index": 42,
+        "end_index": 45,
+        "created created_at made ended": 1_780_000_000,
+        "stream declined": False,
+    }.items()
+    for name in names.split()
+}
+"""examples of values by the name of their field, or by record and field"""
+SIMPLE_EXAMPLES = {"boolean": True, "integer": 1, "number": 0.5}
+"""examples of values by their type, where EXAMPLE_VALUES has none of the field"""
+JSON_TYPES = {
+    bool: "boolean",
+    int: "integer number",
+    float: "number",
+    dict: "object",
+    str: "string",
+}
+"""JSON types by Python type"""
+
+
 def build_openapi_document(
     operations: Sequence[ApiOperation], offered: ServerCapabilities | None = None
 ) -> dict[str, Any]:
@@ -94,17 +162,16 @@ def build_openapi_document(
     schemas, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
-    refused = build_unknown_model_error("gpt")
-    errors = [refused.build_body(operation.error_type) for operation in operations]
     _describe_constants(components)
-    _describe_properties(components, [*(op.examples for op in operations), errors])
+    _describe_properties(components, types)
     if offered is not None:
         _add_choices(components, offered)
     of = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         path = re.sub(r":path\}", "}", operation.path)
-        paths.setdefault(path, {})[operation.method.lower()] = _describe_operation(operation, of)
+        described = _describe_operation(operation, of, operations)
+        paths.setdefault(path, {})[operation.method.lower()] = described
     return {
         "openapi": "3.1.0",
         "info": {
@@ -135,36 +202,57 @@ def _describe_constants(components: dict[str, Any]) -> None:
                 described["examples"] = values
 
 
-def _describe_properties(components: dict[str, Any], examples: Iterable[Any]) -> None:
-    """Describe the properties of the records in `examples`, and give each its value there.
+def _describe_properties(components: dict[str, Any], types: Iterable[Any]) -> None:
+    """Describe the properties of the records in `types`, and give each an example.
 
     The description is the docstring below the field; without one, that of the record in it.
     """
-    for record in _iterate_records(examples):
-        name, docstrings = type(record).__name__, dict[str, str]()
-        for kind in type(record).__mro__:
+    for record in set(iterate_records(msgspec.inspect.multi_type_info(types))):
+        docstrings = dict[str, str]()
+        for kind in record.__mro__:
             if issubclass(kind, msgspec.Struct):
                 docstrings |= _read_field_docstrings(kind.__module__)[kind.__name__]
-        values = msgspec.to_builtins(record)
-        for field, described in components.get(name, {}).get("properties", {}).items():
+        for field, described in components[record.__name__].get("properties", {}).items():
             kinds = [kind for kind in (described, *described.get("anyOf", ())) if "$ref" in kind]
             if field in docstrings:
                 described.setdefault("description", docstrings[field])
             elif len(kinds) == 1:
                 inner = components[kinds[0]["$ref"].rpartition("/")[2]]
                 described.setdefault("description", inner["description"])
-            if values.get(field) is not None:
-                described.setdefault("examples", [values[field]])
+            example = _build_example(described, components, field, record.__name__)
+            if example is not None:
+                described.setdefault("examples", [example])
 
 
-def _iterate_records(value: Any) -> Iterator[msgspec.Struct]:
-    """Yield the records in a value, from the outermost to the innermost."""
-    if isinstance(value, msgspec.Struct):
-        yield value
-        value = msgspec.structs.astuple(value)
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _iterate_records(each)
+def iterate_records(value: Any) -> Iterator[type[msgspec.Struct]]:
+    """Yield the types of the records in descriptions of types."""
+    if isinstance(value, msgspec.inspect.StructType):
+        yield value.cls
+    parts = msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value
+    if isinstance(parts, list | tuple):
+        for each in parts:
+            yield from iterate_records(each)
+
+
+def _build_example(
+    schema: dict[str, Any], components: dict[str, Any], name: str, record: str
+) -> Any:
+    """Return a value of a field that fits a schema: by its name and its type; None if unknown."""
+    if "anyOf" in schema:
+        return _build_example(schema["anyOf"][0], components, name, record)
+    if "$ref" in schema:
+        inner = schema["$ref"].rpartition("/")[2]
+        fields = components[inner].get("properties", {}).items()
+        return {field: _build_example(each, components, field, inner) for field, each in fields}
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema.get("type", "object")
+    if kind == "array":
+        example = _build_example(schema.get("items", {}), components, name, record)
+        return [] if example is None else [example]
+    values = (EXAMPLE_VALUES.get(f"{record}.{name}"), EXAMPLE_VALUES.get(name))
+    fitting = (value for value in values if kind in JSON_TYPES.get(type(value), ""))
+    return next(fitting, schema.get("default", SIMPLE_EXAMPLES.get(kind)))
 
 
 @cache
@@ -196,7 +284,9 @@ def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> Non
         places["examples"] = [list(offered.places)[:1]]
 
 
-def _describe_operation(operation: ApiOperation, of: dict[int, Any]) -> dict[str, Any]:
+def _describe_operation(
+    operation: ApiOperation, of: dict[int, Any], every: Sequence[ApiOperation]
+) -> dict[str, Any]:
     error = of[id(operation.error_type)]
     good: dict[str, Any] = {}
     if operation.response_type is not None:
@@ -205,19 +295,19 @@ def _describe_operation(operation: ApiOperation, of: dict[int, Any]) -> dict[str
         good[EVENT_STREAM_TYPE] = {"schema": EVENT_SCHEMA}
     described: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": operation.summary,
+        "summary": (operation.handler.__doc__ or "").partition("\n")[0].removesuffix("."),
         "parameters": _list_parameters(operation.path),
         "responses": {"200": {"description": "Success", "content": good}},
     }
-    if operation.may_be_pending:
+    if parameter := operation.record_parameter:
         described["responses"]["202"] = {
             "description": "Accepted; the answer is not finished",
             "content": {JSON_TYPE: good[JSON_TYPE]},
         }
-    if operation.links:
         links = {
-            name: {"operationId": name, "parameters": {param: "$response.body#/id"}}
-            for name, param in operation.links.items()
+            each.name: {"operationId": each.name, "parameters": {parameter: "$response.body#/id"}}
+            for each in every
+            if f"{{{parameter}}}" in each.path
         }
         for status in ("200", "202"):
             described["responses"][status]["links"] = links
@@ -259,51 +349,38 @@ def _list_parameters(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def list_api_operations() -> list[ApiOperation]:
-    """List the operations of every API protocol, as served and documented."""
-    return [
-        *responses.list_response_operations(),
-        *chat_completions.list_chat_operations(),
-        *messages.list_message_operations(),
-        *answers.list_answer_operations(),
-        *search.list_search_operations(),
-    ]
+API_OPERATIONS = (
+    *RESPONSE_OPERATIONS,
+    *CHAT_OPERATIONS,
+    *MESSAGE_OPERATIONS,
+    *ANSWER_OPERATIONS,
+    *SEARCH_OPERATIONS,
+)
+"""the operations of every API protocol, as served and documented"""
 
 
 def build_api_routes(limits: ApiLimits = ApiLimits()) -> list[Route]:
     """Return the routes of the API, /openapi.json and 404 responses below /v1/."""
-    every = list_api_operations()
-
-    async def serve_document(call: ApiRequest) -> Response:
-        return build_json_response(
-            build_openapi_document(every, get_answer_service(call.request).capabilities)
-        )
-
     rooms = ApiLimiters(CapacityLimiter(limits.answers), CapacityLimiter(limits.searches))
     door = EndpointContext(TokenBuckets(), limits, rooms)
-    about = ApiOperation("GET", "/openapi.json", "about", "Get this document", serve_document, None)
-    routes = [
-        _build_route(path, every, door) for path in dict.fromkeys(each.path for each in every)
+    about = ApiOperation("GET", "/openapi.json", "about", _serve_document, None)
+    rest = [
+        ApiOperation(method, "/v1/{rest:path}", "", _refuse_address, None)
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
     ]
-    return [_build_route("/openapi.json", [about], door), *routes, _build_not_found_route(door)]
+    by_path = defaultdict[str, list[ApiOperation]](list)
+    for operation in (about, *API_OPERATIONS, *rest):
+        by_path[operation.path].append(operation)
+    return [Route(path, ApiEndpoint(operations, door)) for path, operations in by_path.items()]
 
 
-def _build_route(path: str, every: Sequence[ApiOperation], door: EndpointContext) -> Route:
-    return Route(path, ApiEndpoint([each for each in every if each.path == path], door))
+async def _serve_document(call: ApiRequest) -> Response:
+    """Get this document."""
+    offered = get_answer_service(call.request).capabilities
+    return build_json_response(build_openapi_document(API_OPERATIONS, offered))
 
 
-def _build_not_found_route(door: EndpointContext) -> Route:
-    """Return the route that answers 404 to every other path below /v1/."""
-
-    async def refuse_request(call: ApiRequest) -> Response:
-        message = "There is nothing at this address: GET /openapi.json says what there is."
-        raise ApiError(404, message, "no_such_address")
-
-    methods = ("GET", "POST", "PUT", "PATCH", "DELETE")
-    path = "/v1/{rest:path}"
-    return Route(
-        path,
-        ApiEndpoint(
-            [ApiOperation(each, path, "", "", refuse_request, None) for each in methods], door
-        ),
-    )
+async def _refuse_address(call: ApiRequest) -> Response:
+    """Answer 404 to every other path below /v1/."""
+    message = "There is nothing at this address: GET /openapi.json says what there is."
+    raise ApiError(404, message, "no_such_address")

@@ -12,7 +12,7 @@ from rookery.records import Hit, Library, Page
 from rookery.server.api.answer_sessions import QuestionRequest
 from rookery.server.api.answer_workers import get_answer_service
 from rookery.server.api.endpoints import ApiOperation, ApiRequest, PlainError, build_json_response
-from rookery.server.api.questions import EXAMPLE_SOURCE, PublicUrls, convert_question_failures
+from rookery.server.api.questions import PublicUrls, convert_question_failures
 
 SearchQuery = Annotated[str, Meta(min_length=1, max_length=2_000)]
 
@@ -95,55 +95,11 @@ DEFAULT_TOPK = 3
 """default number of passages for a query, as in Search-R1"""
 
 
-_EXAMPLE_PASSAGE = PassageDocument(
-    id="92c7e656706a635a011937c0e4fe4449:1162-1204",
-    contents=f'"{EXAMPLE_SOURCE.title}"\n{EXAMPLE_SOURCE.quote}',
-    title=EXAMPLE_SOURCE.title,
-    url=EXAMPLE_SOURCE.url,
-    text=EXAMPLE_SOURCE.quote,
-)
-SEARCH_EXAMPLES = (
-    SearchRequest("gifts of crows", search_domain_filter=["birds.example", "-old.birds.example"]),
-    SearchResponse(
-        "search_1",
-        [SearchResultPage(EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.quote)],
-    ),
-)
-RETRIEVE_EXAMPLES = (
-    RetrieveRequest(["gifts of crows"], topk=5, return_scores=True),
-    RetrieveResponse([[ScoredPassage(_EXAMPLE_PASSAGE, 0.83)]]),
-)
-
-
-def list_search_operations() -> list[ApiOperation]:
-    """List the operations at /search and /retrieve."""
-    return [
-        ApiOperation(
-            "POST",
-            "/search",
-            "search",
-            "Search for pages",
-            search_pages,
-            SearchResponse,
-            SearchRequest,
-            examples=SEARCH_EXAMPLES,
-        ),
-        ApiOperation(
-            "POST",
-            "/retrieve",
-            "retrieve",
-            "Search for passages with many queries at once",
-            retrieve_passages,
-            RetrieveResponse,
-            RetrieveRequest,
-            error_type=PlainError,
-            examples=RETRIEVE_EXAMPLES,
-        ),
-    ]
-
-
 async def search_pages(call: ApiRequest) -> Response:
-    """Handle POST /search: respond with pages for one or several queries."""
+    """Search for pages.
+
+    Takes one or several queries.
+    """
     body: SearchRequest = call.body
     answering, addresses = get_answer_service(call.request), PublicUrls(call)
     inquiry = QuestionRequest("", domains=tuple(body.search_domain_filter or ()))
@@ -164,7 +120,7 @@ async def search_pages(call: ApiRequest) -> Response:
 
 
 async def retrieve_passages(call: ApiRequest) -> Response:
-    """Handle POST /retrieve: respond with passages for each query."""
+    """Search for passages with many queries at once."""
     body: RetrieveRequest = call.body
     answering, addresses = get_answer_service(call.request), PublicUrls(call)
 
@@ -222,3 +178,13 @@ def _link_hit(hit: Hit, addresses: PublicUrls) -> str:
             hit.url, hit.digest, f"?start={hit.start}&end={hit.end}#quote"
         )
     return addresses.strip_local_path(hit.url)
+
+
+SEARCH_OPERATIONS = (
+    ApiOperation("POST", "/search", "search", search_pages, SearchResponse, SearchRequest),
+    ApiOperation(
+        *("POST", "/retrieve", "retrieve", retrieve_passages, RetrieveResponse, RetrieveRequest),
+        error_type=PlainError,
+    ),
+)
+"""the operations at /search and /retrieve"""

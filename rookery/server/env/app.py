@@ -26,8 +26,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from rookery.browser.browser import BrowserReply, BrowserRequest, BrowserSearch, answer_request
 from rookery.browser.episode_source import EpisodeSource, SelectedTask, SourceEpisode
 from rookery.desk.store import Store
-from rookery.errors import Failed, Outcome
-from rookery.records import Answer, Claim, Episode, Failure, Quote, prepare_type
+from rookery.errors import Failed
+from rookery.records import Answer, Episode, Failure, Quote, prepare_type
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
@@ -41,7 +41,6 @@ from rookery.server.api.endpoints import (
     authenticate_request,
     build_json_response,
 )
-from rookery.server.api.questions import EXAMPLE_SOURCE
 from rookery.server.api.routes import build_openapi_document
 from rookery.shell.security import TokenBuckets
 
@@ -689,6 +688,7 @@ class EnvToolError(msgspec.Struct, frozen=True):
 
 
 async def _reset_over_http(call: ApiRequest) -> Response:
+    """Begin an episode."""
     sessions = _get_sessions(call)
     with _convert_errors():
         session = sessions.open_session()
@@ -698,6 +698,7 @@ async def _reset_over_http(call: ApiRequest) -> Response:
 
 
 async def _step_over_http(call: ApiRequest) -> Response:
+    """Take a command or the answer."""
     sessions, owner, body = _get_sessions(call), call.key.name, call.body
     with _convert_errors():
         session = sessions.find_http_session(owner, body.episode_id)
@@ -709,7 +710,10 @@ async def _step_over_http(call: ApiRequest) -> Response:
 
 
 async def _get_state(call: ApiRequest) -> Response:
-    """Return the state of the episode that the query names; without one, that of no episode."""
+    """Get the state of an episode.
+
+    The query names it; without a name, the state is that of no episode.
+    """
     episode_id = call.request.query_params.get("episode_id", "")
     if not episode_id:
         return build_json_response(EnvState(None, 0))
@@ -719,18 +723,22 @@ async def _get_state(call: ApiRequest) -> Response:
 
 
 async def _get_schemas(call: ApiRequest) -> Response:
+    """Get the schemas."""
     return build_json_response(build_env_schemas())
 
 
 async def _get_description(call: ApiRequest) -> Response:
+    """Describe the environment."""
     return build_json_response(call.request.app.state.about)
 
 
 async def _list_environments(call: ApiRequest) -> Response:
+    """List the environment."""
     return build_json_response([ENVIRONMENT_NAME])
 
 
 async def _list_splits(call: ApiRequest) -> Response:
+    """List the splits."""
     _require_name(call)
     kinds = ("train", "validation", "test")
     return build_json_response(
@@ -742,14 +750,17 @@ async def _list_splits(call: ApiRequest) -> Response:
 
 
 async def _list_tasks(call: ApiRequest) -> Response:
+    """List the tasks of a split."""
     return build_json_response(EnvTaskList(_read_split(call), ENVIRONMENT_NAME))
 
 
 async def _count_tasks(call: ApiRequest) -> Response:
+    """Count the tasks of a split."""
     return build_json_response(EnvTaskCount(len(_read_split(call))))
 
 
 async def _get_task(call: ApiRequest) -> Response:
+    """Get a task."""
     tasks, index = _read_split(call), call.body.index
     if not 0 <= index < len(tasks):
         message = f"the split has no task {index}: give one from 0 to {len(tasks) - 1}"
@@ -758,10 +769,12 @@ async def _get_task(call: ApiRequest) -> Response:
 
 
 async def _get_task_range(call: ApiRequest) -> Response:
+    """Get tasks of a split."""
     return build_json_response(EnvTaskList(_read_split(call)[call.body.start : call.body.stop]))
 
 
 async def _refuse_tools(call: ApiRequest) -> Response:
+    """Say that there are no tools."""
     message = "this environment has no tools: step it over the WebSocket /ws"
     return build_json_response(EnvToolError({"code": -32601, "message": message}))
 
@@ -804,88 +817,31 @@ def _read_split(call: ApiRequest) -> list[EnvTask]:
     ]
 
 
-_EXAMPLE_QUOTE = Quote(
-    *(EXAMPLE_SOURCE.url, EXAMPLE_SOURCE.title, EXAMPLE_SOURCE.digest),
-    *(EXAMPLE_SOURCE.start, EXAMPLE_SOURCE.end, EXAMPLE_SOURCE.quote),
-)
-_EXAMPLE_STEP = EnvStepMetadata(
-    episode_id="episode-1",
-    split="train",
-    index=1,
-    task="gifts",
-    step=7,
-    answering=True,
-    actions_left=93,
-    note="There is no link 9 on this page.",
-    session="env-1",
-    stop="end",
-    answer=Answer(_EXAMPLE_QUOTE.text, (_EXAMPLE_QUOTE,), (Claim(0, 42, (0,)),), score=0.9),
-    quotes=(_EXAMPLE_QUOTE,),
-    failures=(Failure("https://birds.example/jays", Outcome.TIMED_OUT, "no answer in 10 seconds"),),
-)
-_EXAMPLE_RESULT = EnvStepResult(EnvObservation("..."), 0.9, True, _EXAMPLE_STEP)
-_EXAMPLE_TASK = EnvTask("gifts", 1, "Why do crows bring gifts to people?")
 OPERATIONS = (
+    ApiOperation("POST", "/reset", "reset", _reset_over_http, EnvStepResult, EnvResetArguments),
+    ApiOperation("POST", "/step", "step", _step_over_http, EnvStepResult, EnvStepRequest),
+    ApiOperation("GET", "/state", "state", _get_state, EnvState),
+    ApiOperation("GET", "/schema", "schema", _get_schemas, EnvSchemas),
+    ApiOperation("GET", "/metadata", "metadata", _get_description, EnvDescription),
+    ApiOperation("POST", "/mcp", "mcp", _refuse_tools, EnvToolError),
+    ApiOperation("GET", "/list_environments", "environments", _list_environments, list[str]),
+    ApiOperation("GET", "/{env_name}/splits", "splits", _list_splits, list[EnvSplit]),
+    ApiOperation("POST", "/{env_name}/tasks", "tasks", _list_tasks, EnvTaskList, EnvSplitRequest),
     ApiOperation(
-        *("POST", "/reset", "reset", "Begin an episode", _reset_over_http, EnvStepResult),
-        EnvResetArguments,
-        examples=(EnvResetArguments("train", 1, "gifts", 7, "episode-1"), _EXAMPLE_RESULT),
-    ),
-    ApiOperation(
-        *("POST", "/step", "step", "Take a command or the answer", _step_over_http, EnvStepResult),
-        EnvStepRequest,
-        examples=(EnvStepRequest(EnvAction("Search gifts of crows"), "episode-1", 30.0, "1"),),
-    ),
-    ApiOperation(
-        *("GET", "/state", "state", "Get the state of an episode", _get_state, EnvState),
-        examples=(EnvState("episode-1", 7, "train", 1, "gifts", True),),
-    ),
-    ApiOperation(
-        *("GET", "/schema", "schema", "Get the schemas", _get_schemas, EnvSchemas),
-        examples=(EnvSchemas(*({"type": "object"} for _ in range(3))),),
-    ),
-    ApiOperation(
-        *("GET", "/metadata", "metadata", "Describe the environment"),
-        *(_get_description, EnvDescription),
-        examples=(EnvDescription("rookery", "A text browser", "0.3.0", "9f2c", "evidence", 100),),
-    ),
-    ApiOperation(
-        *("POST", "/mcp", "mcp", "Say that there are no tools", _refuse_tools, EnvToolError),
-        examples=(EnvToolError({"code": -32601, "message": "There are no tools."}),),
-    ),
-    ApiOperation(
-        *("GET", "/list_environments", "environments", "List the environment"),
-        *(_list_environments, list[str]),
-    ),
-    ApiOperation(
-        *("GET", "/{env_name}/splits", "splits", "List the splits", _list_splits, list[EnvSplit]),
-        examples=(EnvSplit("train", "train"),),
-    ),
-    ApiOperation(
-        *("POST", "/{env_name}/tasks", "tasks", "List the tasks of a split"),
-        *(_list_tasks, EnvTaskList, EnvSplitRequest),
-        examples=(EnvSplitRequest("train"), EnvTaskList([_EXAMPLE_TASK], "rookery")),
-    ),
-    ApiOperation(
-        *("POST", "/{env_name}/num_tasks", "num_tasks", "Count the tasks of a split"),
+        *("POST", "/{env_name}/num_tasks", "num_tasks"),
         *(_count_tasks, EnvTaskCount, EnvSplitRequest),
-        examples=(EnvTaskCount(120),),
     ),
+    ApiOperation("POST", "/{env_name}/task", "task", _get_task, EnvTaskBody, EnvTaskRequest),
     ApiOperation(
-        *("POST", "/{env_name}/task", "task", "Get a task"),
-        *(_get_task, EnvTaskBody, EnvTaskRequest),
-        examples=(EnvTaskRequest("train", 1), EnvTaskBody(_EXAMPLE_TASK)),
-    ),
-    ApiOperation(
-        *("POST", "/{env_name}/task_range", "task_range", "Get tasks of a split"),
+        *("POST", "/{env_name}/task_range", "task_range"),
         *(_get_task_range, EnvTaskList, EnvTaskRangeRequest),
-        examples=(EnvTaskRangeRequest("train", 0, 10),),
     ),
 )
 """of the protocol over HTTP, each with the types of its bodies"""
 
 
 async def _get_document(call: ApiRequest) -> Response:
+    """Get this document."""
     return build_json_response(build_openapi_document(OPERATIONS))
 
 
@@ -903,9 +859,7 @@ def build_env_app(
     sessions = EnvSessions(source, store, limits)
     rooms = ApiLimiters(CapacityLimiter(1), CapacityLimiter(1))
     door = EndpointContext(sessions.rates, ApiLimits(body=limits.message), rooms)
-    document = ApiOperation(
-        "GET", "/openapi.json", "about", "Get this document", _get_document, None
-    )
+    document = ApiOperation("GET", "/openapi.json", "about", _get_document, None)
     routes: list[BaseRoute] = [
         Route(each.path, ApiEndpoint([each], door)) for each in (*OPERATIONS, document)
     ]
