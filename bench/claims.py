@@ -28,8 +28,12 @@ from bench import report
 from bench.report import choose_size, print_table, require_data, skip_bench, write_results
 from recipes.findings import Effect, Finding, ScoreTable, make_finding
 from rookery.errors import Failed
-from rookery.evidence.dense_ranker import load_dense_ranker
-from rookery.evidence.evidence_model import BUNDLED_MODEL, EvidencePassage, load_evidence_model
+from rookery.evidence.evidence_model import (
+    BUNDLED_MODEL,
+    EvidencePassage,
+    load_dense_ranker,
+    load_evidence_model,
+)
 from rookery.evidence.ranking_metrics import compute_expected_hit
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (

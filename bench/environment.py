@@ -37,8 +37,11 @@ from bench.report import (
 from bench.squad import DATA, Squad
 from recipes.oracle_policies import generate_demonstrations
 from rookery.browser.browser_commands import BrowserTask
-from rookery.browser.episode_source import EpisodeSource, reward_accepted_answer
-from rookery.browser.trl_environment import TrlBrowserEnvironment
+from rookery.browser.episode_source import (
+    EpisodeSource,
+    TrlBrowserEnvironment,
+    reward_accepted_answer,
+)
 from rookery.desk.store import initialize_store
 from rookery.records import Episode, Library, Question
 

@@ -17,8 +17,8 @@ import msgspec
 
 from bench.documentation import QUESTIONS
 from bench.report import SCRATCH, print_table, skip_bench
+from rookery.answers.answer_session import join_questions
 from rookery.answers.evidence_answers import answer_by_evidence
-from rookery.answers.follow_up_questions import join_questions
 from rookery.evidence.evidence_model import BUNDLED_MODEL, EvidenceJudge, load_evidence_model
 from rookery.evidence.passage_ranking import RankedPassage
 from rookery.library.folder_library import FolderLibrary

@@ -26,7 +26,7 @@ from bench.search import make_ranked_search, measure_search
 from bench.squad import DATA, GoldSpans, Squad, SquadQuestion
 from rookery.errors import Failed
 from rookery.evidence import ranking_metrics
-from rookery.evidence.dense_ranker import DenseRanker, load_dense_ranker
+from rookery.evidence.evidence_model import DenseRanker, load_dense_ranker
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,

@@ -40,17 +40,15 @@ from bench.report import (
 from bench.squad import ARCHIVE, CACHE, DATA, Squad, SquadQuestion
 from recipes.evidence_data import EvidenceDataSettings, split_articles
 from rookery.answers.evidence_answers import EvidenceSettings, answer_by_evidence
-from rookery.answers.webglm import WEBGLM_METHOD
-from rookery.answers.written_answers import put_into_words
+from rookery.answers.webglm import WEBGLM_METHOD, put_into_words
 from rookery.errors import Failed, Outcome
-from rookery.evidence.claim_support import judge_claim_support
+from rookery.evidence.claim_support import judge_claim_support, locate_answers
 from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceJudge,
     EvidencePassage,
     load_evidence_model,
 )
-from rookery.evidence.sentence_support import locate_answers
 from rookery.library.question_files import contains_gold_answer, read_squad
 from rookery.measure.intervals import Estimate, estimate_share
 from rookery.models.installed_models import WRITING_MODEL, find_model_folder

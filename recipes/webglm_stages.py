@@ -26,7 +26,7 @@ from recipes.webglm_data import (
     write_tiny_data,
 )
 from recipes.webglm_generator import GeneratorSettings
-from rookery.answers.batch import answer_all
+from rookery.answers.answer_results import answer_all
 from rookery.answers.webglm import WebglmSettings
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
 from rookery.learn.random_models import write_tiny_model

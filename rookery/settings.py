@@ -107,7 +107,7 @@ class LocalModelSettings(CompletionSettings, frozen=True, kw_only=True, forbid_u
 
 
 WRITING_SETTINGS = LocalModelSettings(temperature=0, max_tokens=120, stop=("\n",), chat=False)
-"""settings of a model that puts an answer into words (`answers.written_answers`): the likeliest
+"""settings of a model that puts an answer into words (`answers.webglm`): the likeliest
 words of one line. In its chat template SmolLM2 begins with "The answer to this question is:"
 and ends"""
 

@@ -1,7 +1,8 @@
 """Answering sessions: everything between the settings and an answer, without a terminal.
 
 The Python front door, the command line, the web pages, the HTTP API and MCP all answer through
-`AnswerSession`. Nothing here prints; progress is reported to callbacks.
+`AnswerSession`. Nothing here prints; progress is reported to callbacks. Follow-up questions are
+rewritten so that they stand alone (Elgohary and others 2019, section 3).
 """
 
 import threading
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from rookery.answers.follow_up_questions import join_questions, rewrite_by_model
 from rookery.answers.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.library.call_recording import WrappedLibrary
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rookery.evidence.evidence_model import EvidenceJudge, EvidenceModel
     from rookery.evidence.passage_ranking import Similarity
     from rookery.models.remote_model import SlotTable
-
+import re
 
 _IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
 """libraries with a folder for what is known of their contents"""
@@ -278,7 +278,7 @@ class EvidenceSources:
         if self.settings.ranker in ("", WORDS):
             return None
         self._check_ranker_folder()
-        from rookery.evidence.dense_ranker import is_dense_ranker, load_dense_ranker
+        from rookery.evidence.evidence_model import is_dense_ranker, load_dense_ranker
 
         with self._lock:
             folder = Path(self.settings.ranker)
@@ -288,8 +288,12 @@ class EvidenceSources:
 
     def _check_ranker_folder(self) -> None:
         """Raise Failed (bad_model) where the settings name a folder in which nothing ranks."""
-        from rookery.evidence.dense_ranker import ENCODER_FILE, is_dense_ranker
-        from rookery.evidence.evidence_model import MODEL_FILE, is_evidence_model
+        from rookery.evidence.evidence_model import (
+            ENCODER_FILE,
+            MODEL_FILE,
+            is_dense_ranker,
+            is_evidence_model,
+        )
 
         folder = Path(self.settings.ranker)
         if self.settings.ranker and not (is_evidence_model(folder) or is_dense_ranker(folder)):
@@ -528,3 +532,72 @@ class FallbackLibrary(Library):
             if failed.failure.outcome != Outcome.URL_NOT_SHOWN:
                 raise
         return self._fallback.fetch(url)
+
+
+MOST_CONTEXT_CHARACTERS = 600
+"""characters of the questions before; longer ones are not added"""
+MOST_FRAGMENT_WORDS = 3
+"""words of a question that is too short to stand alone, such as `Why not?`"""
+MOST_POINTING_WORDS = 9
+"""words of a question in which "they" points back; in a longer one it points to its own subject"""
+FOLLOW_UP_PROMPT = """Rewrite the last question of a conversation so that it can be understood \
+without the others: put the names of things in place of words such as "it", "they" or "there", and \
+add what was left out. Change nothing else, and do not answer. If it can be understood already, \
+repeat it as it is.
+
+Question: Who wrote Middlemarch?
+Question: When was she born?
+Rewritten: When was the writer of Middlemarch born?
+
+Question: How do I list the tables of a database in psql?
+Question: How tall is the Eiffel Tower?
+Rewritten: How tall is the Eiffel Tower?
+
+{earlier}
+Question: {question}
+Rewritten:"""
+"""prompt of `rewrite_by_model`"""
+_BEGINS_AGAIN = re.compile(r"(?:and|but|so|what about|how about)\b", re.IGNORECASE)
+_POINTS_BACK = re.compile(
+    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that|these|those|same|instead"
+    r"|else|there)\b",
+    re.IGNORECASE,
+)
+
+
+def join_questions(questions: Sequence[str]) -> str:
+    """Return the last question of a conversation, and after it those on which it leans.
+
+    It leans on the one before if it is short or begins with "and", or is not long and has a word
+    that points back, such as "they". Any other stays to the letter.
+    """
+    joined = ""
+    for question in questions:
+        before = joined.strip() if len(joined) <= MOST_CONTEXT_CHARACTERS else ""
+        joined = (
+            f"{question.strip()} {before}" if before and _leans_on_earlier(question) else question
+        )
+    return joined
+
+
+def _leans_on_earlier(question: str) -> bool:
+    words = len(question.split())
+    if words <= MOST_FRAGMENT_WORDS or _BEGINS_AGAIN.match(question.strip()):
+        return True
+    return words <= MOST_POINTING_WORDS and _POINTS_BACK.search(question) is not None
+
+
+def rewrite_by_model(
+    question: str, earlier: Sequence[str], complete: Callable[[str], str]
+) -> str | None:
+    """Have a model rewrite a question so that it stands alone without the `earlier` ones.
+
+    `complete` returns what the model writes after a prompt. Returns None where that is no single
+    question of a plausible length.
+    """
+    listed = "\n".join(f"Question: {' '.join(each.split())}" for each in earlier)
+    reply = complete(FOLLOW_UP_PROMPT.format(earlier=listed, question=" ".join(question.split())))
+    lines = reply.strip().splitlines()
+    rewritten = lines[0].removeprefix("Rewritten:").strip().strip('"') if lines else ""
+    longest = 2 * (len(question) + max(map(len, earlier), default=0))
+    return rewritten if rewritten and len(rewritten) <= longest else None

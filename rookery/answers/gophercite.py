@@ -17,8 +17,8 @@ from rookery.answers.best_of_n import (
     sample_drafts,
 )
 from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
-from rookery.answers.support_filter import require_supported_claims
 from rookery.errors import Outcome
+from rookery.evidence.claim_support import require_supported_claims
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.models.constrained_decoding import PolicyConstrainer

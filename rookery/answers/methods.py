@@ -215,7 +215,7 @@ def _run_webglm(run: QuestionRun) -> Episode:
 
 def _write_by_small_model(run: QuestionRun) -> Episode:
     """Have a model on this machine put into words what `extract` answers."""
-    from rookery.answers.written_answers import put_into_words
+    from rookery.answers.webglm import put_into_words
 
     found = _run_extract(run)
     if found.stop != "end":

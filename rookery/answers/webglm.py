@@ -1,4 +1,13 @@
-"""WebGLM: answers with numbered citations of five references."""
+"""WebGLM: answers with numbered citations of five references, or in a small model's words.
+
+A language model of a hundred million weights makes a sentence of what it is shown; it neither
+chooses facts nor writes citation numbers reliably. So its references are the quotes of `extract`,
+its prompt is short, and each of its sentences is cited afterwards by the quotes that support it, or
+taken out.
+"""
+
+from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
@@ -6,16 +15,27 @@ from rookery.answers.best_of_n import (
     AnswerDraft,
     BestOfNSettings,
     answer_with_best_draft,
+    parse_draft,
     render_prompt,
     sample_drafts,
 )
 from rookery.answers.retrieval import RetrievalLimits, gather_passages
 from rookery.errors import Outcome
+from rookery.evidence.claim_support import (
+    AnswerSource,
+    SupportedText,
+    SupportSettings,
+    cite_sentences,
+    has_new_words,
+    locate_answers,
+)
+from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
-from rookery.pages.page_text import neutralize_line
-from rookery.quotes.citation_syntax import order_quotes_by_use
-from rookery.quotes.repair import CorrectionSettings, parse_and_correct
-from rookery.records import Answer, Episode, Library, Page, Policy, Question, Quote
+from rookery.pages.page_text import neutralize_line, neutralize_text
+from rookery.quotes.answer_types import is_yes_no_question
+from rookery.quotes.citation_syntax import CitationSyntaxError, order_quotes_by_use
+from rookery.quotes.repair import CorrectionSettings, measure_shared_words, parse_and_correct
+from rookery.records import Answer, Episode, Failure, Library, Page, Policy, Question, Quote, Step
 
 WEBGLM_METHOD = "webglm"
 
@@ -83,3 +103,117 @@ def quote_passage(page: Page, start: int, end: int, longest: int) -> Quote:
         cut = page.text.rfind(" ", start + 1, start + longest)
         end = cut if cut > 0 else start + longest
     return page.quote(start, end)
+
+
+class WritingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of answers in a small model's words."""
+
+    references: int = 1
+    """maximum number of quotes in the prompt; a sentence may be cited by the others too. With more
+    than one, SmolLM2 mixes their facts (docs/LOG.md)"""
+    support: SupportSettings = SupportSettings()
+    """what a sentence needs in order to stay"""
+    answers: float = 0.3
+    """least probability that what is left answers the question, by the evidence model; `extract`
+    asks as much of its further quotes"""
+
+
+def render_writing_prompt(question: str, sources: Sequence[AnswerSource]) -> str:
+    """Render the prompt that shows sources, best first, and asks for the answer in words.
+
+    The model continues it as it is, to the end of the line (WRITING_SETTINGS).
+    """
+    return render_prompt(
+        "webglm_short",
+        references=" ".join(_to_one_line(each.text) for each in sources),
+        question=_to_one_line(question),
+        answer=_to_one_line(sources[0].answer),
+    )
+
+
+def _to_one_line(text: str) -> str:
+    return " ".join(neutralize_text(text).split())
+
+
+def put_into_words(
+    episode: Episode,
+    policy: Policy,
+    judge: EvidenceJudge | None = None,
+    choosing: BestOfNSettings = BestOfNSettings(),
+    settings: WritingSettings = WritingSettings(),
+) -> Episode:
+    """Have a model put an extractive answer into words, each sentence resting on its quotes.
+
+    `episode` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines or
+    has no answer is returned as it is, and the model is not asked. A sentence that no quote
+    supports is taken out, and the failures say which (unsupported). Where no sentence is left, or
+    what is left does not answer by the evidence model, lacks the words of the answer that was found
+    or only repeats the question, `episode` is returned with the failure not_written: it is still by
+    "extract". The score is that of `episode`. Where the model cannot be asked the stop is
+    policy_failed.
+    """
+    if episode.answer is None or episode.answer.declined or not episode.answer.quotes:
+        return episode
+    quotes = episode.answer.quotes
+    sources = locate_answers(episode.question.text, quotes, judge)
+    prompt = render_writing_prompt(episode.question.text, sources[: settings.references])
+
+    @cache
+    def cite_text(text: str, finished: bool) -> SupportedText:
+        question = episode.question.text
+        return cite_sentences(text, sources, question, judge, finished, settings.support)
+
+    @cache
+    def answers_question(text: str) -> bool:
+        question = episode.question.text
+        if not has_new_words(text, question):
+            return is_yes_no_question(question)
+        if judge is None:
+            return True
+        shared_words = (
+            measure_shared_words(each.answer, text) for each in sources[: settings.references]
+        )
+        if max(shared_words) < settings.support.words.threshold:
+            return False
+        [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
+        return convert_to_probability(judged.answers) >= settings.answers
+
+    def sample(n: int) -> list[AnswerDraft]:
+        drafts = []
+        for completion in policy.complete(prompt, n):
+
+            def read(text: str, finished: bool = completion.stop != "length") -> Answer:
+                answer = cite_text(text, finished).answer
+                if not answer.text:
+                    raise CitationSyntaxError("no sentence of it is supported by what was quoted")
+                if not answers_question(answer.text):
+                    raise CitationSyntaxError("what it says does not answer the question")
+                return order_quotes_by_use(answer)
+
+            drafts.append(
+                AnswerDraft(Step(prompt, completion), *parse_draft(completion.text, read))
+            )
+        return drafts
+
+    # What is declined was decided before, and the score says how well the quotes answer.
+    choosing = msgspec.structs.replace(choosing, decline=None)
+    written = answer_with_best_draft(
+        episode.question, WEBGLM_METHOD, sample, choosing, episode.failures
+    )
+    if written.stop == Outcome.POLICY_FAILED:
+        return written
+    completion = written.steps[-1].said
+    taken_out = cite_text(completion.text.strip(), completion.stop != "length").removed
+    removed = tuple(Failure(WEBGLM_METHOD, Outcome.UNSUPPORTED, sentence) for sentence in taken_out)
+    if written.answer is None:
+        detail = "nothing that the model wrote is a supported answer: the quotes stand as they are"
+        failures = (
+            *episode.failures,
+            *removed,
+            Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail),
+        )
+        return msgspec.structs.replace(episode, steps=written.steps, failures=failures)
+    answer = msgspec.structs.replace(
+        written.answer, score=episode.answer.score, calibrated=episode.answer.calibrated
+    )
+    return msgspec.structs.replace(written, answer=answer, failures=(*written.failures, *removed))

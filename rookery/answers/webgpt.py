@@ -13,12 +13,11 @@ from rookery.answers.best_of_n import (
     render_prompt,
     sample_drafts,
 )
-from rookery.answers.support_filter import SupportFilter
-from rookery.browser.browser import BrowseResult, browse_library
+from rookery.browser.browser import BrowseResult, browse_library, replace_surrogates
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
-from rookery.browser.browser_episode import replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
+from rookery.evidence.claim_support import SupportFilter
 from rookery.evidence.evidence_model import EvidenceJudge
 from rookery.quotes.citation_syntax import order_quotes_by_use, parse_numbered
 from rookery.records import Answer, Completion, Episode, Failure, Library, Policy, Question, Step

@@ -8,8 +8,8 @@ itself. Gymnasium is an optional dependency.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+from rookery.browser.browser import BrowserEpisode, replace_surrogates
 from rookery.browser.browser_commands import BrowserTask, Observation, format_prompt_foot
-from rookery.browser.browser_episode import BrowserEpisode, replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.library.question_files import parse_question
 from rookery.records import Completion, Library, Reward

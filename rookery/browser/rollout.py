@@ -15,20 +15,18 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from rookery.browser.browser import (
+    FINISHED_STOPS,
+    BrowserEpisode,
     BrowserReply,
     BrowserRequest,
     BrowserSearch,
     answer_request,
     browse_library,
-)
-from rookery.browser.browser_commands import BrowserTask, Observation
-from rookery.browser.browser_episode import (
-    FINISHED_STOPS,
-    BrowserEpisode,
     build_episode,
     ensure_encodable,
     replace_surrogates,
 )
+from rookery.browser.browser_commands import BrowserTask, Observation
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
 from rookery.library.call_recording import (

@@ -17,14 +17,15 @@ from rich.text import Text
 
 from rookery.answers.answer_results import (
     AnswerProvenance,
+    JsonLineAnswerer,
     PassageFound,
     PassageReport,
     SearchMade,
+    answer_all,
     make_ask_result,
     select_told_failures,
 )
 from rookery.answers.answer_session import AnswerSession
-from rookery.answers.batch import JsonLineAnswerer, answer_all
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.evidence_answers import EvidenceSettings
 from rookery.answers.extract import ExtractSettings

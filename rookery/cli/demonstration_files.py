@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from rookery.browser.browser import build_episode
 from rookery.browser.browser_commands import BrowserTask
-from rookery.browser.browser_episode import build_episode
 from rookery.errors import Failed, Outcome
 from rookery.library.call_recording import CallRecording, RecordingLibrary
 from rookery.library.page_archive import pack_records, translate_storage_errors, unpack_records

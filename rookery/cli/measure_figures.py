@@ -16,7 +16,7 @@ import numpy as np
 
 from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
 from rookery.errors import Failed, Outcome
-from rookery.evidence.dense_ranker import load_dense_ranker
+from rookery.evidence.evidence_model import load_dense_ranker
 from rookery.library.question_files import contains_gold_answer, read_questions
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
 from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness

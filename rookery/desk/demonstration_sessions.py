@@ -120,7 +120,7 @@ class DemonstrationStore:
         Each page is judged once for each question, one page at a time, so that people who press the
         button together do not slow each other down. Raises Failed as `load_judge` does.
         """
-        from rookery.answers.page_suggestions import suggest_passages
+        from rookery.answers.evidence_answers import suggest_passages
 
         key = (page.digest, question)
         with self._judging:

@@ -2,7 +2,9 @@
 
 It says whether the passage answers the question, where the answer stands in it, and whether it
 supports or refutes the claim: WebGLM's fine-grained ranking (section 3.1) and GopherCite's
-supported-and-plausible judgement (section 2.1) in one. It runs on onnxruntime, without torch.
+supported-and-plausible judgement (section 2.1) in one. It runs on onnxruntime, without torch,
+and so does the dense ranker: sentence-embedding similarity by an encoder that
+`learn.retrieval_training` trained on a user's own data.
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Scores = npt.NDArray[np.float32]
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 
 BUNDLED_MODEL = Path(__file__).with_name("evidence_weights")
 """folder of the evidence model that comes with Rookery"""
@@ -236,3 +245,98 @@ def load_evidence_model(folder: Path) -> EvidenceModel:
             f"its evidence model cannot be read ({type(error).__name__}: {words}): export it anew"
         )
         raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
+
+
+ENCODER_FILE = "encoder.onnx"
+QUESTION_FOLDER = "questions"
+"""folder of the encoder of questions in that of the encoder of texts, where there are two"""
+MAX_ENCODER_TOKENS = 256
+"""tokens of a text that are read, the two round it included"""
+_MOST_ENCODED = 64 * MAX_ENCODER_TOKENS  # characters, so that a book is not tokenised whole
+_KEPT_VECTORS = 20_000  # about 30 MB at 384 numbers each
+
+
+class DenseRanker:
+    """The encoder of a folder with encoder.onnx and tokenizer.json, and the one of questions in its
+    folder `questions`, where they have their own (WebGLM, section 3.1.2).
+
+    A text's vector is the same, bit for bit, whatever is encoded beside it: each text goes through
+    the graph by itself, on one thread of onnxruntime's, and texts share the processors instead.
+    Threads may share one ranker.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        own = folder / QUESTION_FOLDER
+        self._encode_text = _make_encoder(folder)
+        self._encode_question = _make_encoder(own) if own.is_dir() else self._encode_text
+        self._threads = min(_MAX_THREADS, os.cpu_count() or 1)
+
+    def compute_similarities(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the cosine, -1 to 1, of each text to the query.
+
+        Only the first 256 tokens of each count.
+        """
+        import numpy as np
+
+        if not texts:
+            return []
+        with ThreadPoolExecutor(self._threads) as pool:
+            vectors = pool.map(self._encode_text, map(cut_encoder_text, dict.fromkeys(texts)))
+            by_text = dict(zip(dict.fromkeys(texts), vectors, strict=True))
+        question_vector = self._encode_question(cut_encoder_text(query))
+        # A matrix product may add up in another order for another number of rows; this does not.
+        cosines = (
+            (np.stack([by_text[text] for text in texts]) * question_vector).sum(axis=1).clip(-1, 1)
+        )
+        return [float(cosine) for cosine in cosines]
+
+
+def _make_encoder(folder: Path) -> Callable[[str], npt.NDArray[np.float32]]:
+    """Return the function from a text to its vector; the same sentences are found for question
+    after question, and it keeps their vectors."""
+    import numpy as np
+    from tokenizers import Tokenizer
+
+    # Its limit on length stands in the file of the tokenizer.
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+    session = open_onnx_session(folder / ENCODER_FILE)
+
+    @lru_cache(_KEPT_VECTORS)
+    def encode_text(text: str) -> npt.NDArray[np.float32]:
+        # Not encode_batch: its threads make a later fork of this process warn.
+        ids = np.array([tokenizer.encode(text).ids], np.int64)
+        vector: npt.NDArray[np.float32] = session.run(["vector"], {"input_ids": ids})[0][0]
+        return vector
+
+    return encode_text
+
+
+def cut_encoder_text(text: str) -> str:
+    """Return the text as the tokenizer takes it: cut to a bounded length, no lone surrogates."""
+    return text[:_MOST_ENCODED].encode("utf-8", "replace").decode()
+
+
+def is_dense_ranker(folder: Path) -> bool:
+    """Return True if a folder holds an exported encoder."""
+    return (folder / ENCODER_FILE).is_file()
+
+
+def load_dense_ranker(folder: Path) -> DenseRanker:
+    """Return the dense ranker of a folder that `rookery learn retrieve` wrote.
+
+    Raises Failed: no_encoder where it holds none, bad_model where it cannot be read.
+    """
+    if not is_dense_ranker(folder):
+        detail = (
+            f"it holds no encoder ({ENCODER_FILE} is missing): name the folder model that rookery "
+            "learn retrieve wrote, or train again where an earlier version wrote it"
+        )
+        raise Failed(Failure(str(folder), Outcome.NO_ENCODER, detail))
+    try:
+        ranker = DenseRanker(folder)
+        ranker.compute_similarities("", [""])
+    except Exception as error:  # a broken folder can raise nearly anything
+        words = " ".join(str(error).split())[:300]
+        detail = f"its encoder cannot be read ({type(error).__name__}: {words}): train it again"
+        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
+    return ranker

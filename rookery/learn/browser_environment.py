@@ -19,6 +19,7 @@ from rookery.browser.browser import (
     BrowserReply,
     BrowserRequest,
     answer_request,
+    build_episode,
     run_browser,
 )
 from rookery.browser.browser_commands import (
@@ -27,7 +28,6 @@ from rookery.browser.browser_commands import (
     Observation,
     draw_action_limit,
 )
-from rookery.browser.browser_episode import build_episode
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (

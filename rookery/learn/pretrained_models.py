@@ -35,7 +35,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from rookery.browser.browser_episode import replace_surrogates
+from rookery.browser.browser import replace_surrogates
 from rookery.errors import Failed, Outcome
 from rookery.models.installed_models import find_model_folder, make_unwritable_error
 from rookery.quotes.vocabulary import Vocabulary, read_vocabulary

@@ -2,7 +2,7 @@
 
 This is WebGLM's distilled retriever (section 3.1.2): the inner product of a question and a
 reference predicts the reference's score. The encoder, or the two, are exported as ONNX, which
-`evidence.dense_ranker` runs.
+`evidence.evidence_model` runs.
 """
 
 import copy
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedModel
 
 from rookery.errors import Failed, Outcome
-from rookery.evidence import dense_ranker, ranking_metrics
+from rookery.evidence import evidence_model, ranking_metrics
 from rookery.evidence.evidence_model import TOKENIZER_FILE
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
@@ -69,7 +69,7 @@ class SentenceEncoder(nn.Module):
         self._tokenizer.no_padding()
         config: Any = bert.config
         self._tokenizer.enable_truncation(
-            min(dense_ranker.MAX_ENCODER_TOKENS, config.max_position_embeddings)
+            min(evidence_model.MAX_ENCODER_TOKENS, config.max_position_embeddings)
         )
         if self._tokenizer.get_vocab_size() > config.vocab_size:
             raise ValueError("its tokenizer has words that its model does not know")
@@ -78,7 +78,7 @@ class SentenceEncoder(nn.Module):
         """Return a vector for each text, one below the other. Of each text, the first 256 tokens
         count."""
         # Not encode_batch: its threads make a later fork of this process warn.
-        rows = [self._tokenizer.encode(dense_ranker.clean_encoder_text(text)).ids for text in texts]
+        rows = [self._tokenizer.encode(evidence_model.cut_encoder_text(text)).ids for text in texts]
         order = sorted(range(len(rows)), key=lambda number: (len(rows[number]), number))
         parts = [
             self._embed_rows([rows[n] for n in some]) for some in _batch_by_length(order, rows)
@@ -132,7 +132,7 @@ class RetrievalModel(nn.Module):
         shutil.rmtree(new, ignore_errors=True)
         self.references.write_folder(new)
         if self.questions is not None:
-            self.questions.write_folder(new / dense_ranker.QUESTION_FOLDER)
+            self.questions.write_folder(new / evidence_model.QUESTION_FOLDER)
         shutil.rmtree(folder, ignore_errors=True)
         new.rename(folder)
 
@@ -210,14 +210,14 @@ class _PooledEncoder(nn.Module):
 
 
 def export_sentence_encoder(folder: Path) -> None:
-    """Write the encoder in a folder as encoder.onnx beside it, which `evidence.dense_ranker` reads.
+    """Write the encoder in a folder as encoder.onnx beside it, which DenseRanker reads.
 
     tokenizer.json is written anew, with the number of tokens at which texts are cut. Raises Failed:
     no_model, bad_model.
     """
     encoder = load_sentence_encoder(str(folder))
     encoder.save_tokenizer(folder)
-    graph = folder / dense_ranker.ENCODER_FILE
+    graph = folder / evidence_model.ENCODER_FILE
     new = folder / f".{graph.name}.new"  # so that a file of that name is whole
     with warnings.catch_warnings(), torch.inference_mode():
         # The exporter by tracing is said to be deprecated; the one by dynamo gave wrong logits for
@@ -294,7 +294,7 @@ class RetrievalTrainingResult(msgspec.Struct, frozen=True):
     """The result of a run: the model, what it learnt from, and the validation before and after."""
 
     model: str
-    """the folder of the encoder, for `evidence.dense_ranker.load_dense_ranker`: the best of those
+    """the folder of the encoder, for `evidence.evidence_model.load_dense_ranker`: the best of those
     that were validated, or the last; where there are two, that of questions is its folder
     `questions`"""
     questions: int
@@ -348,9 +348,9 @@ def train_retriever(
         if not data.validation:
             _write_averaged_model(learner, out)
         # The model of an earlier call is exported already, and a newer one replaced its folder.
-        if accelerator.is_main_process and not dense_ranker.is_dense_ranker(out / "model"):
+        if accelerator.is_main_process and not evidence_model.is_dense_ranker(out / "model"):
             if settings.encoders == "two":
-                export_sentence_encoder(out / "model" / dense_ranker.QUESTION_FOLDER)
+                export_sentence_encoder(out / "model" / evidence_model.QUESTION_FOLDER)
             export_sentence_encoder(out / "model")
         accelerator.wait_for_everyone()
         return _make_result(out, data, state)

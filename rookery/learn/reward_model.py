@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from rookery.browser.browser_episode import replace_surrogates
+from rookery.browser.browser import replace_surrogates
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.pretrained_models import (

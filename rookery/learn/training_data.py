@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from rookery.browser.browser_episode import replace_surrogates
+from rookery.browser.browser import replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed, Outcome

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.library.bm25 import QueryTerms, TermCounts, add_term_counts, parse_query
 from rookery.library.folder_library import (
     DocumentShard,
     FolderLibrary,
@@ -31,7 +30,14 @@ from rookery.library.folder_library import (
     resolve_roots,
 )
 from rookery.library.page_archive import PageArchive, translate_storage_errors
-from rookery.library.search_index import SearchIndex, translate_index_errors
+from rookery.library.search_index import (
+    QueryTerms,
+    SearchIndex,
+    TermCounts,
+    add_term_counts,
+    parse_query,
+    translate_index_errors,
+)
 from rookery.library.worker_processes import connect_to_ray, hold_signals, prepare_worker
 from rookery.pages.search_terms import LANGUAGES
 from rookery.records import Failure, Hit, Page, digest_of, prepare_type

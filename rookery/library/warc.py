@@ -1,4 +1,4 @@
-"""Read and write WARC files, and search one as a library.
+"""Read WARC files, and search one as a library.
 
 Only whole records up to the first damage are read. The format is read with the parts of warcio, not
 with its iterator: that one prints warnings, takes truncated records for whole ones, and refuses
@@ -11,18 +11,15 @@ import shutil
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from gzip import GzipFile
 from hashlib import sha256
 from io import BufferedReader, BytesIO
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote
-from uuid import NAMESPACE_URL, uuid5
 
 import httpcore
 import msgspec
@@ -34,7 +31,6 @@ from warcio.statusandheaders import (
     StatusAndHeadersParser,
     StatusAndHeadersParserException,
 )
-from warcio.warcwriter import WARCWriter
 
 from rookery.errors import Failed, Outcome
 from rookery.library import search_index as indexing
@@ -46,7 +42,7 @@ from rookery.library.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.network.access_rules import URL_SAFE_CHARACTERS, FetchError, normalize_url
+from rookery.network.access_rules import FetchError, normalize_url
 from rookery.network.http_response import (
     PIECE_BYTES,
     check_status,
@@ -55,9 +51,8 @@ from rookery.network.http_response import (
     read_redirect,
 )
 from rookery.pages.reader_processes import PageJob, ReaderPool
-from rookery.pages.text_documents import ReadLimits, build_read_error
+from rookery.pages.text_documents import ReadLimits
 from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
-from rookery.version import __version__
 
 _DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)
 _DIGEST_PATTERN = re.compile(
@@ -141,13 +136,11 @@ def _iter_whole_records(
         whole = WarcRecord(kind, headers, block, file.tell())
         record: WarcRecord | Failure = whole
         if kind in kinds and not keep_block:
-            record = Failure(
-                whole.url, Outcome.TOO_LARGE, f"{size:,} bytes; at most {most:,} are read"
-            )
+            detail = f"{size:,} bytes; at most {most:,} are read"
+            record = Failure(whole.url, Outcome.TOO_LARGE, detail)
         elif proven is False:
-            record = Failure(
-                whole.url, Outcome.MALFORMED, "its content has another digest than it names"
-            )
+            detail = "its content has another digest than it names"
+            record = Failure(whole.url, Outcome.MALFORMED, detail)
         # Whether a record without a digest is whole, only what comes next can show.
         waiting = keep_block and proven is None
         if not waiting:
@@ -188,103 +181,6 @@ def _read_block(
     return block, checker.passed
 
 
-def write_warc(pages: Iterable[Page], path: Path) -> int:
-    """Write the pages as a WARC file, compressed by the record if its name ends in .gz.
-
-    Each is a `conversion` record, its text for any tool to read, and a `metadata` record, from
-    which `read_warc` makes the same Page again. Rookery does not keep the bytes that a server
-    sent, so there are no `response` records. The same pages give the same bytes. The file
-    replaces one of its name when it is complete; a killed process leaves only `*.new`. Returns
-    the number of pages. Raises Failed: disk_full, unreadable_archive (no such folder), malformed
-    (a page with half a character, which no file can hold).
-    """
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    software = f"software: rookery/{__version__}\r\nformat: WARC File Format 1.1\r\n"
-    count = 0
-    try:
-        with translate_storage_errors(path), draft.open("wb") as file:
-            zipped = path.name.lower().endswith(".gz")
-            writer = WARCWriter(file, gzip=zipped, warc_version="1.1")
-            _write_record(writer, "warcinfo", "application/warc-fields", software.encode(), {})
-            for page in pages:
-                _write_page(writer, page)
-                count += 1
-        with translate_storage_errors(path):
-            draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    return count
-
-
-def _write_page(writer: WARCWriter, page: Page) -> None:
-    about = msgspec.to_builtins(page)
-    try:
-        text, layout = about.pop("text").encode(), msgspec.json.encode(about)
-    except UnicodeEncodeError as error:
-        detail = f"it holds half a character, which cannot be written ({error.reason})"
-        raise build_read_error(page.url, Outcome.MALFORMED, detail) from error
-    named = {"WARC-Target-URI": quote(page.url, safe=URL_SAFE_CHARACTERS + "#")}
-    if date := convert_to_utc(page.fetched):
-        named["WARC-Date"] = date.replace("+00:00", "Z")
-    number = f"<urn:uuid:{uuid5(NAMESPACE_URL, layout.decode())}>"
-    all_headers = named | {"WARC-Record-ID": number}
-    _write_record(writer, "conversion", "text/plain; charset=utf-8", text, all_headers)
-    _write_record(
-        writer, "metadata", "application/json", layout, named | {"WARC-Refers-To": number}
-    )
-
-
-def _write_record(
-    writer: WARCWriter, kind: str, content: str, block: bytes, warc_headers: dict[str, str]
-) -> None:
-    number = f"<urn:uuid:{uuid5(NAMESPACE_URL, kind + block.decode())}>"
-    warc_headers = {"WARC-Record-ID": number, "WARC-Date": "1970-01-01T00:00:00Z"} | warc_headers
-    record = writer.create_warc_record(
-        "", kind, BytesIO(block), len(block), content, warc_headers_dict=warc_headers
-    )
-    writer.write_record(record)
-
-
-def join_text_and_layout(text: WarcRecord, after: WarcRecord) -> Page | None:
-    """Return the page that `write_warc` wrote as these two records; None for other records.
-
-    Anyone may have written them: raises Failed (malformed) where the two make no proper page.
-    """
-    number = text.get_header("WARC-Record-ID")
-    if (text.kind, after.kind, after.get_header("WARC-Refers-To")) != (
-        "conversion",
-        "metadata",
-        number,
-    ):
-        return None
-    try:
-        about = msgspec.json.decode(after.block, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        about = {}
-    if "digest" not in about:
-        return None  # what another program says of a text
-    try:
-        page = msgspec.convert(about | {"text": text.block.decode()}, prepare_type(Page))
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        page = None
-    if page is None or not _is_consistent(page):
-        raise build_read_error(
-            text.url, Outcome.MALFORMED, "its text and its layout are not of one page"
-        )
-    return page
-
-
-def _is_consistent(page: Page) -> bool:
-    spans = [(block.start, block.end) for block in page.blocks]
-    spans += [(link.start, link.end) for link in page.links]
-    spans += [(mark.start, mark.end) for mark in page.marks]
-    inside = all(0 <= start <= end <= len(page.text) for start, end in spans)
-    ordered = all(one.end <= two.start for one, two in pairwise(page.blocks))
-    schemes = ("http:", "https:", "file:")
-    return inside and ordered and all(link.url.lower().startswith(schemes) for link in page.links)
-
-
 def convert_to_utc(written: str) -> str:
     """Return a date in the form that pages have: UTC, to the second; empty if it is not a date."""
     try:
@@ -314,39 +210,28 @@ class WarcRedirect(NamedTuple):
 WarcEntry: TypeAlias = Page | Failure | WarcRedirect
 
 
-def read_warc(
-    path: Path, limits: ReadLimits = _READ_LIMITS, readers: ReaderPool | None = None
-) -> Iterator[Page | Failure]:
-    """Yield the pages of a WARC file, compressed or not, in its order; a Failure for what is none.
-
-    Pages come from HTTP answers (`response`, `resource`) and from extracted text (`conversion`:
-    Common Crawl's WET, `write_warc`); a `revisit` is no page of its own. Failures are records
-    that cannot be read, with the outcomes of `network.access_rules` and `pages.page_reader`, and
-    damage (malformed, truncated), behind which nothing is read. `readers` are processes that are
-    warm already; without them, some are started for this file. Raises Failed (unreadable): the
-    file cannot be opened or is no WARC.
-    """
-    return (
-        entry
-        for _, entry in iter_warc_entries(path, limits, readers)
-        if not isinstance(entry, WarcRedirect)
-    )
-
-
 def iter_warc_entries(
     path: Path, limits: ReadLimits = _READ_LIMITS, readers: ReaderPool | None = None
 ) -> Iterator[tuple[int, WarcEntry]]:
     """Yield the pages, failures and redirects of a WARC file, each with the bytes read so far.
 
-    Pages are read in other processes, some records ahead.
+    They are in the order of the file, compressed or not, and read some records ahead. Pages come
+    from HTTP answers (`response`, `resource`) and from extracted text (`conversion`: Common Crawl's
+    WET); a `revisit` is no page of its own. Failures are records that cannot be read, with the
+    outcomes of `network.access_rules` and `pages.page_reader`, and damage (malformed, truncated),
+    behind which nothing is read. `readers` are processes that are warm already; without them, some
+    are started for this file. Raises Failed (unreadable): the file cannot be opened or is no WARC.
     """
     begun = deque[tuple[int, Future[WarcEntry | None]]]()
     with (
         ThreadPoolExecutor(_READ_AHEAD) as threads,
         nullcontext(readers) if readers else ReaderPool() as pool,
     ):
-        for bytes_read, record, layout in _iter_page_records(path, limits):
-            begun.append((bytes_read, threads.submit(_read_entry, record, layout, limits, pool)))
+        bytes_read = 0
+        for record in read_warc_records(path, _PAGE_KINDS, 2 * limits.bytes):
+            if isinstance(record, WarcRecord):
+                bytes_read = record.done
+            begun.append((bytes_read, threads.submit(_read_entry, record, limits, pool)))
             if len(begun) > _READ_AHEAD:
                 yield from _take_entry(begun)
         while begun:
@@ -361,26 +246,8 @@ def _take_entry(
         yield done, entry
 
 
-def _iter_page_records(
-    path: Path, limits: ReadLimits
-) -> Iterator[tuple[int, WarcRecord | Failure, WarcRecord | None]]:
-    """Yield each record that may be a page with the one behind it, and failures between them."""
-    bytes_read = 0
-    # The text and the layout of the largest page may take more room than its source.
-    records = read_warc_records(path, _PAGE_KINDS | {"metadata"}, 2 * limits.bytes)
-    for record, after in pairwise(chain(records, [None])):
-        if isinstance(record, Failure):
-            yield bytes_read, record, None
-        elif record and record.kind in _PAGE_KINDS:
-            bytes_read = record.done
-            yield bytes_read, record, after if isinstance(after, WarcRecord) else None
-
-
 def _read_entry(
-    record: WarcRecord | Failure,
-    after: WarcRecord | None,
-    limits: ReadLimits,
-    readers: ReaderPool,
+    record: WarcRecord | Failure, limits: ReadLimits, readers: ReaderPool
 ) -> WarcEntry | None:
     """Return the page, failure or moved address of a record; None if it cannot hold a page.
 
@@ -388,15 +255,12 @@ def _read_entry(
     """
     if isinstance(record, Failure):
         return record
-    url = record.url
-    try:
-        if after and (page := join_text_and_layout(record, after)):
-            return page
-        if url.lower().startswith("file:"):
-            return _read_record(record, url.partition("#")[0], limits, readers)
-        if url.lower().startswith(("http:", "https:")):
-            return _read_record(record, url := normalize_url(url).url, limits, readers)
+    url, place = record.url, record.url.lower()
+    if record.kind not in _PAGE_KINDS or not place.startswith(("file:", "http:", "https:")):
         return None
+    try:
+        url = url.partition("#")[0] if place.startswith("file:") else normalize_url(url).url
+        return _read_record(record, url, limits, readers)
     except FetchError as error:
         return Failure(url, error.outcome, error.detail)
     except Failed as refused:
@@ -412,21 +276,16 @@ def _read_record(
         return _read_revisit(record, url)
     if record.get_header("WARC-Truncated") or record.get_header("WARC-Segment-Number"):
         raise FetchError(Outcome.TRUNCATED, "the file has only a part of it, or has it in parts")
-    date, kind, data = (
-        convert_to_utc(record.get_header("WARC-Date")),
-        record.get_header("Content-Type"),
-        record.block,
-    )
+    date, data = convert_to_utc(record.get_header("WARC-Date")), record.block
+    kind = record.get_header("Content-Type")
     if record.kind == "conversion" and kind.lower().startswith("text/plain"):
         return readers.read_page(PageJob(data, url, kind, date, limits, extracted=True))
     if record.kind == "response":
         response, body = _parse_http_response(data)
         if to := _find_redirect(response, url):
             return WarcRedirect(url, to)
-        kind, data = (
-            read_header(response, b"content-type"),
-            _decode_body(response, body, limits.bytes),
-        )
+        kind = read_header(response, b"content-type")
+        data = _decode_body(response, body, limits.bytes)
     if _STYLE_OR_SCRIPT.match(kind.lower()):
         raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
     return readers.read_page(PageJob(data, url, kind, date, limits))
@@ -440,9 +299,8 @@ def _read_revisit(record: WarcRecord, url: str) -> WarcRedirect:
         return WarcRedirect(url, to)
     if original_url := record.get_header("WARC-Refers-To-Target-URI"):
         return WarcRedirect(url, normalize_url(original_url).url)
-    raise FetchError(
-        Outcome.NOT_FOUND, "it was seen before, but the file does not say at which address"
-    )
+    detail = "it was seen before, but the file does not say at which address"
+    raise FetchError(Outcome.NOT_FOUND, detail)
 
 
 def _parse_http_response(block: bytes) -> tuple[httpcore.Response, bytes]:
@@ -467,10 +325,8 @@ def _find_redirect(response: httpcore.Response, url: str) -> str:
 def _decode_body(response: httpcore.Response, body: bytes, limit: int) -> bytes:
     """Return the content of an answer. Crawlers may have undone an encoding that they still
     name."""
-    encoding, length = (
-        read_header(response, b"content-encoding"),
-        read_header(response, b"content-length"),
-    )
+    encoding = read_header(response, b"content-encoding")
+    length = read_header(response, b"content-length")
     if "chunked" in read_header(response, b"transfer-encoding").lower():
         body = _decode_chunks(body)
     elif not encoding and re.fullmatch("[0-9]{1,15}", length) and len(body) < int(length):
@@ -487,12 +343,9 @@ def _decode_chunks(body: bytes) -> bytes:
     try:
         return bytes(ChunkedDataReader(BytesIO(body), raise_exceptions=True).read())
     except ChunkedDataException:
-        raise FetchError(
-            Outcome.TRUNCATED, "its chunks are cut off or do not fit together"
-        ) from None
+        detail = "its chunks are cut off or do not fit together"
+        raise FetchError(Outcome.TRUNCATED, detail) from None
 
-
-__all__ = ["WarcLibrary", "read_warc", "write_warc"]
 
 WARC_FORMAT = "1"
 """of what is stored of a file, and of what its pages are; raise it and every file is read anew"""

@@ -1,7 +1,7 @@
 """Metrics of rankings with confidence intervals, their figure, and baselines without training.
 
 A baseline is a `Similarity` of `evidence.passage_ranking`: (question, texts) -> a score for each
-text. A trained encoder's is `evidence.dense_ranker.load_dense_ranker(folder).compute_similarities`.
+text. A trained encoder's is `load_dense_ranker(folder).compute_similarities`.
 """
 
 import math

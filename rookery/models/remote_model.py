@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rookery.browser.browser_episode import replace_surrogates
+from rookery.browser.browser import replace_surrogates
 from rookery.errors import Failed, Outcome
 from rookery.models.openai_protocol import (
     CompletionRequest,

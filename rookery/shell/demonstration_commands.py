@@ -16,11 +16,11 @@ from rookery.browser.browser import (
     ABBREVIATION_MARK,
     BrowserRequest,
     BrowserSearch,
+    build_episode,
     find_quote,
     read_typed_text,
 )
 from rookery.browser.browser_commands import parse_command
-from rookery.browser.browser_episode import build_episode
 from rookery.browser.page_view import ViewWindow, WindowPart, WindowText, truncate_line
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.passages import find_sentences

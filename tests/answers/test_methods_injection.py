@@ -12,9 +12,8 @@ from rookery.answers.best_of_n import BestOfNSettings
 from rookery.answers.evidence_answers import list_sections
 from rookery.answers.extract import answer_by_extraction
 from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
-from rookery.answers.webglm import answer_with_webglm
+from rookery.answers.webglm import answer_with_webglm, put_into_words
 from rookery.answers.webgpt import answer_with_webgpt
-from rookery.answers.written_answers import put_into_words
 from rookery.browser.browser_commands import BrowserRules
 from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
 from rookery.library.search_index import InMemoryLibrary

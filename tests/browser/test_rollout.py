@@ -17,9 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.browser.browser import browse_library
+from rookery.browser.browser import browse_library, build_episode, replace_surrogates
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation
-from rookery.browser.browser_episode import build_episode, replace_surrogates
 from rookery.browser.rollout import (
     BatchPolicy,
     RolloutLimits,

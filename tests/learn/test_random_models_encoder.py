@@ -9,7 +9,7 @@ import torch
 
 from recipes.random_models import write_tiny_encoder
 from recipes.rewards import write_pretrained_encoder
-from rookery.evidence.dense_ranker import DenseRanker, load_dense_ranker
+from rookery.evidence.evidence_model import DenseRanker, load_dense_ranker
 from rookery.learn.retrieval_training import export_sentence_encoder, load_sentence_encoder
 
 TEXTS = ["What does the owl eat?", "The owl, at night, eats mice.", "Rain falls.", "", "owl 渡鸦"]

@@ -15,7 +15,7 @@ from asking import FILLERS, triple, write_bert, write_triples
 from safetensors.torch import load_file, save_file
 
 from rookery.errors import Failed
-from rookery.evidence.dense_ranker import load_dense_ranker
+from rookery.evidence.evidence_model import load_dense_ranker
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.retrieval_data import (
     ReferenceSamplingSettings,
@@ -117,7 +117,7 @@ READ = """
 import json, sys
 sys.modules["torch"] = sys.modules["transformers"] = None
 from pathlib import Path
-from rookery.evidence.dense_ranker import load_dense_ranker
+from rookery.evidence.evidence_model import load_dense_ranker
 ranker = load_dense_ranker(Path(sys.argv[1]))
 print(json.dumps(ranker.compute_similarities(*json.loads(sys.argv[2]))))
 """

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rookery
-from rookery.library.bm25 import BM25_SATURATION
-from rookery.library.search_index import SearchIndex
+from rookery.library.search_index import BM25_SATURATION, SearchIndex
 from rookery.pages.page_reader import read_page
 from rookery.pages.passages import (
     TITLE_REPETITIONS,

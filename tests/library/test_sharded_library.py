@@ -17,11 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import Failed
-from rookery.library.bm25 import QueryTerms, TermCounts, add_term_counts, parse_query
 from rookery.library.folder_library import FolderLibrary, get_shard_number
 from rookery.library.libraries import get_bundled_folder, open_places
 from rookery.library.page_archive import PageArchive
-from rookery.library.search_index import SearchIndex
+from rookery.library.search_index import (
+    QueryTerms,
+    SearchIndex,
+    TermCounts,
+    add_term_counts,
+    parse_query,
+)
 from rookery.library.sharded_library import (
     Shard,
     ShardedLibrary,

@@ -1,4 +1,4 @@
-"""WARC files in and out: what each record brings, what damage costs, and the file as a library."""
+"""WARC files: what each record brings, what damage costs, and the file as a library."""
 
 import gzip
 import hashlib
@@ -12,27 +12,24 @@ import tracemalloc
 import zlib
 from base64 import b32encode
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import brotli
-import msgspec
 import pytest
-from fastwarc.warc import ArchiveIterator
 from hypothesis import given
 from hypothesis import strategies as st
 from pdf_files import write_pdf
 from stage import Said, stage
 
 from rookery.errors import Failed
-from rookery.library.libraries import get_bundled_folder, open_places
+from rookery.library.libraries import open_places
 from rookery.library.page_archive import PageArchive
-from rookery.library.warc import WarcLibrary, read_warc, write_warc
+from rookery.library.warc import WarcEntry, WarcLibrary, WarcRedirect, iter_warc_entries
 from rookery.network.fetcher import Fetcher
 from rookery.pages.page_reader import read_page
 from rookery.pages.reader_processes import ReaderPool
 from rookery.pages.text_documents import ReadLimits
-from rookery.records import Block, Failure, Link, Mark, Page
+from rookery.records import Failure, Page
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills a process")
 
@@ -107,6 +104,13 @@ READERS = ReaderPool()
 def end_readers() -> Iterator[None]:
     yield
     READERS.close()
+
+
+def read_warc(
+    path: Path, limits: ReadLimits = ReadLimits(), readers: ReaderPool | None = None
+) -> Iterator[Page | Failure]:
+    entries: Iterator[WarcEntry] = (e for _, e in iter_warc_entries(path, limits, readers))
+    return (entry for entry in entries if not isinstance(entry, WarcRedirect))
 
 
 def pages(entries: Iterable[Page | Failure]) -> list[Page]:
@@ -483,143 +487,6 @@ def test_a_file_without_records_is_unreadable(tmp_path: Path, name: str, advice:
         list(read_warc(tmp_path))
     with pytest.raises(Failed, match="unreadable"):
         list(read_warc(tmp_path / "nowhere.warc"))
-
-
-# Out and in again
-
-
-_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
-_URLS = st.sampled_from(
-    ["http://a.org/", "file:///tmp/a b.txt", "given 1", "https://ü.de/\r\nX: y#z"]
-)
-_NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-
-
-@st.composite
-def any_page(draw: st.DrawFn) -> Page:
-    text = draw(_TEXTS)
-    cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=6)))
-    spans = list(pairwise(cuts))
-    kinds = st.sampled_from(["paragraph", "heading", "code"])
-    blocks = tuple(Block(*span, draw(kinds), draw(st.integers(0, 6))) for span in spans)
-    links = tuple(Link(*span, "https://b.org/" + draw(_NAMES)) for span in spans[::2])
-    marks = tuple(Mark(*span, "anchor", draw(_NAMES)) for span in spans[::3])
-    fetched = draw(st.sampled_from(["", FETCHED, "2024-05-01T10:20:30.5+00:00", "long ago"]))
-    return Page(draw(_URLS), draw(_NAMES), text, blocks, links, marks, fetched=fetched)
-
-
-@given(st.lists(any_page(), max_size=5), st.sampled_from(["out.warc", "out.warc.gz"]))
-def test_what_was_written_is_read_as_the_same_pages(
-    tmp_path_factory: pytest.TempPathFactory, given: list[Page], name: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / name
-    assert write_warc(given, path) == len(given)
-    assert list(read_warc(path, readers=READERS)) == given
-
-
-def corvids() -> list[Page]:
-    files = sorted(get_bundled_folder().glob("*.html"))
-    return [read_page(file.read_bytes(), file.as_uri(), "text/html", FETCHED) for file in files]
-
-
-@pytest.mark.parametrize("name", ["out.warc", "out.warc.gz"])
-def test_the_same_pages_give_the_same_bytes_that_other_tools_read(
-    tmp_path: Path, name: str
-) -> None:
-    given = corvids()
-    assert len(given) > 10
-    path, again = tmp_path / name, tmp_path / f"again.{name}"
-    write_warc(given, path)
-    write_warc(iter(given), again)
-    assert path.read_bytes() == again.read_bytes()
-    assert list(read_warc(path)) == given
-    records = []
-    for record in ArchiveIterator(str(path), parse_http=False):
-        assert record.verify_block_digest()
-        about = dict(record.headers.items())
-        records.append((about["WARC-Type"], about, record.reader.read()))
-    texts = [(about, text) for kind, about, text in records if kind == "conversion"]
-    assert [text.decode() for _, text in texts] == [page.text for page in given]
-    assert [about["WARC-Target-URI"] for about, _ in texts] == [page.url for page in given]
-    assert {about["WARC-Date"] for about, _ in texts} == {DATE}
-    assert len({about["WARC-Record-ID"] for _, about, _ in records}) == len(records)
-    assert records[0][0] == "warcinfo"
-
-
-def test_a_layout_that_does_not_fit_its_text_is_refused(tmp_path: Path) -> None:
-    page = Page("http://a.org/", "A", "The raven croaks.", (Block(0, 17, "paragraph"),))
-    path = tmp_path / "a.warc"
-    write_warc([page], path)
-    data = path.read_bytes()
-    data = data.replace(b"\r\nWARC-Block-Digest", b"\r\nX")
-    for old, new in (
-        (b"[[0,17", b"[[9,99"),
-        (b"[[0,17", b"[[9,-1"),
-        (page.digest.encode(), b"0" * 32),
-    ):
-        assert old in data
-        path.write_bytes(data.replace(old, new))
-        assert outcomes(path) == {page.url: "malformed"}
-        assert pages(read_warc(path)) == []
-    link = Link(0, 3, "javascript:alert(1)")
-    write_warc([msgspec.structs.replace(page, links=(link,))], path)
-    assert outcomes(path) == {page.url: "malformed"}
-
-
-def test_a_text_without_its_layout_is_still_a_page(tmp_path: Path) -> None:
-    page = Page("http://a.org/", "A", "The raven croaks.", (Block(0, 17, "paragraph"),))
-    path = tmp_path / "a.warc"
-    write_warc([page], path)
-    data = path.read_bytes()
-    for old, new in ((b'{"url"', b'["url"'), (b"WARC-Refers-To: <urn", b"WARC-Refers-To: <xyz")):
-        path.write_bytes(data.replace(b"\r\nWARC-Block-Digest", b"\r\nX").replace(old, new))
-        (found,) = read_warc(path)
-        assert isinstance(found, Page)
-        assert (found.url, found.text, found.digest) == (page.url, page.text, page.digest)
-
-
-def test_what_goes_wrong_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.warc.gz"
-    write_warc(corvids()[:1], path)
-    before = path.read_bytes()
-
-    def failing() -> Iterator[Page]:
-        yield from corvids()
-        raise Failed(Failure("x", "timed_out", "y"))
-
-    with pytest.raises(Failed, match="timed_out"):
-        write_warc(failing(), path)
-    with pytest.raises(Failed, match="half a character"):
-        write_warc([Page("http://a.org/", "\ud800", "The raven croaks.")], path)
-    with pytest.raises(Failed, match="choose another place"):
-        write_warc([], tmp_path / "nowhere" / "a.warc")
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
-_WRITE = """
-import sys, time
-from pathlib import Path
-from rookery.library.warc import write_warc
-from rookery.records import Page
-
-def endless():
-    while True:
-        yield Page("http://a.org/", "A", "The raven croaks." * 1000)
-        print("one", flush=True)
-
-write_warc(endless(), Path(sys.argv[1]))
-"""
-
-
-@posix
-def test_a_killed_writer_leaves_no_half_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.warc.gz"
-    with subprocess.Popen([sys.executable, "-c", _WRITE, path], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline()
-        writer.send_signal(signal.SIGKILL)
-    assert not path.exists()
 
 
 # As a library

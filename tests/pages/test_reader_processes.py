@@ -17,7 +17,7 @@ from servers import PAGE, reply, serving
 from rookery.errors import Failed
 from rookery.library.page_archive import PageArchive
 from rookery.library.site_library import SiteLibrary
-from rookery.library.warc import read_warc
+from rookery.library.warc import iter_warc_entries
 from rookery.network.fetcher import Fetcher, FetchLimits
 from rookery.pages.page_reader import read_page
 from rookery.pages.reader_processes import PageJob, ReaderPool
@@ -245,7 +245,7 @@ def test_a_web_archive_with_a_hostile_record_is_read_without_it(tmp_path: Path) 
     bodies = (b"<p>One crow.", bomb, b"<p>Two crows.", b"<p>Three crows.")
     path = tmp_path / "crows.warc"
     path.write_bytes(b"".join(make_resource(n, body) for n, body in enumerate(bodies)))
-    one, failed, two, three = read_warc(path)
+    one, failed, two, three = (entry for _, entry in iter_warc_entries(path))
     assert isinstance(failed, Failure)
     assert failed.outcome in ("too_large", "timed_out")
     texts = [entry.text for entry in (one, two, three) if isinstance(entry, Page)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rookery.answers.batch import JsonLineAnswerer, answer_all, resume_output
+from rookery.answers.answer_results import JsonLineAnswerer, answer_all, resume_output
 from rookery.library.worker_processes import map_in_workers
 from rookery.records import Question
 
@@ -118,8 +118,8 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_batch import QUESTIONS, make_slower
-from rookery.answers.batch import answer_all
+from test_answer_results_batch import QUESTIONS, make_slower
+from rookery.answers.answer_results import answer_all
 if __name__ == "__main__":
     answer_all(QUESTIONS, Path(sys.argv[1]), make_slower, 2)
 """

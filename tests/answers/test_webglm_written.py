@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from rookery.answers.best_of_n import BestOfNSettings
-from rookery.answers.written_answers import put_into_words, render_writing_prompt
+from rookery.answers.webglm import put_into_words, render_writing_prompt
 from rookery.errors import Failed
+from rookery.evidence.claim_support import locate_answers
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.evidence.sentence_support import locate_answers
 from rookery.records import Answer, Claim, Completion, Episode, Failure, Page, Question
 
 GIFTS = (

@@ -10,7 +10,7 @@ import pytest
 from byte_tokenizer import make_byte_tokenizer
 from env_serving import RIGHT, SCRIPTS, TRAIN, make_source, roll_out
 
-from rookery.browser.trl_environment import TrlBrowserEnvironment
+from rookery.browser.episode_source import TrlBrowserEnvironment
 from rookery.records import Question
 
 PLAYED = ("right", "cites what is not quoted", "nothing quoted")

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
-from rookery.evidence.sentence_support import (
+from rookery.evidence.claim_support import (
     AnswerSource,
     cite_sentences,
     is_supported,
     list_written_sentences,
     locate_answers,
 )
+from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.records import Page, Quote
 
 FORT = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.errors import Failed
-from rookery.evidence.dense_ranker import clean_encoder_text, is_dense_ranker, load_dense_ranker
+from rookery.evidence.evidence_model import cut_encoder_text, is_dense_ranker, load_dense_ranker
 
 
 def test_a_folder_without_an_encoder_says_what_to_do(tmp_path: Path) -> None:
@@ -31,13 +31,13 @@ def test_a_broken_encoder_says_what_to_do(tmp_path: Path, tokenizer: str) -> Non
 
 
 def test_texts_are_cut_and_have_no_lone_surrogates() -> None:
-    assert clean_encoder_text("crow \ud800") == "crow ?"
-    assert len(clean_encoder_text("jay " * 10_000_000)) < 20_000
+    assert cut_encoder_text("crow \ud800") == "crow ?"
+    assert len(cut_encoder_text("jay " * 10_000_000)) < 20_000
 
 
 def test_importing_loads_no_runtime() -> None:
     script = (
-        "import sys; from rookery.evidence import dense_ranker\n"
+        "import sys; from rookery.evidence import evidence_model\n"
         "assert not {'numpy', 'tokenizers', 'onnxruntime', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from rookery.answers.page_suggestions import (
+from rookery.answers.evidence_answers import (
     MAX_JUDGED_SECTIONS,
     MAX_READ_CHARACTERS,
     suggest_passages,

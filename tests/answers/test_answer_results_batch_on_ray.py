@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rookery.answers.batch import answer_all
+from rookery.answers.answer_results import answer_all
 from rookery.errors import Failed
 from rookery.library.worker_processes import count_ray_processors, map_in_workers
 from rookery.records import Failure, Question

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.answers.follow_up_questions import join_questions, rewrite_by_model
+from rookery.answers.answer_session import join_questions, rewrite_by_model
 
 FACES = "Do crows recognise human faces?"
 
