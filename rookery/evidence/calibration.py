@@ -20,7 +20,7 @@ import msgspec
 from rookery.errors import Failed, Outcome
 from rookery.models.openai_protocol import ModelEndpoint
 from rookery.pages.search_terms import ENGLISH, find_language
-from rookery.records import Answer, Episode, Failure, Question, Record, digest_of
+from rookery.records import Episode, Failure, Question, Record, digest_of
 from rookery.settings import LOCAL, LocalEndpoint
 
 MAX_THRESHOLDS = 200
@@ -62,10 +62,6 @@ class Calibration(Record, frozen=True):
     """share of these that are good; 0 where there is no threshold"""
     curve: tuple[CalibrationPoint, ...]
     """coverage and quality at each tested threshold, from the highest to the lowest"""
-
-    def accepts_score(self, score: float) -> bool:
-        """Return True if an answer with this score is given, False if it is declined."""
-        return self.threshold is not None and score >= self.threshold
 
 
 class _Threshold(NamedTuple):
@@ -194,12 +190,8 @@ def _explain_failure(
 ) -> str:
     promise = f"that {target:.4g} of what is answered is good, with confidence {confidence:.4g}"
     if not starts:
-        fewest = count_required_labels(target, confidence)
-        most_reached = cuts[-1].reached if cuts else 0
-        return (
-            f"to promise {promise}, takes {fewest} labelled answers at least; "
-            f"there are {most_reached}"
-        )
+        fewest, most = count_required_labels(target, confidence), cuts[-1].reached if cuts else 0
+        return f"to promise {promise}, takes {fewest} labelled answers at least; there are {most}"
     first = next(cut for cut in cuts if cut.reached >= starts[0])
     lower_bound = compute_lower_bound(first.good, first.reached, 1 - (1 - confidence) / len(starts))
     return (
@@ -261,14 +253,10 @@ def draw_coverage_curves(
     parts = [*_draw_axes(good, low), *_draw_promise(promise, low)]
     for number, (name, points) in enumerate(curves.items()):
         colour = LINE_COLOURS[number % len(LINE_COLOURS)]
-        line = " ".join(
-            f"{_x_position(answered):.1f},{_y_position(share, low):.1f}"
-            for answered, share in points
-        )
+        places = [(_x_position(answered), _y_position(share, low)) for answered, share in points]
+        line, y = " ".join(f"{x:.1f},{y:.1f}" for x, y in places), PLOT_BOTTOM - 20 - 18 * number
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(
-            _draw_text(PLOT_MARGIN + 20, PLOT_BOTTOM - 20 - 18 * number, name, f' fill="{colour}"')
-        )
+        parts.append(_draw_text(PLOT_MARGIN + 20, y, name, f' fill="{colour}"'))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -283,12 +271,9 @@ def _draw_axes(good: str, low: float) -> list[str]:
     ]
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         parts.append(_draw_text(_x_position(tick), PLOT_BOTTOM + 16, f"{tick:g}", ANCHOR_MIDDLE))
-    for tenth in range(round(10 * low), 11):
-        parts.append(
-            _draw_text(
-                PLOT_MARGIN - 6, _y_position(tenth / 10, low) + 4, f"{tenth / 10:g}", ANCHOR_END
-            )
-        )
+    for share in (tenth / 10 for tenth in range(round(10 * low), 11)):
+        y = _y_position(share, low) + 4
+        parts.append(_draw_text(PLOT_MARGIN - 6, y, f"{share:g}", ANCHOR_END))
     return parts
 
 
@@ -429,10 +414,8 @@ def locate_calibration_labels(scored: ScoreSource, home: Path) -> Path:
     """Return the path of the labels: in a local model's folder, else below `home` (user data)."""
     digest = digest_of(_without_folder(scored).to_json())[:12]
     if scored.model.startswith(LOCAL):
-        return (
-            _local_folder(scored.model)
-            / f"rookery-calibration-{_make_slug(scored.method)}-{digest}.json"
-        )
+        name = f"rookery-calibration-{_make_slug(scored.method)}-{digest}.json"
+        return _local_folder(scored.model) / name
     return home / "calibrations" / f"{_make_slug(f'{scored.method}-{scored.model}')}-{digest}.json"
 
 
@@ -480,10 +463,8 @@ def store_calibration_labels(
     time. Raises Failed (bad_calibration, unwritable), and then the file is unchanged.
     """
     before = load_calibration_labels(scored, home) or CalibrationLabels(_without_folder(scored))
-    labels_by_question = {each.question: each for each in (*before.labels, *labels)}
-    now = CalibrationLabels(
-        before.scored, tuple(labels_by_question[digest] for digest in sorted(labels_by_question))
-    )
+    by_question = {each.question: each for each in (*before.labels, *labels)}
+    now = CalibrationLabels(before.scored, tuple(by_question[each] for each in sorted(by_question)))
     replace_file(locate_calibration_labels(scored, home), now.to_json() + "\n")
     return now
 
@@ -588,18 +569,25 @@ def explain_score(episode: Episode) -> str:
     if answer is None or answer.score is None or episode.by != "extract":
         return ""
     if answer.calibrated:
-        return (
-            "The probability that the first quote answers, calibrated on questions made from these "
-            "documents."
-        )
+        return CALIBRATED_SCORE
     if not _is_english(episode):
-        return (
-            "Scores were measured on English only: whether this one holds in this language is not "
-            "known."
-        )
-    return f"A {grade_score(answer.score)} score, not calibrated on these documents." + (
-        _describe_share(answer)
-    )
+        return FOREIGN_SCORE
+    grade = grade_score(answer.score)
+    explained = f"A {grade} score, not calibrated on these documents."
+    if grade in MEASURED:
+        right, answers = MEASURED[grade]
+        explained += f" On other documentation, {right} of {answers} first quotes with such a score"
+        explained += " by the evidence model were right."
+    return explained
+
+
+CALIBRATED_SCORE = (
+    "The probability that the first quote answers, calibrated on questions made from these "
+    "documents."
+)
+FOREIGN_SCORE = (
+    "Scores were measured on English only: whether this one holds in this language is not known."
+)
 
 
 def _is_english(episode: Episode) -> bool:
@@ -613,17 +601,6 @@ def _is_english(episode: Episode) -> bool:
     language = find_language(question)
     return 2 * latin >= len(letters) and (
         language == ENGLISH or answer is None or find_language(answer.text) != language
-    )
-
-
-def _describe_share(answer: Answer) -> str:
-    grade = grade_score(answer.score or 0.0)
-    if grade not in MEASURED:
-        return ""
-    right, answers = MEASURED[grade]
-    return (
-        f" On other documentation, {right} of {answers} first quotes with such a score by the "
-        "evidence model were right."
     )
 
 

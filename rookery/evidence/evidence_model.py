@@ -12,28 +12,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, Record, prepare_type
+from rookery.records import Failure, Record
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Scores = npt.NDArray[np.float32]
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-
+T = TypeVar("T")
+R = TypeVar("R")
 BUNDLED_MODEL = Path(__file__).with_name("evidence_weights")
 """folder of the evidence model that comes with Rookery"""
 MODEL_FILE = "model.onnx"
@@ -171,43 +163,39 @@ class EvidenceModel:
     def __init__(self, folder: Path) -> None:
         self._tokenizer = EvidenceTokenizer(folder)
         self._session = open_onnx_session(folder / MODEL_FILE)
-        calibration = folder / CALIBRATION_FILE
-        self._calibration = (
-            msgspec.json.decode(calibration.read_bytes(), type=prepare_type(AnswerCalibration))
-            if calibration.exists()
-            else AnswerCalibration()
-        )
-        self._threads = min(_MAX_THREADS, os.cpu_count() or 1)
+        file, self._calibration = folder / CALIBRATION_FILE, AnswerCalibration()
+        if file.exists():
+            self._calibration = AnswerCalibration.from_json(file.read_bytes())
 
     def judge_passages(
         self, query: str, passages: Sequence[EvidencePassage]
     ) -> list[EvidenceJudgement]:
         """Judge each passage for a question or claim."""
         # Equal passages are judged once: copies and overlapping windows are common.
-        distinct = list(dict.fromkeys(passages))
-        with ThreadPoolExecutor(self._threads) as pool:
-            judged = pool.map(lambda passage: self._judge_passage(query, passage), distinct)
-            by_passage = dict(zip(distinct, judged, strict=True))
-        return [by_passage[passage] for passage in passages]
+        return _map_distinct(lambda passage: self._judge_passage(query, passage), passages)
 
     def _judge_passage(self, query: str, passage: EvidencePassage) -> EvidenceJudgement:
         import numpy as np
 
         pair = self._tokenizer.encode_pair(query, passage)
         ids = np.array([pair.ids], np.int64)
-        fed = {
-            "input_ids": ids,
-            "attention_mask": np.ones_like(ids),
-            "token_type_ids": np.array([pair.types], np.int64),
-        }
-        answers, support, starts, ends = self._session.run(
-            ["answers", "support", "starts", "ends"], fed
-        )
+        types = np.array([pair.types], np.int64)
+        fed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
+        outputs = ["answers", "support", "starts", "ends"]
+        answers, support, starts, ends = self._session.run(outputs, fed)
         span, margin = find_best_span(starts[0].tolist(), ends[0].tolist(), pair.offsets)
         weights = np.exp(support[0] - support[0].max())
         supports, refutes, neither = (weights / weights.sum()).tolist()
         log_odds = self._calibration.compute_log_odds(float(answers[0]), margin)
         return EvidenceJudgement(log_odds, span, margin, supports, refutes, neither)
+
+
+def _map_distinct(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return what a function gives for each item, computed side by side, once for equal ones."""
+    distinct = list(dict.fromkeys(items))
+    with ThreadPoolExecutor(min(_MAX_THREADS, os.cpu_count() or 1)) as pool:
+        by_item = dict(zip(distinct, pool.map(function, distinct), strict=True))
+    return [by_item[item] for item in items]
 
 
 def open_onnx_session(file: Path) -> Any:
@@ -233,17 +221,19 @@ def is_evidence_model(folder: Path) -> bool:
 def load_evidence_model(folder: Path) -> EvidenceModel:
     """Return the evidence model of a folder. Raises Failed: no_model, bad_model."""
     if missing := [name for name in (MODEL_FILE, TOKENIZER_FILE) if not (folder / name).is_file()]:
-        detail = (
-            f"it holds no evidence model ({' and '.join(missing)} missing): name another folder"
-        )
+        listed = " and ".join(missing)
+        detail = f"it holds no evidence model ({listed} missing): name another folder"
         raise Failed(Failure(str(folder), Outcome.NO_MODEL, detail))
+    return _load_model(EvidenceModel, folder, "evidence model", "export it anew")
+
+
+def _load_model(load: Callable[[Path], T], folder: Path, what: str, advice: str) -> T:
+    """Return what `load` makes of a folder. Raises Failed (bad_model)."""
     try:
-        return EvidenceModel(folder)
+        return load(folder)
     except Exception as error:  # a broken file can raise nearly anything
         words = " ".join(str(error).split())[:300]
-        detail = (
-            f"its evidence model cannot be read ({type(error).__name__}: {words}): export it anew"
-        )
+        detail = f"its {what} cannot be read ({type(error).__name__}: {words}): {advice}"
         raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
 
 
@@ -269,7 +259,7 @@ class DenseRanker:
         own = folder / QUESTION_FOLDER
         self._encode_text = _make_encoder(folder)
         self._encode_question = _make_encoder(own) if own.is_dir() else self._encode_text
-        self._threads = min(_MAX_THREADS, os.cpu_count() or 1)
+        self.compute_similarities("", [""])  # a broken graph fails here and not at a question
 
     def compute_similarities(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the cosine, -1 to 1, of each text to the query.
@@ -280,14 +270,10 @@ class DenseRanker:
 
         if not texts:
             return []
-        with ThreadPoolExecutor(self._threads) as pool:
-            vectors = pool.map(self._encode_text, map(cut_encoder_text, dict.fromkeys(texts)))
-            by_text = dict(zip(dict.fromkeys(texts), vectors, strict=True))
+        vectors = np.stack(_map_distinct(self._encode_text, [*map(cut_encoder_text, texts)]))
         question_vector = self._encode_question(cut_encoder_text(query))
         # A matrix product may add up in another order for another number of rows; this does not.
-        cosines = (
-            (np.stack([by_text[text] for text in texts]) * question_vector).sum(axis=1).clip(-1, 1)
-        )
+        cosines = (vectors * question_vector).sum(axis=1).clip(-1, 1)
         return [float(cosine) for cosine in cosines]
 
 
@@ -332,11 +318,4 @@ def load_dense_ranker(folder: Path) -> DenseRanker:
             "learn retrieve wrote, or train again where an earlier version wrote it"
         )
         raise Failed(Failure(str(folder), Outcome.NO_ENCODER, detail))
-    try:
-        ranker = DenseRanker(folder)
-        ranker.compute_similarities("", [""])
-    except Exception as error:  # a broken folder can raise nearly anything
-        words = " ".join(str(error).split())[:300]
-        detail = f"its encoder cannot be read ({type(error).__name__}: {words}): train it again"
-        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
-    return ranker
+    return _load_model(DenseRanker, folder, "encoder", "train it again")

@@ -102,10 +102,8 @@ def rank_passages(
     A passage's score is that of its search and a part of its best sentence's. Passages that repeat
     a better one are dropped.
     """
-    question_terms = _QuestionTerms(question, hits)
-    scored = [
-        question_terms.score_passage(n, page, hit, weights) for n, (page, hit) in enumerate(hits)
-    ]
+    terms = _QuestionTerms(question, hits)
+    scored = [terms.score_passage(n, *found_in, weights) for n, found_in in enumerate(hits)]
     if similarity is not None:
         scored = _add_similarity(question, scored, similarity, weights)
     totals = [_sum_scores(passage, weights) for passage in scored]
@@ -153,49 +151,36 @@ class _QuestionTerms:
         everywhere = Counter(
             word for passage in self.words for word in {w for _, ws in passage for w in ws}
         )
-        self.asked = {
-            language: _LanguageTerms(
-                {
-                    word: _compute_rarity(everywhere[word], len(hits))
-                    for word in get_question_terms(question, language)
-                },
-                set(join_pairs(split_terms(question, language))),
-            )
-            for language in set(self.languages)
-        }
+        self.asked: dict[str, _LanguageTerms] = {}
+        for language in set(self.languages):
+            terms = get_question_terms(question, language)
+            rarity = {word: _compute_rarity(everywhere[word], len(hits)) for word in terms}
+            pairs = set(join_pairs(split_terms(question, language)))
+            self.asked[language] = _LanguageTerms(rarity, pairs)
 
     def score_passage(
         self, number: int, page: Page, hit: Hit, weights: RankWeights
     ) -> RankedPassage:
         """Return the passage of this number among those found, with its sentences scored."""
-        sentences_here, language = self.words[number], self.languages[number]
-        language_terms = self.asked[language]
+        language, scored = self.languages[number], []
+        terms, spans = self.asked[language], self.words[number]
         above = split_terms(f"{page.title} {get_headings_above(page, hit.start)}", language)
-        asked_above = language_terms.rarity.keys() & above
-        asked_in = [language_terms.rarity.keys() & words for _, words in sentences_here]
-        scored = []
-        for at, ((start, end), words) in enumerate(sentences_here):
+        asked_above = terms.rarity.keys() & above
+        asked_in = [terms.rarity.keys() & words for _, words in spans]
+        for at, ((start, end), words) in enumerate(spans):
             inside = asked_in[at]
             over = asked_above - inside
             around = set().union(*asked_in[max(0, at - 1) : at + 2]) - inside - over
-            held_words = len(inside) + weights.above * len(over)
-            score = (
-                weights.rarity
-                * (
-                    _weigh_words(language_terms, inside)
-                    + weights.above * _weigh_words(language_terms, over)
-                )
-                + weights.share * held_words / max(1, len(language_terms.rarity))
-                + weights.pairs * _weigh_pairs(language_terms, words)
-                + weights.near * _weigh_words(language_terms, around)
-                + weights.expected
-                * bool(extract_answer_terms(page.text[start:end], self.kind, self.question))
-                + weights.passage * hit.score
-                + weights.fragment * (len(words) < weights.fragment_words)
-            )
-            scored.append(
-                ScoredSentence(page, start, end, score * (1.0 if inside else weights.silent))
-            )
+            rare = _weigh_words(terms, inside) + weights.above * _weigh_words(terms, over)
+            share = (len(inside) + weights.above * len(over)) / max(1, len(terms.rarity))
+            expected = extract_answer_terms(page.text[start:end], self.kind, self.question)
+            score = weights.rarity * rare + weights.share * share
+            score += weights.pairs * _weigh_pairs(terms, words)
+            score += weights.near * _weigh_words(terms, around)
+            score += weights.expected * bool(expected) + weights.passage * hit.score
+            score += weights.fragment * (len(words) < weights.fragment_words)
+            score *= 1.0 if inside else weights.silent
+            scored.append(ScoredSentence(page, start, end, score))
         return RankedPassage(page, hit, hit.score, tuple(scored))
 
 
@@ -222,9 +207,8 @@ def _weigh_pairs(language_terms: _LanguageTerms, words: list[str]) -> float:
         return 0.0
     shared = language_terms.pairs & set(join_pairs(words))
     halves = (half for pair in shared for half in pair.split("_", 1))
-    return math.fsum(language_terms.rarity.get(half, 0.0) for half in halves) / (
-        2 * language_terms.most
-    )
+    rare = math.fsum(language_terms.rarity.get(half, 0.0) for half in halves)
+    return rare / (2 * language_terms.most)
 
 
 def _is_link(page: Page, start: int, end: int) -> bool:
@@ -328,12 +312,9 @@ def rank_by_evidence(
             for rank, number in enumerate(by_judge, 1)
         }
         order = sorted(by_judge, key=lambda number: -fused[number])
-    return drop_repeated_passages(
-        [
-            RankedPassage(*pool[number], convert_to_probability(judged[number].answers), ())
-            for number in order
-        ]
-    )
+    probabilities = [convert_to_probability(each.answers) for each in judged]
+    ranked = [RankedPassage(*pool[number], probabilities[number], ()) for number in order]
+    return drop_repeated_passages(ranked)
 
 
 def _make_evidence_passage(page: Page, hit: Hit) -> EvidencePassage:
