@@ -225,8 +225,7 @@ def run_serve_env(
         import uvicorn  # noqa: F401
         import websockets  # noqa: F401
     from rookery.browser.browser_commands import BrowserRules
-    from rookery.server.env.app import EnvLimits
-    from rookery.server.env.settings import EnvSettings, open_environment, run_env_server
+    from rookery.server.environment import EnvLimits, EnvSettings, open_environment, run_env_server
 
     settings = msgspec.structs.replace(settings, archive=_locate_database(store))
     how = EnvSettings(

@@ -50,7 +50,7 @@ from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import Verdict
 from rookery.records import Answer, Claim, Episode, Failure, Page, Quote, Record, digest_of
 from rookery.server.api import answer_queue
-from rookery.server.api.answer_queue import StoredAnswer
+from rookery.server.api.answer_queue import AnswerService, StoredAnswer, get_answer_service
 from rookery.server.api.answer_sessions import (
     DOCUMENTS_PLACE,
     EXTRACT_METHOD,
@@ -59,7 +59,6 @@ from rookery.server.api.answer_sessions import (
     QuestionRequest,
     ServerCapabilities,
 )
-from rookery.server.api.answer_workers import AnswerService, get_answer_service
 from rookery.server.api.endpoints import EventFrames, build_event_response, encode_event
 from rookery.server.document_uploads import make_safe_file_name
 from rookery.server.document_versions import load_document_records

@@ -54,7 +54,7 @@ from rookery.desk.projects import load_project
 from rookery.desk.store import Store
 from rookery.errors import Failed
 from rookery.library.worker_processes import end_with_parent
-from rookery.server.api.answer_workers import AnswerService, WorkerSettings
+from rookery.server.api.answer_queue import AnswerService, WorkerSettings
 from rookery.server.monitoring import ObservabilityMiddleware, configure_json_logging
 from rookery.settings import Settings
 from rookery.shell.languages import LANGUAGE_COOKIE, LANGUAGES, LanguageMiddleware, mark_text
@@ -116,7 +116,7 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
     from rookery.server import answer_pages, notebook_pages, stored_pages
     from rookery.server import document_pages as documents
     from rookery.server.api.routes import build_api_routes
-    from rookery.server.mcp import streamable_http
+    from rookery.server.mcp import protocol
 
     routes: list[Route] = [
         *stored_pages.build_stored_page_routes(),
@@ -125,7 +125,7 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
         *answer_pages.build_export_routes(),
         *answer_pages.build_answer_trace_routes(),
         *build_api_routes(),
-        *streamable_http.build_mcp_routes(),
+        *protocol.build_mcp_routes(),
         *answer_pages.build_answer_page_routes(),
     ]
     return routes, [*documents.list_document_links(), *answer_pages.list_answer_page_links()]

@@ -36,8 +36,8 @@ from rookery.desk.page_endpoints import (
 from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import PageArchive
+from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
-from rookery.server.api.answer_workers import get_answer_service
 from rookery.server.document_uploads import (
     READABLE_TYPES,
     DocumentReader,

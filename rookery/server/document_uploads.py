@@ -27,8 +27,8 @@ from rookery.library.page_archive import PageArchive, translate_storage_errors
 from rookery.library.search_index import hold_lock
 from rookery.pages.file_selection import name_unread_type
 from rookery.records import Failure, Page, prepare_type
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
-from rookery.server.api.answer_workers import AnswerService
 from rookery.server.document_addresses import (
     fetch_address,
     name_fetched_file,

@@ -41,8 +41,8 @@ from rookery.desk.store import Store
 from rookery.desk.tables import answers, slots
 from rookery.errors import Failed
 from rookery.records import prepare_type
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import QuestionRequest
-from rookery.server.api.answer_workers import AnswerService
 from rookery.server.api.endpoints import (
     ApiError,
     authenticate_key,

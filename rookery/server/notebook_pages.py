@@ -39,13 +39,12 @@ from rookery.server.answer_pages import (
     render_ask_page,
 )
 from rookery.server.api import answer_queue
-from rookery.server.api.answer_queue import StoredAnswer
+from rookery.server.api.answer_queue import StoredAnswer, get_answer_service
 from rookery.server.api.answer_sessions import (
     DOCUMENTS_PLACE,
     QuestionRequest,
     parse_requested_question,
 )
-from rookery.server.api.answer_workers import get_answer_service
 from rookery.shell.answer_export import REPORT_TYPES, ExportedAnswer, ExportedReport, render_report
 from rookery.shell.languages import mark_text, translate_plural
 from rookery.shell.languages import translate_text as _

@@ -16,8 +16,8 @@ from visits import Visit
 
 from rookery.desk import accounts
 from rookery.evidence.evidence_model import BUNDLED_MODEL
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import QuestionRequest
-from rookery.server.api.answer_workers import AnswerService
 from rookery.settings import Settings
 
 CROWS = Settings(("rookery:corvids",))

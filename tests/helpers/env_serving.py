@@ -17,7 +17,7 @@ from rookery.library.call_recording import CallRecording
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
 from rookery.records import Episode, Library, Question, Reward
-from rookery.server.env.app import EnvDescription, EnvLimits, build_env_app
+from rookery.server.environment import EnvDescription, EnvLimits, build_env_app
 
 GIFTS = b"<title>Gifts</title><p>Crows bring gifts to people, says <a href='/r'>a friend</a>.</p>"
 FOOD = b"<title>Ravens</title><p>Ravens cache their food.</p>"

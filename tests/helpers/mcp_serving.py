@@ -7,8 +7,8 @@ from listening import listening
 
 from rookery.desk.store import Store
 from rookery.server.app import build_web_app
-from rookery.server.mcp import streamable_http
-from rookery.server.mcp.streamable_http import McpLimits
+from rookery.server.mcp import protocol
+from rookery.server.mcp.protocol import McpLimits
 from rookery.settings import Settings
 
 
@@ -19,6 +19,6 @@ def at_work(store: Store, patience: float = 3600.0) -> Iterator[str]:
     Answers are JSON however long they take, unless `patience` is as short as it is for users.
     """
     app = build_web_app(store, Settings(("rookery:corvids",)))
-    app.router.routes[:0] = streamable_http.build_mcp_routes(McpLimits(patience=patience))
+    app.router.routes[:0] = protocol.build_mcp_routes(McpLimits(patience=patience))
     with listening(app) as address:
         yield address

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from rookery.desk.store import Store
 from rookery.server.api import routes
-from rookery.server.api.answer_workers import AnswerService
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.endpoints import ApiLimits
 from rookery.server.app import build_web_app
 from rookery.settings import ModelSettings, Settings

@@ -13,7 +13,7 @@ from visits import open_store
 from windows import Seen, Site, flaws, quote_is_marked, serving
 
 from rookery.desk import adjudication
-from rookery.server.api.answer_workers import AnswerService
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.app import build_web_app
 
 __all__ = ["home"]

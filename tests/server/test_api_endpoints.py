@@ -29,7 +29,7 @@ from rookery.errors import Failed
 from rookery.records import Failure
 from rookery.server.api import answer_queue, endpoints
 from rookery.server.api.endpoints import ApiError, ApiLimits, convert_failure
-from rookery.server.mcp.streamable_http import build_mcp_routes
+from rookery.server.mcp.protocol import build_mcp_routes
 from rookery.settings import Settings
 from rookery.shell.security import TokenBuckets
 

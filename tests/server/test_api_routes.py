@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from rookery.server import environment
 from rookery.server.api.answer_sessions import ServerCapabilities
 from rookery.server.api.endpoints import ApiOperation
 from rookery.server.api.routes import API_OPERATIONS, build_openapi_document, iterate_records
-from rookery.server.env import app
 from rookery.settings import ModelSettings
 
-DOCUMENTED = {"api": API_OPERATIONS, "env": app.OPERATIONS}
+DOCUMENTED = {"api": API_OPERATIONS, "env": environment.OPERATIONS}
 SMALL = ModelSettings("small", "http://127.0.0.1:1/v1")
 OFFERED = ServerCapabilities(
     ("extract", "webgpt"), {"small": SMALL}, {"notes": "/notes"}, ("notes",)
@@ -67,7 +67,7 @@ def test_every_property_and_parameter_has_a_description_and_an_example(name: str
 
 
 def test_what_is_not_described_is_found() -> None:
-    made = document_of([ApiOperation("GET", "/a", "a", app._get_state, Undescribed)])
+    made = document_of([ApiOperation("GET", "/a", "a", environment._get_state, Undescribed)])
     at = "/components/schemas/Undescribed/properties"
     assert gaps(made) == [
         f"{at}/bare: description",

@@ -27,8 +27,8 @@ from rookery.pages.file_selection import READER_OF_ENDING
 from rookery.records import Failure, Page
 from rookery.server import document_uploads, document_versions
 from rookery.server.api import endpoints
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import FINAL_EVENTS
-from rookery.server.api.answer_workers import AnswerService
 from rookery.server.document_uploads import (
     DocumentReader,
     UploadLimits,

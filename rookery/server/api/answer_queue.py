@@ -1,11 +1,24 @@
-"""Persistent answer queue: enqueue, lease, complete, cancel and look up answers."""
+"""Persistent answer queue, and the workers that answer from it in threads beside the web pages.
 
+A question is stored before anything else happens, and so are its events. So every worker process
+can show any answer, and continue one whose worker has died.
+"""
+
+import asyncio
+import logging
+import queue
 import secrets
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 
 from rookery.desk.store import Store, append_event, read_events, take_advisory_lock
 from rookery.desk.tables import (
@@ -20,16 +33,41 @@ from rookery.desk.tables import (
     slots,
     work_signs,
 )
-from rookery.errors import Failed, Outcome
+from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.library.page_archive import PageArchive
+from rookery.library.worker_processes import count_cores
 from rookery.quotes.verification import Verdict
-from rookery.records import Episode, Failure, Question, prepare_type
+from rookery.records import (
+    Episode,
+    Failure,
+    Library,
+    Page,
+    Question,
+    Quote,
+    digest_of,
+    prepare_type,
+)
 from rookery.server.api.answer_sessions import (
+    DOCUMENT_GONE,
+    AnswerCancelledError,
     AnswerEvent,
     AnswerOutcome,
+    DomainFilteredLibrary,
     EventKind,
+    EventListener,
     QuestionRequest,
+    ServerCapabilities,
+    SharedSessionPool,
+    list_capabilities,
+    parse_requested_question,
+    resolve_settings,
 )
 from rookery.server.api.endpoints import is_answer_charged, refund_key
+from rookery.settings import Settings, locate_archive
+
+if TYPE_CHECKING:
+    from rookery.evidence.evidence_model import EvidenceTokenizer
+
 
 MAX_ATTEMPTS = 3
 """workers that may crash on a question before it is abandoned"""
@@ -405,3 +443,517 @@ def _build_stored_answer(row: Row[Any]) -> StoredAnswer:
         row.id, row.person, row.question, wanted, row.state, answered, row.made, row.ended,
         row.team, row.link or "",
     )  # fmt: skip
+
+
+_LOG = logging.getLogger("rookery.reading")
+
+PROGRESS_INTERVAL = 0.15
+"""minimum seconds between two "writing" events, which carry the text so far"""
+FINISH_RETRY_DELAYS = (0.0, 0.5, 2.0)
+"""seconds to wait before each attempt to store the finished answer"""
+PendingEvents = list[tuple[EventKind, Any]]
+"""kind and data of events that are not yet numbered or stored"""
+
+
+EventLoopListener = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+"""an event of asyncio, and the loop in which it is waited for"""
+
+
+def wake_listeners(listeners: Iterable[EventLoopListener]) -> None:
+    """Set events of asyncio from any thread."""
+    for loop, event in listeners:
+        try:
+            loop.call_soon_threadsafe(event.set)
+        except RuntimeError:  # the event loop is closed, and its listeners with it
+            continue
+
+
+class LiveAnswer:
+    """An answer that a worker of this process has leased: its events, who waits for them, and its
+    lease in the queue. Thread-safe; events go to listeners at
+    once and to the store with `flush`."""
+
+    def __init__(self, store: Store, leased: AnswerLease, lease: float) -> None:
+        self.lease = leased
+        self._store = store
+        self._lease_seconds = lease
+        self._events: list[AnswerEvent] = []
+        self._pending: PendingEvents = []
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._listeners: set[EventLoopListener] = set()
+        self._last_progress = 0.0
+        self.stopped = False
+        """True if the work is over, was given up, or was lost to another worker."""
+
+    def publish_event(self, kind: EventKind, data: dict[str, Any]) -> None:
+        """Add an event; drop "writing" events that come too fast. Raises AnswerCancelledError if
+        the work was stopped."""
+        if self.stopped:
+            raise AnswerCancelledError
+        if kind == "writing":
+            now = time.monotonic()
+            if now - self._last_progress < PROGRESS_INTERVAL:
+                return
+            self._last_progress = now
+        self._append_events([(kind, data)])
+
+    def list_events_after(self, number: int) -> list[AnswerEvent]:
+        """Return the events numbered above `number`, those of earlier workers read from the
+        store."""
+        first = self.lease.last_event + 1
+        with self._lock:
+            here = self._events[max(0, number + 1 - first) :]
+        if number + 1 >= first:
+            return here
+        before = read_answer_events(self._store, self.lease.id, number)
+        return [event for event in before if event.number < first] + here
+
+    def add_listener(self) -> asyncio.Event:
+        """Return an asyncio event of the running loop that is set at each change from now on."""
+        ear = asyncio.Event()
+        with self._lock:
+            self._listeners.add((asyncio.get_running_loop(), ear))
+        return ear
+
+    def remove_listener(self, ear: asyncio.Event) -> None:
+        """Remove a listener, so that it is set no more."""
+        with self._lock:
+            self._listeners = {each for each in self._listeners if each[1] is not ear}
+
+    def stop(self) -> None:
+        """Stop the work: the worker's next event raises, and everyone who waits is woken."""
+        with self._lock:
+            self.stopped = True
+            wake_listeners(self._listeners)
+
+    def flush(self, beat: bool = False) -> None:
+        """Store the events not yet stored and renew the lease; without such events, renew it only
+        with `beat`. Stops the work if the lease is lost. Raises Failed as the store does."""
+        with self._writing:
+            with self._lock:
+                pending = self._pending
+                self._pending = []
+            if not (pending or beat) or self.stopped:
+                return
+            try:
+                mine = append_answer_events(self._store, self.lease, pending, self._lease_seconds)
+            except BaseException:
+                with self._lock:
+                    self._pending = pending + self._pending
+                raise
+        if not mine:
+            self.stop()
+
+    def finish(self, answered: AnswerOutcome) -> None:
+        """Store the finished answer with its quotes and its last event, then tell listeners."""
+        answer, last_events = answered.episode.answer, PendingEvents()
+        for number, verdict in enumerate(answered.verdicts, 1):
+            quote = {**msgspec.to_builtins(verdict), "number": number}
+            last_events.append(("quote", quote))
+        if answer is None:
+            why = "; ".join(failure.detail for failure in answered.episode.failures[:1])
+            last_events.append(("stopped", {"outcome": answered.episode.stop, "detail": why}))
+        else:
+            kind: EventKind = "declined" if answer.declined else "answered"
+            last_events.append((kind, {"text": answer.text}))
+        self._store_end(answered, last_events)
+
+    def finish_without_answer(self, outcome: str, detail: str) -> None:
+        """Store that there is no answer, with the outcome and the reason, then tell listeners."""
+        self._store_end(None, [("stopped", {"outcome": outcome, "detail": detail})])
+
+    def _store_end(self, answered: AnswerOutcome | None, last_events: PendingEvents) -> None:
+        """Store the end first and tell listeners afterwards, so that whoever hears of the end finds
+        the answer in the store. Raises Failed after the last attempt."""
+        with self._writing:
+            for seconds in FINISH_RETRY_DELAYS:
+                time.sleep(seconds)
+                try:
+                    stored = complete_answer(
+                        self._store, self.lease, answered, self._pending + last_events
+                    )
+                    break
+                except Failed:
+                    if seconds == FINISH_RETRY_DELAYS[-1]:
+                        raise
+            with self._lock:
+                self._pending = []
+        if stored:
+            self._append_events(last_events, pending=False)
+
+    def _append_events(self, new_events: PendingEvents, pending: bool = True) -> None:
+        with self._lock:
+            for kind, data in new_events:
+                self._events.append(
+                    AnswerEvent(self.lease.last_event + len(self._events) + 1, kind, data)
+                )
+            if pending:
+                self._pending += new_events
+            wake_listeners(self._listeners)
+
+
+LONGEST_POLL_SECONDS = 2.0
+"""seconds between two polls for events of an answer that nobody has begun for long"""
+INTERNAL_ERROR = "something went wrong here, not with you: ask again"
+NOT_CONFIGURED = "this server is not set up for that: choose otherwise, or tell whoever runs it"
+TOO_BUSY = "many are asking just now: try again in a moment"
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """Limits and intervals of the answer workers of one process."""
+
+    workers: int = 8
+    """number of questions answered at the same time; without a model, at most one per core"""
+    waiting: int = 1000
+    """maximum number of waiting questions; further ones are refused"""
+    lease: float = 15.0
+    """seconds without a sign of a worker after which another one starts over"""
+    flush: float = 0.2
+    """seconds between two writes of new events to the store, and between two polls for them"""
+    look: float = 1.0
+    """seconds between two searches for answers abandoned by other workers"""
+
+
+class AnswerService:
+    """Answers questions for one store. Call `start` and `close` with the application."""
+
+    def __init__(
+        self, store: Store, settings: Settings, pace: WorkerSettings = WorkerSettings()
+    ) -> None:
+        self.store = store
+        self.capabilities: ServerCapabilities = list_capabilities(settings)
+        self.worker_settings = pace
+        self.notice_changes: Callable[[], None] = lambda: None
+        """called before each question: adds and removes places that other processes changed"""
+        self._settings = settings
+        self._sessions = SharedSessionPool()
+        self._archive: PageArchive | None = None
+        self._tokenizer: EvidenceTokenizer | None = None
+        self._worker_slots = threading.BoundedSemaphore(pace.workers)
+        self._core_slots = threading.BoundedSemaphore(count_cores())
+        self._waiting: queue.Queue[str] = queue.Queue()
+        self._queued: set[str] = set()
+        self._live: dict[str, LiveAnswer] = {}
+        self._expecting: dict[str, set[EventLoopListener]] = {}
+        """who waits for a worker of this process to begin an answer"""
+        self._lock = threading.Lock()
+        self._lease_lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        """Start the worker threads and pick up abandoned answers. Repeated calls do nothing."""
+        with self._lock:
+            if self._threads or self._closing.is_set():
+                return
+            work = [
+                (self._run_worker, f"answers: {n}") for n in range(self.worker_settings.workers)
+            ]
+            for target, name in [*work, (self._run_keeper, "answers: keeper")]:
+                thread = threading.Thread(target=target, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._look_for_abandoned(later=0)
+
+    def close(self, grace: float = 5.0) -> None:
+        """Stop the workers: wait up to `grace` seconds for answers, then requeue the others."""
+        with self._lease_lock:  # what was leased before is in `_live`, and nothing is leased after
+            self._closing.set()
+        deadline = time.monotonic() + grace
+        while self._live and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for live in list(self._live.values()):
+            live.stop()
+            self._log_errors(partial(release_answer, self.store, live.lease))
+        for thread in self._threads:
+            thread.join(max(0.5, deadline - time.monotonic()))
+        self._sessions.close()
+        if self._archive:
+            self._archive.close()
+
+    def add_place(self, name: str, place: str, by_file: bool = False) -> None:
+        """Add a place by name, or reopen one whose content has changed.
+
+        Questions that name no place search it, too, unless they search the web. With `by_file`,
+        questions may name its files one by one.
+        """
+        offered = self.capabilities
+        searched = offered.default_places
+        if all(offered.places[one] for one in searched) and name not in searched:
+            searched = (*searched, name)
+        self.capabilities = msgspec.structs.replace(
+            offered,
+            places={**offered.places, name: place},
+            default_places=searched,
+            file_place=name if by_file else offered.file_place,
+        )
+        self._sessions.reopen_place(place)
+
+    def remove_place(self, name: str) -> None:
+        """Offer a place no more."""
+        offered = self.capabilities
+        places = {one: at for one, at in offered.places.items() if one != name}
+        searched = tuple(one for one in offered.default_places if one != name)
+        self.capabilities = msgspec.structs.replace(offered, places=places, default_places=searched)
+
+    def enqueue_question(self, inquiry: QuestionRequest, by: str, token: str = "") -> str:
+        """Enqueue a question of a person and return the id of its answer.
+
+        `token` names the API key whose budget was charged, as `enqueue_answer` takes it. Raises
+        Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
+        """
+        self._resolve_settings(inquiry)
+        question = parse_requested_question(inquiry, "")
+        if self._waiting.qsize() >= self.worker_settings.waiting:
+            raise Failed(Failure("the question", Outcome.BUSY, TOO_BUSY))
+        answer = enqueue_answer(self.store, inquiry, question.text, by, token)
+        self.start()
+        self._enqueue(answer)
+        return answer
+
+    def answer_now(
+        self,
+        inquiry: QuestionRequest,
+        hear: EventListener = lambda kind, data: None,
+        disconnected: Callable[[], bool] = lambda: False,
+    ) -> AnswerOutcome:
+        """Answer a question in this thread without storing it.
+
+        Waits for a free worker slot. `hear` receives the progress events. Raises
+        AnswerCancelledError once `gone()` is true, and Failed as `enqueue_question` and the answer
+        session do.
+        """
+        self._resolve_settings(inquiry)
+        parse_requested_question(inquiry, "")
+
+        def report_event(kind: EventKind, data: dict[str, Any]) -> None:
+            if disconnected():
+                raise AnswerCancelledError
+            hear(kind, data)
+
+        while not self._worker_slots.acquire(timeout=0.1):
+            if disconnected():
+                raise AnswerCancelledError
+        try:
+            return self._answer_question(inquiry, report_event)
+        finally:
+            self._worker_slots.release()
+
+    @contextmanager
+    def open_library(self, inquiry: QuestionRequest) -> Iterator[Library]:
+        """Yield the library that a request would be answered from.
+
+        Raises Failed (unknown_place), and as opening the library does.
+        """
+        with self._sessions.use_session(self._resolve_settings(inquiry)) as reading:
+            shelf = reading.sources.open_library_for_question()
+            yield (DomainFilteredLibrary(shelf, inquiry.domains) if inquiry.domains else shelf)
+
+    def find_answer(self, answer: str) -> StoredAnswer:
+        """Return the stored answer. Raises Failed (no_answer)."""
+        return find_answer(self.store, answer)
+
+    def read_events(self, answer: str, after: int = -1) -> list[AnswerEvent]:
+        """Return the events after number `after`, from memory if this process makes the answer."""
+        live = self._find_live(answer)
+        return (
+            live.list_events_after(after) if live else read_answer_events(self.store, answer, after)
+        )
+
+    async def wait_for_events(self, answer: str, after: int, seconds: float) -> list[AnswerEvent]:
+        """Return the events after number `after`, waiting up to `seconds` for the first.
+
+        The list is empty if none arrives in time. No thread is blocked while waiting.
+        """
+        deadline, pause = time.monotonic() + seconds, self.worker_settings.flush
+        while True:
+            live = self._find_live(answer)
+            ear = live.add_listener() if live else None
+            try:
+                progress = (
+                    live.list_events_after(after)
+                    if live
+                    else await run_in_threadpool(read_answer_events, self.store, answer, after)
+                )
+                remaining = deadline - time.monotonic()
+                if progress or remaining <= 0:
+                    return progress
+                if ear is None:
+                    await self._wait_for_worker(answer, min(remaining, pause))
+                    # Hundreds may wait long for their turn: each asks the store ever less often.
+                    pause = min(2 * pause, LONGEST_POLL_SECONDS)
+                    continue
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ear.wait(), min(remaining, 1.0))
+            finally:
+                if live and ear:
+                    live.remove_listener(ear)
+
+    async def _wait_for_worker(self, answer: str, seconds: float) -> None:
+        """Wait for `seconds`, or less if a worker of this process begins the answer."""
+        begun = asyncio.Event()
+        listener = (asyncio.get_running_loop(), begun)
+        with self._lock:
+            if self._find_live(answer):
+                return
+            self._expecting.setdefault(answer, set()).add(listener)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(begun.wait(), seconds)
+        finally:
+            with self._lock:
+                self._expecting[answer].discard(listener)
+                if not self._expecting[answer]:
+                    del self._expecting[answer]
+
+    def find_page(self, quote: Quote) -> Page | None:
+        """Return the archived version of the page that a quote was cut from; None if missing."""
+        with self._lock:
+            if self._archive is None:
+                self._archive = PageArchive(locate_archive(self._settings.archive))
+        return self._archive.find_page(quote.digest, quote.url) or self._archive.find_page(
+            quote.digest
+        )
+
+    def count_tokens(self, texts: Iterable[str]) -> int:
+        """Return the number of tokens of some texts, by the tokenizer of the bundled model."""
+        with self._lock:
+            if self._tokenizer is None:
+                from rookery.evidence.evidence_model import BUNDLED_MODEL, EvidenceTokenizer
+
+                self._tokenizer = EvidenceTokenizer(BUNDLED_MODEL)
+        return sum(map(self._tokenizer.count_tokens, texts))
+
+    def cancel_answer(self, answer: str, text_sent: bool = False) -> bool:
+        """Cancel an answer, whichever process makes it; False if it was finished already.
+
+        With `text_sent`, some of its text was shown to the client, so that it stays charged.
+        """
+        cancelled = cancel_answer(self.store, answer, text_sent)
+        if live := self._live.get(answer):
+            live.stop()
+        return cancelled
+
+    def _find_live(self, answer: str) -> LiveAnswer | None:
+        """Return the answer's live state if this process is making it."""
+        live = self._live.get(answer)
+        return None if live is None or live.stopped else live
+
+    def _enqueue(self, answer: str) -> None:
+        with self._lock:
+            if answer in self._queued or answer in self._live:
+                return
+            self._queued.add(answer)
+        self._waiting.put(answer)
+
+    def _run_worker(self) -> None:
+        while not self._closing.is_set():
+            try:
+                answer = self._waiting.get(timeout=self.worker_settings.flush)
+            except queue.Empty:
+                continue
+            with self._worker_slots:
+                self._log_errors(partial(self._answer_leased, answer))
+            with self._lock:
+                self._queued.discard(answer)
+
+    def _answer_leased(self, answer: str) -> None:
+        """Lease one answer and make it; do nothing if it cannot be leased, or while closing."""
+        with self._lease_lock:
+            if self._closing.is_set():
+                return
+            leased = lease_answer(self.store, answer, self.worker_settings.lease)
+            if leased is None:
+                return
+            live = LiveAnswer(self.store, leased, self.worker_settings.lease)
+            self._live[answer] = live
+        with self._lock:
+            expecting = set(self._expecting.get(answer, ()))
+        wake_listeners(expecting)
+        try:
+            live.publish_event("begun", {"again": leased.last_event > 0})
+            context = find_standing_question(self.store, leased.wanted.follows)
+            inquiry = msgspec.structs.replace(leased.wanted, earlier=context)
+            live.finish(self._answer_question(inquiry, live.publish_event))
+        except AnswerCancelledError:
+            pass
+        except Failed as failed:
+            _LOG.warning("%s: %s", answer, failed)
+            outcome, detail = failed.failure.outcome, failed.failure.detail
+            if outcome in (Outcome.NOT_FOUND, Outcome.EMPTY_LIBRARY) and self._names_single_files(
+                leased.wanted
+            ):
+                outcome, detail = (
+                    Outcome.UNKNOWN_PLACE,
+                    DOCUMENT_GONE,
+                )  # removed before it was opened
+            elif outcome in USER_ERROR_OUTCOMES:  # the operator's mistake, not the reader's
+                detail = NOT_CONFIGURED
+            live.finish_without_answer(outcome, detail)
+        except Exception:  # one failing question must not stop the worker
+            _LOG.exception("%s", answer)
+            live.finish_without_answer("broken", INTERNAL_ERROR)
+        finally:
+            del self._live[answer]
+            live.stop()
+
+    def _answer_question(self, inquiry: QuestionRequest, hear: EventListener) -> AnswerOutcome:
+        settings = self._resolve_settings(inquiry)
+        question = parse_requested_question(inquiry, "")
+        named = msgspec.structs.replace(question, id=digest_of(question.text))
+        # Without a model the CPU is the limit: more threads would slow each other and the pages.
+        turn = nullcontext() if settings.models else self._core_slots
+        with self._sessions.use_session(settings) as reading, turn:
+            return reading.answer_question(named, hear, inquiry.domains, inquiry.earlier)
+
+    def _resolve_settings(self, inquiry: QuestionRequest) -> Settings:
+        """Return the settings of a question over the places as they are now.
+
+        Raises Failed (unknown_..., bad_...).
+        """
+        self.notice_changes()
+        return resolve_settings(self._settings, self.capabilities, inquiry)
+
+    def _names_single_files(self, inquiry: QuestionRequest) -> bool:
+        file_place = self.capabilities.file_place
+        return bool(file_place) and any(
+            name.startswith(f"{file_place}/") for name in inquiry.places or ()
+        )
+
+    def _run_keeper(self) -> None:
+        """Write new events, renew leases and look for abandoned answers until closed."""
+        looked = beaten = time.monotonic()
+        while not self._closing.wait(self.worker_settings.flush) or self._live:
+            now = time.monotonic()
+            beat = now - beaten > self.worker_settings.lease / 3
+            for live in list(self._live.values()):
+                self._log_errors(partial(live.flush, beat))
+            beaten = now if beat else beaten
+            if now - looked > self.worker_settings.look and not self._closing.is_set():
+                self._look_for_abandoned(later=self.worker_settings.look)
+                looked = now
+            if self._closing.is_set():
+                time.sleep(0.02)
+
+    def _look_for_abandoned(self, later: float) -> None:
+        def enqueue_waiting() -> None:
+            for answer in list_waiting_answers(self.store, later):
+                self._enqueue(answer)
+
+        self._log_errors(enqueue_waiting)
+
+    def _log_errors(self, what: Callable[[], object]) -> None:
+        """Run a function and log its errors; the keeper tries again later."""
+        try:
+            what()
+        except Failed as failed:
+            _LOG.error("%s", failed)
+        except Exception:
+            _LOG.exception("the store")
+
+
+def get_answer_service(request: Request) -> AnswerService:
+    """Return the answer service of the request's application."""
+    answering: AnswerService = request.app.state.answering
+    return answering

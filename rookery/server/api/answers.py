@@ -15,14 +15,18 @@ from starlette.responses import Response
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure
-from rookery.server.api.answer_queue import StoredAnswer, follow_answer
+from rookery.server.api.answer_queue import (
+    AnswerService,
+    StoredAnswer,
+    follow_answer,
+    get_answer_service,
+)
 from rookery.server.api.answer_sessions import (
     EXTRACT_METHOD,
     FINAL_EVENTS,
     AnswerEvent,
     QuestionRequest,
 )
-from rookery.server.api.answer_workers import AnswerService, get_answer_service
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     OUTCOME_ERRORS,

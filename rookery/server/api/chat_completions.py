@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
+from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
-from rookery.server.api.answer_workers import get_answer_service
 from rookery.server.api.endpoints import (
     ApiOperation,
     ApiRequest,

@@ -32,6 +32,7 @@ from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url
 from rookery.quotes.verification import Verdict
 from rookery.records import Answer, Episode, Quote
+from rookery.server.api.answer_queue import AnswerService, get_answer_service
 from rookery.server.api.answer_sessions import (
     EXTRACT_METHOD,
     MAX_SAMPLES,
@@ -41,7 +42,6 @@ from rookery.server.api.answer_sessions import (
     QuestionRequest,
     ServerCapabilities,
 )
-from rookery.server.api.answer_workers import AnswerService, get_answer_service
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     OUTCOME_ERRORS,

@@ -19,8 +19,8 @@ from anyio import CapacityLimiter
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import ServerCapabilities
-from rookery.server.api.answer_workers import get_answer_service
 from rookery.server.api.answers import ANSWER_OPERATIONS
 from rookery.server.api.chat_completions import CHAT_OPERATIONS
 from rookery.server.api.endpoints import (

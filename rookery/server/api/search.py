@@ -9,8 +9,8 @@ from starlette.responses import Response
 from rookery.errors import Failed
 from rookery.library.libraries import is_url
 from rookery.records import Hit, Library, Page
+from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import QuestionRequest
-from rookery.server.api.answer_workers import get_answer_service
 from rookery.server.api.endpoints import ApiOperation, ApiRequest, PlainError, build_json_response
 from rookery.server.api.questions import PublicUrls, convert_question_failures
 

@@ -18,8 +18,8 @@ from visits import Opened, open_store
 from rookery.errors import Failed
 from rookery.records import Failure
 from rookery.server import document_versions
+from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
-from rookery.server.api.answer_workers import AnswerService
 from rookery.server.api.endpoints import create_api_key, revoke_api_key
 from rookery.server.document_versions import DocumentText
 

@@ -19,7 +19,7 @@ from rookery.errors import Failed
 from rookery.evidence.claim_support import make_evidence_reward
 from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
 from rookery.library.call_recording import CallRecording, FrozenWeb
-from rookery.server.env.settings import EnvSettings, open_environment
+from rookery.server.environment import EnvSettings, open_environment
 from rookery.settings import Settings
 
 FURTHER = (*RIGHT[:-2], "Clicked on link 0", "Quote: Ravens cache", *RIGHT[-2:])

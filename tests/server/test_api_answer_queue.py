@@ -24,6 +24,7 @@ from rookery.errors import Failed
 from rookery.library.libraries import BUNDLED_PLACE
 from rookery.records import Question
 from rookery.server.api import answer_queue
+from rookery.server.api.answer_queue import AnswerService, WorkerSettings
 from rookery.server.api.answer_sessions import (
     FINAL_EVENTS,
     MAX_IDLE_SESSIONS,
@@ -35,7 +36,6 @@ from rookery.server.api.answer_sessions import (
     list_capabilities,
     resolve_settings,
 )
-from rookery.server.api.answer_workers import AnswerService, WorkerSettings
 from rookery.settings import ModelSettings, Settings
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -348,7 +348,7 @@ KILLED = """
 import asyncio, os, sys
 from rookery.desk.store import Store
 from rookery.settings import Settings
-from rookery.server.api.answer_workers import AnswerService, LiveAnswer, WorkerSettings
+from rookery.server.api.answer_queue import AnswerService, LiveAnswer, WorkerSettings
 from rookery.server.api.answer_sessions import QuestionRequest
 hear = LiveAnswer.publish_event
 def hear_and_die(self, kind, data):

@@ -35,7 +35,7 @@ from rookery.library.call_recording import CallRecording
 from rookery.library.search_index import InMemoryLibrary
 from rookery.records import Answer, Failure, Hit
 from rookery.server.api.endpoints import create_api_key
-from rookery.server.env.app import EnvError, EnvLimits, EnvSessions
+from rookery.server.environment import EnvError, EnvLimits, EnvSessions
 
 NESTED = '{"type": "step", "data": {"command": "Top", "metadata": ' + '{"a":' * 700
 

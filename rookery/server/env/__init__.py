@@ -1,1 +1,0 @@
-"""The text browser as an environment for other people's trainers, by the OpenEnv protocol."""
