@@ -50,8 +50,8 @@ from rookery.network.http_response import (
     read_header,
     read_redirect,
 )
+from rookery.pages.page_parts import ReadLimits
 from rookery.pages.reader_processes import PageJob, ReaderPool
-from rookery.pages.text_documents import ReadLimits
 from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
 
 _DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)

@@ -19,9 +19,17 @@ import msgspec
 
 from rookery.errors import Outcome
 from rookery.pages.file_selection import PICTURES_WITH_TEXT
-from rookery.pages.page_parts import PagePart, join_parts, read_part
+from rookery.pages.page_parts import (
+    NOWHERE,
+    PagePart,
+    ReadLimits,
+    build_read_error,
+    check_size,
+    join_parts,
+    read_part,
+)
 from rookery.pages.pdf_documents import PDFIUM_LOCK
-from rookery.pages.text_documents import ReadLimits, build_read_error, read_text
+from rookery.pages.text_documents import read_text
 from rookery.pages.text_encoding import decode_text
 from rookery.records import Mark, Page
 
@@ -52,30 +60,28 @@ def read_manual(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page
     Failed: malformed, too_large, timed_out, empty_after_extraction.
     """
     if data.startswith(b"\x1f\x8b"):
-        data = _unpack_manual(data, url, limits)
+        data = _unpack_manual(data, limits)
     if not is_local(url) or shutil.which("mandoc") is None:
         return read_text(decode_text(data, "", False), url, fetched, "code")
-    html = run_reader(
-        ("mandoc", "-T", "html", "-O", "fragment"), data, url, _MANUAL_SECONDS
-    ).decode("utf-8", "replace")
+    written = run_reader(("mandoc", "-T", "html", "-O", "fragment"), data, _MANUAL_SECONDS)
+    html = written.decode("utf-8", "replace")
     title = _MANUAL_TITLE.search(html)
     body = _FURNITURE.sub(lambda match: match[1] or "", html)
     name = " ".join(title[1].split()) if title else ""
     return join_parts([PagePart(read_part(body, url, limits))], url, fetched, name, limits)
 
 
-def _unpack_manual(data: bytes, url: str, limits: ReadLimits) -> bytes:
+def _unpack_manual(data: bytes, limits: ReadLimits) -> bytes:
     unpacker = zlib.decompressobj(31)
     try:
         unpacked = unpacker.decompress(data, limits.bytes)
     except zlib.error as error:
-        raise build_read_error(url, Outcome.MALFORMED, f"the file is damaged ({error})") from error
-    if unpacker.unconsumed_tail:
-        raise build_read_error(url, Outcome.TOO_LARGE, f"more than {limits.bytes:,} bytes")
+        raise build_read_error(Outcome.MALFORMED, f"the file is damaged ({error})") from error
+    check_size(len(unpacked) + len(unpacker.unconsumed_tail), limits.bytes, "bytes")
     return unpacked
 
 
-def run_reader(command: Sequence[str], data: bytes, url: str, seconds: float) -> bytes:
+def run_reader(command: Sequence[str], data: bytes, seconds: float) -> bytes:
     """Return what a program writes when it is given these bytes; it may take so many seconds.
 
     It runs in an empty folder, so that a page that includes other files finds none. Raises Failed:
@@ -88,17 +94,15 @@ def run_reader(command: Sequence[str], data: bytes, url: str, seconds: float) ->
             )
         except subprocess.TimeoutExpired as error:
             detail = f"{command[0]} takes more than {seconds:.0f} s to read it"
-            raise build_read_error(url, Outcome.TIMED_OUT, detail) from error
+            raise build_read_error(Outcome.TIMED_OUT, detail) from error
         except OSError as error:
-            raise build_read_error(
-                url, Outcome.MALFORMED, f"{command[0]}: {error.strerror}"
-            ) from error
+            raise build_read_error(Outcome.MALFORMED, f"{command[0]}: {error.strerror}") from error
     if process.returncode and not process.stdout.strip():
         errors = process.stderr.decode("utf-8", "replace").strip().splitlines()
         detail = (
             f"{command[0]} cannot read it ({errors[-1][:200] if errors else process.returncode})"
         )
-        raise build_read_error(url, Outcome.MALFORMED, detail)
+        raise build_read_error(Outcome.MALFORMED, detail)
     return process.stdout
 
 
@@ -111,12 +115,11 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     named = url.lower().endswith(_PICTURE_ENDINGS)  # not each nameless blob of a cache
     if not (named and is_local(url)) or shutil.which("tesseract") is None:
         detail = "a picture; text is read in .png, .jpg and .tif files where tesseract is installed"
-        raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, detail)
-    pages = _recognize_text(data, url, limits.ocr_seconds)
-    parts = (
-        PagePart(page, "page" if len(pages) > 1 else "", str(number))
-        for number, page in ((n, _build_read_page(lines, url)) for n, lines in enumerate(pages, 1))
-    )
+        raise build_read_error(Outcome.UNSUPPORTED_TYPE, detail)
+    pages = _recognize_text(data, limits.ocr_seconds)
+    mark = "page" if len(pages) > 1 else ""
+    numbered = enumerate(map(_build_read_page, pages), 1)
+    parts = (PagePart(page, mark, str(number)) for number, page in numbered)
     return join_parts(parts, url, fetched, "", limits)
 
 
@@ -132,7 +135,7 @@ def recognize_pages(
         return
     deadline = time.monotonic() + limits.ocr_seconds
     for number, picture in _draw_pages(data, numbers):
-        for lines in _recognize_text(picture, url, deadline - time.monotonic()):
+        for lines in _recognize_text(picture, deadline - time.monotonic()):
             yield number, lines
 
 
@@ -162,19 +165,19 @@ def _draw_pages(data: bytes, numbers: Iterable[int]) -> Iterator[tuple[int, byte
             document.close()
 
 
-def _recognize_text(picture: bytes, url: str, seconds: float) -> list[list[str]]:
+def _recognize_text(picture: bytes, seconds: float) -> list[list[str]]:
     """Return the paragraphs of each page of a picture."""
     if seconds <= 0:
         detail = (
             "its pages are pictures, and reading them by OCR takes too long: let a program such as"
             " ocrmypdf write their text into the PDF"
         )
-        raise build_read_error(url, Outcome.TIMED_OUT, detail)
-    listed = run_reader(("tesseract", "--list-langs"), b"", url, 10).decode().split("\n")[1:]
+        raise build_read_error(Outcome.TIMED_OUT, detail)
+    listed = run_reader(("tesseract", "--list-langs"), b"", 10).decode().split("\n")[1:]
     languages = [name for name in listed if name and name != "osd" and "/" not in name]
     chosen = "+".join(languages) if 0 < len(languages) <= _MOST_LANGUAGES else "eng"
     command = ("tesseract", "stdin", "stdout", "-l", chosen, "tsv")
-    table = run_reader(command, picture, url, seconds).decode("utf-8", "replace")
+    table = run_reader(command, picture, seconds).decode("utf-8", "replace")
     rows = [line.split("\t") for line in table.splitlines()[1:]]
     words = [row for row in rows if len(row) == 12 and row[0] == "5" and row[11].strip()]
     pages: dict[str, list[list[str]]] = {row[1]: [] for row in rows if len(row) == 12}
@@ -195,7 +198,7 @@ def _join_words(words: list[list[str]]) -> list[str]:
     return paragraphs
 
 
-def _build_read_page(paragraphs: list[str], url: str) -> Page:
+def _build_read_page(paragraphs: list[str]) -> Page:
     html = "".join(f"<p>{escape(text)}</p>" for text in paragraphs)
-    page = read_part(html, url, ReadLimits())
+    page = read_part(html, NOWHERE, ReadLimits())
     return msgspec.structs.replace(page, marks=(Mark(0, len(page.text), "ocr"),))

@@ -12,8 +12,15 @@ from itertools import pairwise
 from urllib.parse import unquote
 
 from rookery.errors import Failed, Outcome
-from rookery.pages.page_parts import NOWHERE, PagePart, join_parts, read_labels, read_part
-from rookery.pages.text_documents import ReadLimits, build_read_error
+from rookery.pages.page_parts import (
+    NOWHERE,
+    PagePart,
+    ReadLimits,
+    build_read_error,
+    join_parts,
+    read_labels,
+    read_part,
+)
 from rookery.pages.text_encoding import decode_text
 from rookery.records import Page
 
@@ -35,7 +42,7 @@ def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     Sender, date and names of attachments are shown and not searched; lines that begin with `>` are
     quotations. Raises Failed: malformed, too_large, empty_after_extraction.
     """
-    message = _parse_message(data, url)
+    message = _parse_message(data)
     return join_parts(
         _read_message(message, limits), url, fetched, _decode_header(message, "Subject"), limits
     )
@@ -51,7 +58,7 @@ def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     if not starts:
         return read_mail(data, url, fetched, limits)
     if len(starts) > _MOST_MESSAGES:
-        raise build_read_error(url, Outcome.TOO_LARGE, f"a mailbox of {len(starts):,} messages")
+        raise build_read_error(Outcome.TOO_LARGE, f"a mailbox of {len(starts):,} messages")
     pieces = (data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=True))
     return join_parts(_read_messages(pieces, url, limits), url, fetched, title, limits)
 
@@ -59,7 +66,7 @@ def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
 def _read_messages(pieces: Iterable[bytes], url: str, limits: ReadLimits) -> Iterator[PagePart]:
     for number, piece in enumerate(pieces, 1):
         body = _ESCAPED_POSTMARK.sub(rb"\1", piece.partition(b"\n")[2])
-        parts = _read_message(_parse_message(body, url), limits)
+        parts = _read_message(_parse_message(body), limits)
         try:
             page = join_parts(parts, url, "", "", limits)
         except Failed as failed:
@@ -69,7 +76,7 @@ def _read_messages(pieces: Iterable[bytes], url: str, limits: ReadLimits) -> Ite
         yield PagePart(page, "message", str(number))
 
 
-def _parse_message(data: bytes, url: str) -> Message:
+def _parse_message(data: bytes) -> Message:
     try:
         return message_from_bytes(data, policy=policy.compat32)
     # The parser has no exception of its own for headers and parts that make no sense.
@@ -81,9 +88,7 @@ def _parse_message(data: bytes, url: str) -> Message:
         AttributeError,
         RecursionError,
     ) as error:
-        raise build_read_error(
-            url, Outcome.MALFORMED, f"the mail cannot be read ({error!r})"
-        ) from error
+        raise build_read_error(Outcome.MALFORMED, f"the mail cannot be read ({error!r})") from error
 
 
 def _read_message(message: Message, limits: ReadLimits) -> Iterator[PagePart]:

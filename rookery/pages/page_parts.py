@@ -1,4 +1,4 @@
-"""Build one page of parts that are read one by one: slides, sheets, chapters, messages, entries.
+"""Limits and errors of reading, and pages built of parts: slides, sheets, chapters, messages.
 
 Each part is HTML of its own, so that markup left open in one of them does not reach the next.
 """
@@ -9,16 +9,44 @@ from typing import NamedTuple
 
 import msgspec
 
-from rookery.errors import Outcome
+from rookery.errors import Failed, Outcome
 from rookery.pages.html.html_parser import count_tags, read_html, simplify_markup
 from rookery.pages.html.page_assembly import build_page
-from rookery.pages.text_documents import ReadLimits, build_read_error
-from rookery.records import Block, Link, Mark, Page
+from rookery.records import Block, Failure, Link, Mark, Page
 
 NOWHERE = "https://nowhere.invalid/"
 """base of the relative links of a document that has no address of its own, such as a mail"""
 _GAP = "\n\n"
 _TITLE_LENGTH = 200
+
+
+class ReadLimits(msgspec.Struct, frozen=True):
+    """Limits of reading one page; together they keep it under 1 GB of memory."""
+
+    bytes: int = 20_000_000
+    tags: int = 1_000_000
+    characters: int = 10_000_000
+    """of text, from any format"""
+    markdown: int = 2_000_000
+    """characters"""
+    unpacked_bytes: int = 20_000_000
+    """of the parts of a document that is an archive"""
+    pdf_pages: int = 3_000
+    seconds: float = 60.0
+    """for the pages of a PDF"""
+    ocr_seconds: float = 45.0
+    """for the pages of a picture or of a PDF of pictures"""
+
+
+def build_read_error(outcome: str, detail: str) -> Failed:
+    """Return the error to raise for a page that cannot be read; `read_page` adds its address."""
+    return Failed(Failure("", outcome, detail))
+
+
+def check_size(size: int, most: int, what: str) -> None:
+    """Raise Failed (too_large) where a page has more than `most` of what is limited."""
+    if size > most:
+        raise build_read_error(Outcome.TOO_LARGE, f"more than {most:,} {what}")
 
 
 class PagePart(NamedTuple):
@@ -37,8 +65,8 @@ def read_part(html: str, url: str, limits: ReadLimits) -> Page:
 
     `url` is the base of its relative links. Raises Failed: too_large.
     """
-    if html.count("<") > limits.tags and count_tags(html) > limits.tags:
-        raise build_read_error(url, Outcome.TOO_LARGE, f"more than {limits.tags:,} tags")
+    if html.count("<") > limits.tags:
+        check_size(count_tags(html), limits.tags, "tags")
     return build_page(read_html(simplify_markup(html)), url, whole=True)
 
 
@@ -69,16 +97,12 @@ def build_sparse_table(rows: Sequence[Mapping[int, str]], headed: bool, limits: 
     """
     columns = sorted(set().union(*rows))
     if 2 * len(rows) * len(columns) > limits.tags:
-        raise build_read_error(
-            NOWHERE,
-            Outcome.TOO_LARGE,
-            f"a table of {len(rows):,} rows and {len(columns):,} columns",
-        )
+        detail = f"a table of {len(rows):,} rows and {len(columns):,} columns"
+        raise build_read_error(Outcome.TOO_LARGE, detail)
     # One text may stand in many cells, and takes memory only when the table is written.
     if sum(len(cell) for row in rows for cell in row.values()) > limits.characters:
-        raise build_read_error(
-            NOWHERE, Outcome.TOO_LARGE, f"a table of more than {limits.characters:,} characters"
-        )
+        detail = f"a table of more than {limits.characters:,} characters"
+        raise build_read_error(Outcome.TOO_LARGE, detail)
     wide = ([row.get(column, "") for column in columns] for row in rows)
     return build_table(wide, headed) if rows else ""
 
@@ -111,13 +135,10 @@ def join_parts(
             )
         at += len(page.text)
         title = title or page.title
-        if at > limits.characters:
-            raise build_read_error(
-                url, Outcome.TOO_LARGE, f"more than {limits.characters:,} characters of text"
-            )
+        check_size(at, limits.characters, "characters of text")
     first = next((block for block in blocks if not block.hidden), None)
     if first is None:
-        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the document holds no text")
+        raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the document holds no text")
     text = _GAP.join(texts)
     title = title or text[first.start : first.end].split("\n", 1)[0]
     return Page(

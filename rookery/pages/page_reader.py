@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from html import escape
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -20,31 +21,15 @@ from rookery.pages.html.html_parser import (
 )
 from rookery.pages.html.html_tree import HtmlTree
 from rookery.pages.html.page_assembly import build_page
-from rookery.pages.page_text import join_visible_text, neutralize_text
+from rookery.pages.page_parts import ReadLimits, build_read_error, check_size
 from rookery.pages.pdf_documents import read_pdf
-from rookery.pages.text_documents import (
-    TEXT_READERS,
-    ReadLimits,
-    build_read_error,
-    read_markdown,
-    read_text,
-)
+from rookery.pages.text_documents import TEXT_READERS, read_markdown, read_notebook, read_text
 from rookery.pages.text_encoding import decode_text, is_text
-from rookery.pages.xml_parser import escape_markup, rewrite_xhtml
+from rookery.pages.xml_documents import read_feed, rewrite_xhtml
 from rookery.records import Page
 
 _HEAD = 4096
 _OFFICE = {"word/document": "docx", "ppt/presentation": "pptx", "xl/workbook": "xlsx"}
-_MIMETYPES = {
-    "application/epub+zip": "epub",
-    **dict.fromkeys(
-        (
-            f"application/vnd.oasis.opendocument.{what}"
-            for what in ("text", "presentation", "spreadsheet")
-        ),
-        "open_document",
-    ),
-}
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\0", b"MM\0*")
 _FEED = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)\s*)*+"
@@ -74,7 +59,8 @@ def detect_archive(data: bytes) -> str:
         if any(name.startswith(start) for name in names):
             return kind
     declared = re.match(rb"mimetype([\w./+-]+?)(?:PK|\s|$)", data[30:200])
-    return _MIMETYPES.get(declared[1].decode(), "") if declared else ""
+    kind = _TYPES.get(declared[1].decode(), "") if declared else ""
+    return kind if kind in ("epub", "open_document") else ""
 
 
 def is_picture(data: bytes) -> bool:
@@ -106,28 +92,26 @@ def detect_text_document(data: bytes) -> str:
     return ""
 
 
-__all__ = ["ReadLimits", "detect_type", "join_visible_text", "neutralize_text", "read_page"]
-
-_LIMITS = ReadLimits()
+_OOXML = "application/vnd.openxmlformats-officedocument"
+_OASIS = "application/vnd.oasis.opendocument"
 _TYPES = {
-    "text/html": "html",
-    "application/xhtml+xml": "html",
-    "application/pdf": "pdf",
-    "text/markdown": "markdown",
-    "text/x-markdown": "markdown",
-    "application/json": "json",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "application/vnd.oasis.opendocument.text": "open_document",
-    "application/vnd.oasis.opendocument.presentation": "open_document",
-    "application/vnd.oasis.opendocument.spreadsheet": "open_document",
-    "application/epub+zip": "epub",
-    "message/rfc822": "mail",
-    "application/mbox": "mailbox",
-    "application/x-ipynb+json": "notebook",
-    "application/rss+xml": "feed",
-    "application/atom+xml": "feed",
+    declared: kind
+    for kind, types in {
+        "html": "text/html application/xhtml+xml",
+        "pdf": "application/pdf",
+        "markdown": "text/markdown text/x-markdown",
+        "json": "application/json",
+        "docx": f"{_OOXML}.wordprocessingml.document",
+        "pptx": f"{_OOXML}.presentationml.presentation",
+        "xlsx": f"{_OOXML}.spreadsheetml.sheet",
+        "open_document": f"{_OASIS}.text {_OASIS}.presentation {_OASIS}.spreadsheet",
+        "epub": "application/epub+zip",
+        "mail": "message/rfc822",
+        "mailbox": "application/mbox",
+        "notebook": "application/x-ipynb+json",
+        "feed": "application/rss+xml application/atom+xml",
+    }.items()
+    for declared in types.split()
 }
 _HTML_START = re.compile(
     rb"\s*(?:<\?xml\b[^>]*\?>\s*)?(?:<!--.{0,4000}?-->\s*)*"
@@ -164,32 +148,30 @@ def read_page(
     url: str,
     content_type: str = "",
     fetched: str = "",
-    limits: ReadLimits = _LIMITS,
+    limits: ReadLimits = ReadLimits(),
 ) -> Page:
     """Return the Page that these bytes are: HTML, a document of a known kind, or text.
 
     Raises `Failed` with the outcome unsupported_type, binary, minified, malformed, encrypted,
     too_large, timed_out, empty_after_extraction or needs_javascript.
     """
-    if len(data) > limits.bytes:
-        raise build_read_error(
-            url, Outcome.TOO_LARGE, f"{len(data):,} bytes; at most {limits.bytes:,} are read"
-        )
-    if not data.strip():
-        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "there is nothing in it")
-    page = _read_by_kind(
-        detect_type(data, url, content_type), data, url, content_type, fetched, limits
-    )
-    if len(page.text) > limits.characters:
-        raise build_read_error(
-            url, Outcome.TOO_LARGE, f"more than {limits.characters:,} characters of text"
-        )
-    return page
+    try:
+        page = _read_by_kind(data, url, content_type, fetched, limits)
+        check_size(len(page.text), limits.characters, "characters of text")
+        return page
+    except Failed as failed:
+        raise Failed(msgspec.structs.replace(failed.failure, what=url)) from failed
 
 
 def _read_by_kind(
-    kind: str, data: bytes, url: str, content_type: str, fetched: str, limits: ReadLimits
+    data: bytes, url: str, content_type: str, fetched: str, limits: ReadLimits
 ) -> Page:
+    if len(data) > limits.bytes:
+        detail = f"{len(data):,} bytes; at most {limits.bytes:,} are read"
+        raise build_read_error(Outcome.TOO_LARGE, detail)
+    if not data.strip():
+        raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "there is nothing in it")
+    kind = detect_type(data, url, content_type)
     if kind == "html":
         return _read_html(data, url, content_type, fetched, limits)
     if kind == "pdf":
@@ -199,47 +181,34 @@ def _read_by_kind(
     if kind in TEXT_READERS:
         return read_text(decode_text(data, content_type, False), url, fetched, kind)
     if kind in DOCUMENT_READERS or kind in ("man", "picture"):
-        try:
-            return _load_document_readers()[kind](data, url, fetched, limits)
-        except Failed as failed:  # a part may have an address of its own
-            raise Failed(msgspec.structs.replace(failed.failure, what=url)) from failed
+        return _load_document_readers()[kind](data, url, fetched, limits)
     if kind == "encrypted":
-        raise build_read_error(url, Outcome.ENCRYPTED, "the document needs a password")
+        raise build_read_error(Outcome.ENCRYPTED, "the document needs a password")
     if content_type and not content_type.startswith("text/"):
-        raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, content_type)
+        raise build_read_error(Outcome.UNSUPPORTED_TYPE, content_type)
     if _detect_by_magic(data) is not None:
         what = "a picture, an archive or a document of a type that is not read"
-        raise build_read_error(url, Outcome.UNSUPPORTED_TYPE, what)
-    raise build_read_error(url, Outcome.BINARY, "its bytes are not text")
+        raise build_read_error(Outcome.UNSUPPORTED_TYPE, what)
+    raise build_read_error(Outcome.BINARY, "its bytes are not text")
 
 
 @cache
 def _load_document_readers() -> dict[str, Callable[[bytes, str, str, ReadLimits], Page]]:
     """Import the readers of documents by kind when the first one is read: they cost time."""
-    from rookery.pages.external_programs import read_manual, read_picture
-    from rookery.pages.feeds import read_feed
-    from rookery.pages.mail_documents import read_mail, read_mailbox
-    from rookery.pages.notebooks import read_notebook
-    from rookery.pages.zip_documents import (
-        read_docx,
-        read_epub,
-        read_open_document,
-        read_pptx,
-        read_xlsx,
-    )
+    from rookery.pages import external_programs, mail_documents, zip_documents
 
     return {
-        "docx": read_docx,
-        "pptx": read_pptx,
-        "xlsx": read_xlsx,
-        "open_document": read_open_document,
-        "epub": read_epub,
-        "mail": read_mail,
-        "mailbox": read_mailbox,
+        "docx": zip_documents.read_docx,
+        "pptx": zip_documents.read_pptx,
+        "xlsx": zip_documents.read_xlsx,
+        "open_document": zip_documents.read_open_document,
+        "epub": zip_documents.read_epub,
+        "mail": mail_documents.read_mail,
+        "mailbox": mail_documents.read_mailbox,
         "notebook": read_notebook,
         "feed": read_feed,
-        "man": read_manual,
-        "picture": read_picture,
+        "man": external_programs.read_manual,
+        "picture": external_programs.read_picture,
     }
 
 
@@ -324,14 +293,14 @@ def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: R
         html = rewrite_xhtml(html)
     # In every encoding of the web a `<` holds this byte, and bytes are counted sooner.
     starts = data.count(b"<")
-    if starts > limits.tags // 2 and count_tags(html) > limits.tags:
-        raise build_read_error(url, Outcome.TOO_LARGE, f"more than {limits.tags:,} tags")
+    if starts > limits.tags // 2:
+        check_size(count_tags(html), limits.tags, "tags")
     if starts > HARMLESS_TAG_COUNT:
         html = simplify_markup(html)
     tree = read_html(html)
     if len(tree.text) < _SHELL and (body := _find_article_body(html)):
         tree = read_html(body)
-    _refuse_shell(tree, url)
+    _refuse_shell(tree)
     return build_page(tree, url, fetched)
 
 
@@ -352,15 +321,15 @@ def _find_article_body(html: str) -> str:
             elif isinstance(node, dict):
                 body, headline = node.get("articleBody"), node.get("headline")
                 if isinstance(body, str) and len(body) > _SHELL:
-                    title = escape_markup(headline) if isinstance(headline, str) else ""
+                    title = escape(headline) if isinstance(headline, str) else ""
                     lines = filter(str.strip, body.splitlines())
-                    paragraphs = "".join(f"<p>{escape_markup(line)}</p>" for line in lines)
+                    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines)
                     return f"<title>{title}</title><article><h1>{title}</h1>{paragraphs}</article>"
                 stack += [part for part in node.values() if isinstance(part, list | dict)]
     return ""
 
 
-def _refuse_shell(tree: HtmlTree, url: str) -> None:
+def _refuse_shell(tree: HtmlTree) -> None:
     """Raise for a page without text, and for one whose text only scripts would bring."""
     text = tree.text.strip()
     if tree.scripts and (
@@ -369,6 +338,6 @@ def _refuse_shell(tree: HtmlTree, url: str) -> None:
         or (len(text) < 400 and _WANTS_JAVASCRIPT.search(text))
         or (len(text) < 60 and _WANTS_JAVASCRIPT.search(tree.hidden))
     ):
-        raise build_read_error(url, Outcome.NEEDS_JAVASCRIPT, "scripts fill it: --render runs them")
+        raise build_read_error(Outcome.NEEDS_JAVASCRIPT, "scripts fill it: --render runs them")
     if not text:
-        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the page shows no text")
+        raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the page shows no text")

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.pages.text_documents import ReadLimits, build_read_error
+from rookery.pages.page_parts import ReadLimits, build_read_error, check_size
 from rookery.records import Block, Mark, Page
 
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
@@ -111,7 +111,7 @@ def read_pdf(
     empty_after_extraction, and what `recognize` raises where no page has text of its own.
     """
     with PDFIUM_LOCK:
-        pages, title = _read_lines(data, url, limits)
+        pages, title = _read_lines(data, limits)
     pictures = [number for number, lines in enumerate(pages) if not lines]
     recognized: dict[int, list[str]] = {}
     try:
@@ -126,7 +126,7 @@ def read_pdf(
         detail = "its pages are pictures, which are read from files where tesseract is installed"
         if recognized:
             detail = "its pages are pictures, in which tesseract reads nothing"
-        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, f"no text in the PDF: {detail}")
+        raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, f"no text in the PDF: {detail}")
     marks += [
         Mark(mark.start, mark.end, "ocr")
         for number, mark in enumerate(marks)
@@ -142,7 +142,7 @@ def read_pdf(
     )
 
 
-def _read_lines(data: bytes, url: str, limits: ReadLimits) -> tuple[list[list[_Line]], str]:
+def _read_lines(data: bytes, limits: ReadLimits) -> tuple[list[list[_Line]], str]:
     """Return the lines of each page, and the title that the PDF gives itself."""
     import pypdfium2
 
@@ -150,14 +150,12 @@ def _read_lines(data: bytes, url: str, limits: ReadLimits) -> tuple[list[list[_L
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD or "password" in str(error).lower():
-            raise build_read_error(url, Outcome.ENCRYPTED, "the PDF needs a password") from error
-        raise build_read_error(
-            url, Outcome.MALFORMED, f"the PDF cannot be opened ({error})"
-        ) from error
+            raise build_read_error(Outcome.ENCRYPTED, "the PDF needs a password") from error
+        raise build_read_error(Outcome.MALFORMED, f"the PDF cannot be opened ({error})") from error
     try:
         if len(document) > limits.pdf_pages:
-            raise build_read_error(url, Outcome.TOO_LARGE, f"a PDF of {len(document):,} pages")
-        return list(_iter_page_lines(document, url, limits)), _read_title(document)
+            raise build_read_error(Outcome.TOO_LARGE, f"a PDF of {len(document):,} pages")
+        return list(_iter_page_lines(document, limits)), _read_title(document)
     finally:
         document.close()
 
@@ -177,16 +175,15 @@ def _choose_title(parts: list[_Part]) -> str:
     return _join_lines(first.cells[0] if first.cells else lines if first.level else lines[:1])
 
 
-def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[list[_Line]]:
+def _iter_page_lines(document: Any, limits: ReadLimits) -> Iterator[list[_Line]]:
     import pypdfium2
 
-    rest = limits.characters
+    characters = 0
     deadline = time.monotonic() + limits.seconds
     for number in range(len(document)):
         if time.monotonic() > deadline:
-            raise build_read_error(
-                url, Outcome.TOO_LARGE, f"the PDF takes more than {limits.seconds:g} seconds"
-            )
+            detail = f"the PDF takes more than {limits.seconds:g} seconds"
+            raise build_read_error(Outcome.TOO_LARGE, detail)
         try:
             upright = open_upright_page(document, number)
             lines = list(_LineReader(upright).iter_lines())
@@ -194,11 +191,8 @@ def _iter_page_lines(document: Any, url: str, limits: ReadLimits) -> Iterator[li
         except pypdfium2.PdfiumError:
             # One damaged page costs itself, not the document; its mark stays empty.
             lines = []
-        rest -= sum(len(line.text) + 1 for line in lines)
-        if rest < 0:
-            raise build_read_error(
-                url, Outcome.TOO_LARGE, f"more than {limits.characters:,} characters"
-            )
+        characters += sum(len(line.text) + 1 for line in lines)
+        check_size(characters, limits.characters, "characters")
         yield lines
 
 

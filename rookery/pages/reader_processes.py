@@ -26,8 +26,9 @@ from typing import Self, TypeAlias
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.pages.page_parts import ReadLimits
 from rookery.pages.passages import IndexEntry, build_index_entries
-from rookery.pages.text_documents import ReadLimits, read_text
+from rookery.pages.text_documents import read_text
 from rookery.records import Failure, Page, prepare_type
 
 ReaderConnection: TypeAlias = "Connection[bytes, bytes]"

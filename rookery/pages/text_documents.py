@@ -1,17 +1,27 @@
-"""Read Markdown, and plain text, tables, data, logs and programs as they are written."""
+"""Read Markdown, Jupyter notebooks, and plain text, tables, data, logs and programs as written."""
 
 import csv
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 
-from rookery.errors import Failed, Outcome
-from rookery.pages.html.html_parser import read_html
-from rookery.pages.html.page_assembly import build_page
-from rookery.records import Block, Failure, Page
+from rookery.errors import Outcome
+from rookery.pages.page_parts import (
+    PagePart,
+    ReadLimits,
+    build_read_error,
+    join_parts,
+    read_part,
+)
+from rookery.records import Block, Page
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
@@ -67,29 +77,6 @@ _LONGEST_LINE, _LONGEST_PIECE = 1000, 400
 _TITLE_LENGTH = 200
 
 
-class ReadLimits(msgspec.Struct, frozen=True):
-    """Limits of reading one page; together they keep it under 1 GB of memory."""
-
-    bytes: int = 20_000_000
-    tags: int = 1_000_000
-    characters: int = 10_000_000
-    """of text, from any format"""
-    markdown: int = 2_000_000
-    """characters"""
-    unpacked_bytes: int = 20_000_000
-    """of the parts of a document that is an archive"""
-    pdf_pages: int = 3_000
-    seconds: float = 60.0
-    """for the pages of a PDF"""
-    ocr_seconds: float = 45.0
-    """for the pages of a picture or of a PDF of pictures"""
-
-
-def build_read_error(url: str, outcome: str, detail: str) -> Failed:
-    """Return the error to raise for a page that cannot be read."""
-    return Failed(Failure(url, outcome, detail))
-
-
 def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Page:
     """Return text as a Page, as it is but for its line breaks, cut into blocks by its kind.
 
@@ -101,13 +88,11 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     kind = _guess_kind(text) if kind == "text" else kind
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
         raise build_read_error(
-            url, Outcome.MINIFIED, "minified: it was written to be run and not to be read"
+            Outcome.MINIFIED, "minified: it was written to be run and not to be read"
         )
     blocks = tuple(TEXT_READERS[kind](text))
     if not blocks:
-        raise build_read_error(
-            url, Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space"
-        )
+        raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space")
     first = next((block for block in blocks if block.article), blocks[0])
     title = text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH].strip()
     if kind in _TITLED_BY_NAME:
@@ -299,37 +284,107 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
     Front matter is kept as hidden text, and its title is the page's. Raises Failed: too_large,
     empty_after_extraction.
     """
+    _check_markdown(len(text), limits)
+    text = text.replace("\r\n", "\n").lstrip("\ufeff")
+    front, title, hidden = _FRONT.match(text), "", ""
+    if front:
+        named = _FRONT_TITLE.search(front[1])
+        title, hidden = named[1] if named else "", f"<div hidden>{escape(front[1])}</div>"
+        text = text[front.end() :]
+    html = _make_markdown_parser().render(text) + hidden
+    return join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
+
+
+def _check_markdown(size: int, limits: ReadLimits) -> None:
+    if size > limits.markdown:
+        detail = f"Markdown of more than {limits.markdown:,} characters"
+        raise build_read_error(Outcome.TOO_LARGE, detail)
+
+
+def _make_markdown_parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    if len(text) > limits.markdown:
-        raise build_read_error(
-            url, Outcome.TOO_LARGE, f"Markdown of more than {limits.markdown:,} characters"
-        )
-    text = text.replace("\r\n", "\n").lstrip("\ufeff")
-    front = _FRONT.match(text)
-    title = ""
-    if front:
-        title_match = _FRONT_TITLE.search(front[1])
-        title = title_match[1] if title_match else ""
-        text = text[front.end() :]
-    html = MarkdownIt("commonmark").enable("table").render(text)
-    hidden = f"<div hidden>{_escape_html(front[1])}</div>" if front else ""
-    return _read_whole_article(html + hidden, url, fetched, title)
+    return MarkdownIt("commonmark").enable("table")
 
 
-def _escape_html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+_TERMINAL_COLOR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 
 
-def _read_whole_article(html: str, url: str, fetched: str, title: str) -> Page:
-    """Return a page all of which is article: documents carry no navigation."""
-    tree = read_html(html)
-    tree.title = title or tree.title
-    page = build_page(tree, url, fetched, whole=True)
-    if not any(page.iter_shown()):
-        raise build_read_error(url, Outcome.EMPTY_AFTER_EXTRACTION, "the document holds no text")
-    if page.title:
-        return page
-    first = next(page.iter_shown())
-    title = page.text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH]
-    return Page(url, title, page.text, page.blocks, page.links, page.marks, page.digest, fetched)
+def read_notebook(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+    """Return a notebook as a Page: text outputs stand behind their cell, pictures are left out.
+
+    Raises Failed: malformed, too_large, empty_after_extraction.
+    """
+    try:
+        notebook = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise build_read_error(Outcome.MALFORMED, f"the notebook is no JSON ({error})") from error
+    cells = _find_cells(notebook)
+    if cells is None:
+        raise build_read_error(Outcome.MALFORMED, "the notebook holds no list of cells")
+    prose = (cell.get("source") for cell in cells if cell.get("cell_type") == "markdown")
+    _check_markdown(sum(len(_join_text(source)) for source in prose), limits)
+    metadata = notebook.get("metadata")
+    title = metadata.get("title", "") if isinstance(metadata, dict) else ""
+    title = title if isinstance(title, str) else ""
+    return join_parts(_read_cells(cells, url, limits), url, fetched, title, limits)
+
+
+def _find_cells(notebook: Any) -> list[dict[str, Any]] | None:
+    """Return the cells; before version 4 of the format, sheets held them."""
+    if not isinstance(notebook, dict):
+        return None
+    sheets = notebook.get("worksheets")
+    holders = [notebook, *(sheets if isinstance(sheets, list) else [])]
+    lists = [holder.get("cells") for holder in holders if isinstance(holder, dict)]
+    found = [cells for cells in lists if isinstance(cells, list)]
+    return [cell for cells in found for cell in cells if isinstance(cell, dict)] if found else None
+
+
+def _join_text(written: Any) -> str:
+    """Return text that is written whole or as a list of lines."""
+    lines = written if isinstance(written, list) else [written]
+    return "".join(line for line in lines if isinstance(line, str))
+
+
+def _read_cells(cells: list[dict[str, Any]], url: str, limits: ReadLimits) -> Iterator[PagePart]:
+    markdown = _make_markdown_parser()
+    for cell in cells:
+        source = _join_text(cell.get("source", cell.get("input")))
+        kind = cell.get("cell_type")
+        if kind == "markdown":
+            html = markdown.render(source)
+        elif kind == "heading":
+            level = cell.get("level")
+            tag = f"h{level}" if level in (1, 2, 3, 4, 5, 6) else "h1"
+            html = f"<{tag}>{escape(source)}</{tag}>"
+        elif kind == "code":
+            html = _write_code(source)
+        else:
+            html = f"<p>{escape(source)}</p>"
+        yield PagePart(read_part(html, url, limits))
+        outputs = cell.get("outputs")
+        for output in outputs if isinstance(outputs, list) else []:
+            if isinstance(output, dict):
+                yield PagePart(read_part(_write_output(output), url, limits))
+
+
+def _write_code(text: str) -> str:
+    return f"<pre>\n{escape(text)}</pre>" if text.strip() else ""
+
+
+def _write_output(output: dict[str, Any]) -> str:
+    """Return what a cell printed: a table as a table, other text as code, an error by its name."""
+    if output.get("output_type") in ("error", "pyerr"):
+        return _write_code(f"{output.get('ename', '')}: {output.get('evalue', '')}")
+    data = output.get("data", output)  # before version 4, by short names in the output itself
+    if not isinstance(data, dict):
+        return ""
+    html = _join_text(data.get("text/html", data.get("html")))
+    if "<table" in html:
+        return html
+    if "text/markdown" in data:
+        return _write_code(_join_text(data["text/markdown"]))
+    return _write_code(
+        _TERMINAL_COLOR.sub("", _join_text(data.get("text/plain", data.get("text"))))
+    )

@@ -23,22 +23,23 @@ from rookery.errors import Outcome
 from rookery.pages.page_parts import (
     NOWHERE,
     PagePart,
+    ReadLimits,
+    build_read_error,
     build_sparse_table,
     build_table,
+    check_size,
     join_parts,
     read_part,
 )
-from rookery.pages.text_documents import ReadLimits, build_read_error
 from rookery.pages.text_encoding import decode_text
-from rookery.pages.xml_parser import parse_xml, rewrite_xhtml
+from rookery.pages.xml_documents import parse_xml, rewrite_xhtml
 from rookery.records import Link, Page
 
 
 class DocumentArchive:
     """The parts of a document by name. Raises Failed: malformed, and see `read_part`."""
 
-    def __init__(self, data: bytes, url: str, limits: ReadLimits) -> None:
-        self.url = url
+    def __init__(self, data: bytes, limits: ReadLimits) -> None:
         self.limits = limits
         self._rest = limits.unpacked_bytes
         with self._word_damage():
@@ -54,9 +55,8 @@ class DocumentArchive:
             zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, ValueError,
             IndexError,
         ) as error:  # fmt: skip
-            raise build_read_error(
-                self.url, Outcome.MALFORMED, f"the document's archive is damaged ({error})"
-            ) from error
+            detail = f"the document's archive is damaged ({error})"
+            raise build_read_error(Outcome.MALFORMED, detail) from error
 
     def read_part(self, name: str) -> bytes:
         """Return the content of a part; nothing where there is none.
@@ -69,33 +69,25 @@ class DocumentArchive:
                 return b""
             info = self._archive.getinfo(name)
             if info.flag_bits & 1:
-                raise build_read_error(
-                    self.url, Outcome.ENCRYPTED, "the document's archive needs a password"
-                )
-            most = self._rest
+                raise build_read_error(Outcome.ENCRYPTED, "the document's archive needs a password")
             content = b""
-            if info.file_size <= most:
+            if info.file_size <= self._rest:
                 with self._archive.open(info) as part:
-                    content = part.read(most + 1)
-            if max(info.file_size, len(content)) > most:
-                size = self.limits.unpacked_bytes
-                raise build_read_error(
-                    self.url, Outcome.TOO_LARGE, f"more than {size:,} bytes of text"
-                )
-            self._rest -= len(content)
+                    content = part.read(self._rest + 1)
+            self._rest -= max(info.file_size, len(content))
+            most = self.limits.unpacked_bytes
+            check_size(most - self._rest, most, "bytes of text")
             return content
 
-    def parse_part(self, name: str) -> Element | None:
-        """Return the root element of a part that is XML; None where there is no such part."""
+    def parse_part(self, name: str) -> Element:
+        """Return the root element of a part that is XML; one without a name where there is none."""
         content = self.read_part(name)
-        return parse_xml(content, self.url, self.limits) if content else None
+        return parse_xml(content, self.limits) if content else Element("")
 
     def find_main_part(self, usual: str) -> str:
         """Return the name of the part that an Office document starts from, else `usual`."""
-        return next(
-            (name for kind, name in self.read_relations("").values() if kind == "officeDocument"),
-            usual,
-        )
+        named = dict(reversed(self.read_relations("").values()))
+        return named.get("officeDocument", usual)
 
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
         """Return what a part of an Office document refers to: by id, the last word of the type and
@@ -103,7 +95,7 @@ class DocumentArchive:
         folder, _, file = name.rpartition("/")
         root = self.parse_part(f"{folder}/_rels/{file}.rels" if folder else f"_rels/{file}.rels")
         relations = dict[str, tuple[str, str]]()
-        for one in () if root is None else root:
+        for one in root:
             target = one.get("Target", "")
             if one.get("TargetMode") != "External":
                 target = join_part_name(folder, target)
@@ -122,8 +114,7 @@ _MOST_REPEATED = 1000
 
 def read_core_title(archive: DocumentArchive) -> str:
     """Return the title that an Office document gives itself; empty where it has none."""
-    core = archive.parse_part("docProps/core.xml")
-    return "" if core is None else (core.findtext("dc.title") or "").strip()
+    return (archive.parse_part("docProps/core.xml").findtext("dc.title") or "").strip()
 
 
 def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -134,14 +125,14 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """
     import mammoth
 
-    archive = DocumentArchive(data, url, limits)
+    archive = DocumentArchive(data, limits)
     parts = {
         name: archive.read_part(name)
         for name in sorted(archive.names)
         if name.endswith((".xml", ".rels"))
     }
     if any(b"<!DOCTYPE" in part or b"<!ENTITY" in part for part in parts.values()):
-        raise build_read_error(url, Outcome.MALFORMED, "the document's XML declares entities")
+        raise build_read_error(Outcome.MALFORMED, "the document's XML declares entities")
     without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
     try:
         html = mammoth.convert_to_html(
@@ -151,13 +142,10 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         raise
     # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
     except Exception as error:
-        raise build_read_error(
-            url, Outcome.MALFORMED, f"the document cannot be read ({error!r})"[:300]
-        ) from error
-    core = DocumentArchive(data, url, limits)
-    return join_parts(
-        [PagePart(read_part(html, url, limits))], url, fetched, read_core_title(core), limits
-    )
+        detail = f"the document cannot be read ({error!r})"[:300]
+        raise build_read_error(Outcome.MALFORMED, detail) from error
+    title = read_core_title(DocumentArchive(data, limits))
+    return join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
 
 
 def _build_archive(parts: dict[str, bytes]) -> bytes:
@@ -175,26 +163,25 @@ def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
 
     Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
     """
-    archive = DocumentArchive(data, url, limits)
+    archive = DocumentArchive(data, limits)
     return join_parts(_read_pptx_slides(archive), url, fetched, read_core_title(archive), limits)
 
 
 def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
     main = archive.find_main_part("ppt/presentation.xml")
     relations = archive.read_relations(main)
-    root = archive.parse_part(main)
-    slides = () if root is None else root.iterfind("p.sldIdLst/p.sldId")
+    slides = archive.parse_part(main).iterfind("p.sldIdLst/p.sldId")
     for number, slide in enumerate(slides, 1):
         _, name = relations.get(slide.get("r.id", ""), ("", ""))
         slide_tree = archive.parse_part(name)
-        if slide_tree is None:
+        if not slide_tree.tag:
             continue
         parts = archive.read_relations(name)
         links = {key: target for key, (kind, target) in parts.items() if kind == "hyperlink"}
         html = "".join(_read_shapes(slide_tree.find("p.cSld/p.spTree"), links))
         for kind, target in parts.values():
-            notes = archive.parse_part(target) if kind == "notesSlide" else None
-            if notes is not None:
+            if kind == "notesSlide":
+                notes = archive.parse_part(target)
                 html += "".join(_read_shapes(notes.find("p.cSld/p.spTree"), {}))
         yield PagePart(read_part(html, NOWHERE, archive.limits), "slide", str(number))
 
@@ -209,20 +196,18 @@ def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
         elif shape.tag == "?.AlternateContent":  # one shape, written for several programs
             yield from _read_shapes(next(iter(shape), None), links)
         elif shape.tag == "p.graphicFrame":
-            for table in shape.iter("a.tbl"):
-                rows = (
-                    [
-                        "<br>".join(
-                            _read_runs(line, links) for line in cell.iterfind("a.txBody/a.p")
-                        )
-                        for cell in row.iterfind("a.tc")
-                    ]
-                    for row in table.iterfind("a.tr")
-                )
-                properties = table.find("a.tblPr")
-                yield build_table(
-                    rows, properties is not None and properties.get("firstRow") in ("1", "true")
-                )
+            yield from (_read_table(table, links) for table in shape.iter("a.tbl"))
+
+
+def _read_table(table: Element, links: dict[str, str]) -> str:
+    rows = (row.iterfind("a.tc") for row in table.iterfind("a.tr"))
+    properties = table.find("a.tblPr")
+    headed = properties is not None and properties.get("firstRow") in ("1", "true")
+    return build_table(([_read_cell(cell, links) for cell in row] for row in rows), headed)
+
+
+def _read_cell(cell: Element, links: dict[str, str]) -> str:
+    return "<br>".join(_read_runs(line, links) for line in cell.iterfind("a.txBody/a.p"))
 
 
 def _read_text_shape(shape: Element, links: dict[str, str]) -> str:
@@ -277,14 +262,13 @@ def read_open_document(data: bytes, url: str, fetched: str, limits: ReadLimits) 
     comments and tables of contents are left out; footnotes follow the text. Raises Failed:
     malformed, encrypted, too_large, empty_after_extraction.
     """
-    archive = DocumentArchive(data, url, limits)
+    archive = DocumentArchive(data, limits)
     if b"encryption-data" in archive.read_part("META-INF/manifest.xml"):
-        raise build_read_error(url, Outcome.ENCRYPTED, "the document needs a password")
+        raise build_read_error(Outcome.ENCRYPTED, "the document needs a password")
     meta, content = archive.parse_part("meta.xml"), archive.parse_part("content.xml")
-    title = "" if meta is None else meta.findtext("office.meta/dc.title") or ""
-    body = None if content is None else content.find("office.body")
+    title, body = meta.findtext("office.meta/dc.title") or "", content.find("office.body")
     if body is None:
-        raise build_read_error(url, Outcome.MALFORMED, "the archive holds no text of a document")
+        raise build_read_error(Outcome.MALFORMED, "the archive holds no text of a document")
     return join_parts(_read_body(body, limits), url, fetched, title, limits)
 
 
@@ -415,7 +399,7 @@ def read_xlsx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     thousands separators and signs of money. Raises Failed: malformed, encrypted, too_large,
     empty_after_extraction.
     """
-    archive = DocumentArchive(data, url, limits)
+    archive = DocumentArchive(data, limits)
     return join_parts(_read_sheets(archive), url, fetched, read_core_title(archive), limits)
 
 
@@ -423,28 +407,21 @@ def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:
     main = archive.find_main_part("xl/workbook.xml")
     relations = archive.read_relations(main)
     book = archive.parse_part(main)
-    if book is None:
-        raise build_read_error(archive.url, Outcome.MALFORMED, "the archive holds no workbook")
+    if not book.tag:
+        raise build_read_error(Outcome.MALFORMED, "the archive holds no workbook")
     named = dict(relations.values())
-    shared = archive.parse_part(named.get("sharedStrings", ""))
-    texts = [] if shared is None else [_read_rich_text(item) for item in shared.iterfind("x.si")]
+    shared = archive.parse_part(named.get("sharedStrings", "")).iterfind("x.si")
+    formats = _read_formats(archive.parse_part(named.get("styles", "")))
     properties = book.find("x.workbookPr")
     from_1904 = properties is not None and properties.get("date1904") in ("1", "true")
-    values = _CellReader(
-        texts, _read_formats(archive.parse_part(named.get("styles", ""))), from_1904
-    )
+    values = _CellReader([_read_rich_text(item) for item in shared], formats, from_1904)
     for sheet in book.iterfind("x.sheets/x.sheet"):
         kind, part = relations.get(sheet.get("r.id", ""), ("", ""))
-        content = archive.parse_part(part) if kind == "worksheet" else None
-        if content is None:
+        if kind != "worksheet":
             continue
-        rows = [
-            cells
-            for row in content.iterfind("x.sheetData/x.row")
-            if (cells := dict(values.read_row(row)))
-        ]
+        rows = map(values.read_row, archive.parse_part(part).iterfind("x.sheetData/x.row"))
         name = sheet.get("name", "")
-        table = build_sparse_table(rows, True, archive.limits)
+        table = build_sparse_table([row for row in map(dict, rows) if row], True, archive.limits)
         html = f"<h2>{escape(name)}</h2>{table}" if table else ""
         yield PagePart(read_part(html, NOWHERE, archive.limits), "sheet", name)
 
@@ -461,11 +438,9 @@ def _escape_cell(text: str) -> str:
     return escape(text.strip()).replace("\n", "<br>")
 
 
-def _read_formats(styles: Element | None) -> list[str]:
+def _read_formats(styles: Element) -> list[str]:
     """Return the number format of each cell style, where it is one of percentages, dates or times;
     empty for others."""
-    if styles is None:
-        return []
     own = {
         one.get("numFmtId", ""): one.get("formatCode", "")
         for one in styles.iterfind("x.numFmts/x.numFmt")
@@ -560,15 +535,12 @@ def read_epub(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     Links between chapters lead to where the chapter begins. Raises Failed: malformed, encrypted
     (a book that only one shop's program opens), too_large, empty_after_extraction.
     """
-    archive = DocumentArchive(data, url, limits)
-    container = archive.parse_part(_CONTAINER)
-    rootfile = None if container is None else next(container.iter("?.rootfile"), None)
+    archive = DocumentArchive(data, limits)
+    rootfile = next(archive.parse_part(_CONTAINER).iter("?.rootfile"), None)
     name = "" if rootfile is None else join_part_name("", rootfile.get("full-path", ""))
     package = archive.parse_part(name)
-    if package is None:
-        raise build_read_error(
-            url, Outcome.MALFORMED, "the archive holds no list of a book's chapters"
-        )
+    if not package.tag:
+        raise build_read_error(Outcome.MALFORMED, "the archive holds no list of a book's chapters")
     folder = name.rpartition("/")[0]
     files = {
         item.get("id", ""): join_part_name(folder, item.get("href", ""))
@@ -580,22 +552,22 @@ def read_epub(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         if one.get("idref", "") in files
     ]
     if len(chapters) > _MOST_CHAPTERS:
-        raise build_read_error(url, Outcome.TOO_LARGE, f"a book of {len(chapters):,} chapters")
+        raise build_read_error(Outcome.TOO_LARGE, f"a book of {len(chapters):,} chapters")
     title = " ".join((package.findtext("opf.metadata/dc.title") or "").split())
     _refuse_encrypted(archive, chapters)
-    return join_parts(_read_chapters(archive, chapters), url, fetched, title, limits)
+    return join_parts(_read_chapters(archive, chapters, url), url, fetched, title, limits)
 
 
 def _refuse_encrypted(archive: DocumentArchive, chapters: list[str]) -> None:
     """Raise Failed if a chapter is encrypted; fonts of any book may be."""
     encryption = archive.parse_part("META-INF/encryption.xml")
-    for reference in () if encryption is None else encryption.iter("enc.CipherReference"):
+    for reference in encryption.iter("enc.CipherReference"):
         if join_part_name("", reference.get("URI", "")) in chapters:
             detail = "the book is locked to the programs of the shop that sold it"
-            raise build_read_error(archive.url, Outcome.ENCRYPTED, detail)
+            raise build_read_error(Outcome.ENCRYPTED, detail)
 
 
-def _read_chapters(archive: DocumentArchive, chapters: list[str]) -> Iterator[PagePart]:
+def _read_chapters(archive: DocumentArchive, chapters: list[str], url: str) -> Iterator[PagePart]:
     chapter_names = frozenset(chapters)
     for name in dict.fromkeys(chapters):
         content = archive.read_part(name)
@@ -603,12 +575,11 @@ def _read_chapters(archive: DocumentArchive, chapters: list[str]) -> Iterator[Pa
             continue
         html = rewrite_xhtml(decode_text(content))
         page = read_part(html, NOWHERE + quote(name), archive.limits)
-        links = (_lead_to_chapter(link, archive.url, chapter_names) for link in page.links)
-        page = msgspec.structs.replace(page, links=tuple(links))
+        links = (_lead_to_chapter(link, url, chapter_names) for link in page.links)
         heading = next((one for one in page.iter_shown() if one.kind == "heading"), None)
         label = "" if heading is None else page.text[heading.start : heading.end]
         # Of a book without a title, the title is its first line and not that of its first part.
-        page = msgspec.structs.replace(page, title="")
+        page = msgspec.structs.replace(page, links=tuple(links), title="")
         yield PagePart(page, "chapter" if label else "", " ".join(label.split()), name)
 
 

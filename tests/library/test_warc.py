@@ -26,9 +26,9 @@ from rookery.library.libraries import open_places
 from rookery.library.page_archive import PageArchive
 from rookery.library.warc import WarcEntry, WarcLibrary, WarcRedirect, iter_warc_entries
 from rookery.network.fetcher import Fetcher
+from rookery.pages.page_parts import ReadLimits
 from rookery.pages.page_reader import read_page
 from rookery.pages.reader_processes import ReaderPool
-from rookery.pages.text_documents import ReadLimits
 from rookery.records import Failure, Page
 
 posix = pytest.mark.skipif(os.name != "posix", reason="kills a process")

@@ -8,7 +8,8 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 import pytest
 
-from rookery.pages.page_reader import join_visible_text, read_page
+from rookery.pages.page_reader import read_page
+from rookery.pages.page_text import join_visible_text
 from rookery.records import Page
 
 FILES = Path(__file__).parent / "files"

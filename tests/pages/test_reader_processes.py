@@ -19,9 +19,9 @@ from rookery.library.page_archive import PageArchive
 from rookery.library.site_library import SiteLibrary
 from rookery.library.warc import iter_warc_entries
 from rookery.network.fetcher import Fetcher, FetchLimits
+from rookery.pages.page_parts import ReadLimits
 from rookery.pages.page_reader import read_page
 from rookery.pages.reader_processes import PageJob, ReaderPool
-from rookery.pages.text_documents import ReadLimits
 from rookery.records import Failure, Page
 
 pytestmark = [
@@ -229,7 +229,7 @@ def test_a_site_with_a_hostile_page_is_read_without_it(tmp_path: Path) -> None:
     start = reply(b"<title>Start</title><p>Pages: <a href='/slow.md'>one</a> <a href='/crows'>two")
     with (
         serving({"/": start, "/slow.md": LATE, "/crows": PAGE}) as server,
-        Fetcher(FetchLimits(seconds=10), allow_private=True) as fetcher,
+        Fetcher(FetchLimits(seconds=6), allow_private=True) as fetcher,
         PageArchive(tmp_path / "archive.sqlite") as archive,
     ):
         site = SiteLibrary(server.url("/"), archive, fetcher, tmp_path)

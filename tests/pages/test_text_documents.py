@@ -11,9 +11,9 @@ from pdf_files import write_pdf
 
 import rookery
 from rookery.errors import Failed
+from rookery.pages.page_parts import ReadLimits
 from rookery.pages.page_reader import detect_type, read_page
 from rookery.pages.page_text import join_visible_text
-from rookery.pages.text_documents import ReadLimits
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -19,9 +19,9 @@ import pytest
 
 from rookery.errors import Failed
 from rookery.pages.file_selection import list_folders
+from rookery.pages.page_parts import ReadLimits
 from rookery.pages.page_reader import detect_type, read_page
 from rookery.pages.page_text import join_visible_text
-from rookery.pages.text_documents import ReadLimits
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.records import Page
 from rookery.settings import FileSelection

@@ -8,6 +8,7 @@ with what a tag means cached by its text: half of the time of reading a page is 
 
 import re
 from collections.abc import Callable, Iterable
+from html import escape
 from typing import Any
 
 import msgspec
@@ -1004,7 +1005,7 @@ def read_html(html: str) -> HtmlTree:
     _prepare_document(parser, html)
     markup = parser.html or ""
     if parser.css("xmp, plaintext"):
-        markup = _RAW.sub(lambda raw: f"<pre>{_escape_text(raw[2])}</pre>", markup)
+        markup = _RAW.sub(lambda raw: f"<pre>{escape(raw[2], quote=False)}</pre>", markup)
     pieces = _split_tags(markup)
     walk = HtmlWalk()
     tree = walk.parse_pieces(pieces)
@@ -1058,8 +1059,4 @@ def _split_tags(markup: str) -> list[str]:
 
 def _escape_tag(match: re.Match[str]) -> str:
     written = match[0]
-    return "" if written.startswith("<!--") else f"<{_escape_text(written[1:-1])}>"
-
-
-def _escape_text(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "" if written.startswith("<!--") else f"<{escape(written[1:-1], quote=False)}>"

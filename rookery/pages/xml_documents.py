@@ -1,16 +1,132 @@
-"""Read RSS and Atom feeds, and sitemaps, as pages with links to what they list."""
+"""Parse XML that may be hostile, and read RSS and Atom feeds, and sitemaps, as pages with links.
 
+A document has no entities of its own, nothing is loaded, and size and depth are bounded. Names are
+written with the prefixes below whatever prefixes a document uses.
+"""
+
+import re
 from collections.abc import Iterator
+from functools import cache
 from html import escape
+from typing import Any
 from urllib.parse import urljoin
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, TreeBuilder
 
 from rookery.errors import Outcome
 from rookery.pages.html.html_parser import read_html
-from rookery.pages.page_parts import PagePart, join_parts, read_labels, read_part
-from rookery.pages.text_documents import ReadLimits, build_read_error
-from rookery.pages.xml_parser import parse_xml
+from rookery.pages.page_parts import (
+    PagePart,
+    ReadLimits,
+    build_read_error,
+    check_size,
+    join_parts,
+    read_labels,
+    read_part,
+)
 from rookery.records import Page
+
+_DTD = re.compile(
+    r"<!DOCTYPE\b[^\[<>]*\[(?P<subset>[^\]]*(?:\](?!\s*>)[^\]]*)*)\]\s*>", re.IGNORECASE
+)
+_ENTITY = re.compile(r"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"&<%]{0,100})"|'([^'&<%]{0,100})')\s*>""")
+_LONGEST_DTD = 100_000
+_REFERENCE = re.compile(r"&([\w.:-]+);")
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_SELF_CLOSED = re.compile(
+    r"<(script|style|title|textarea|iframe|a|div|span|p|td|th|i|b|em|strong|ul|li)"
+    r"((?:\s[^<>]*)?)/>",
+    re.IGNORECASE,
+)
+_MOST_DEPTH = 200
+_OASIS = "urn:oasis:names:tc:opendocument:xmlns"
+_OOXML = "http://schemas.openxmlformats.org"
+_STRICT = "http://purl.oclc.org/ooxml"
+_PREFIXES = {
+    **{f"{_OASIS}:{name}:1.0": name for name in "office text table presentation".split()},
+    f"{_OASIS}:drawing:1.0": "draw",
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://www.w3.org/1999/xlink": "xlink",
+    f"{_OOXML}/presentationml/2006/main": "p",
+    f"{_STRICT}/presentationml/main": "p",
+    f"{_OOXML}/drawingml/2006/main": "a",
+    f"{_STRICT}/drawingml/main": "a",
+    f"{_OOXML}/officeDocument/2006/relationships": "r",
+    f"{_STRICT}/officeDocument/relationships": "r",
+    f"{_OOXML}/spreadsheetml/2006/main": "x",
+    f"{_STRICT}/spreadsheetml/main": "x",
+    "http://www.idpf.org/2007/opf": "opf",
+    "http://www.w3.org/2001/04/xmlenc#": "enc",
+    "http://www.w3.org/2005/Atom": "atom",
+    "http://purl.org/rss/1.0/": "rss",
+    "http://purl.org/rss/1.0/modules/content/": "content",
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
+    "http://www.w3.org/1999/xhtml": "xhtml",
+    "http://www.sitemaps.org/schemas/sitemap/0.9": "sitemap",
+    "http://www.w3.org/XML/1998/namespace": "xml",
+}
+
+
+def parse_xml(data: bytes, limits: ReadLimits) -> Element:
+    """Return the root element. Names in unknown namespaces begin with `?.`, of none have no prefix.
+
+    Raises Failed: malformed (also for XML that declares entities), too_large.
+    """
+    from xml.parsers import expat
+
+    builder = TreeBuilder()
+    parser = expat.ParserCreate(namespace_separator="\n")
+    parser.buffer_text = True
+    depth = elements = 0
+
+    @cache
+    def get_name(name: str) -> str:
+        space, border, local = name.rpartition("\n")
+        return f"{_PREFIXES.get(space, '?')}.{local}" if border else name
+
+    def open_element(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, elements
+        depth += 1
+        elements += 1
+        if depth > _MOST_DEPTH:
+            raise build_read_error(Outcome.MALFORMED, "the document's XML is nested too deeply")
+        check_size(elements, limits.tags, "elements of XML")
+        builder.start(get_name(name), {get_name(key): value for key, value in attributes.items()})
+
+    def close_element(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(get_name(name))
+
+    def refuse_entity(*declaration: Any) -> None:
+        raise build_read_error(Outcome.MALFORMED, "the document's XML declares entities")
+
+    parser.StartElementHandler = open_element
+    parser.EndElementHandler = close_element
+    parser.CharacterDataHandler = builder.data
+    parser.EntityDeclHandler = refuse_entity
+    try:
+        parser.Parse(data, True)
+    # The last two: an encoding that Python does not know, and one that it cannot give to Expat.
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        detail = f"the document's XML is damaged ({error})"
+        raise build_read_error(Outcome.MALFORMED, detail) from error
+    return builder.close()
+
+
+def rewrite_xhtml(xhtml: str) -> str:
+    """Rewrite XML that HTML would misread: `<script/>` would swallow the rest of the page.
+
+    The document type goes, since HTML ends it at its first entity; short entities that it defines
+    are put in.
+    """
+    if declared := _DTD.search(xhtml[:_LONGEST_DTD]):
+        named = {name: one or other for name, one, other in _ENTITY.findall(declared["subset"])}
+        xhtml = xhtml[: declared.start()] + xhtml[declared.end() :]
+        if named:
+            xhtml = _REFERENCE.sub(lambda match: named.get(match[1], match[0]), xhtml)
+    xhtml = _SELF_CLOSED.sub(r"<\1\2></\1>", xhtml)
+    return _CDATA.sub(lambda section: escape(section[1], quote=False), xhtml)
+
 
 _MOST_ENTRIES = 50_000
 
@@ -20,7 +136,7 @@ def read_feed(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
 
     A sitemap is a list of links. Raises Failed: malformed, too_large, empty_after_extraction.
     """
-    root = parse_xml(data, url, limits)
+    root = parse_xml(data, limits)
     if root.tag in ("sitemap.urlset", "sitemap.sitemapindex"):
         places = [(place.text or "").strip() for place in root.iter("sitemap.loc")]
         links = (f'<li><a href="{escape(place)}">{escape(place)}</a>' for place in places)
@@ -28,7 +144,7 @@ def read_feed(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         return join_parts([PagePart(read_part(html, url, limits))], url, fetched, "", limits)
     entries = list(_iter_entries(root))
     if len(entries) > _MOST_ENTRIES:
-        raise build_read_error(url, Outcome.TOO_LARGE, f"a feed of {len(entries):,} entries")
+        raise build_read_error(Outcome.TOO_LARGE, f"a feed of {len(entries):,} entries")
     head = next((one for one in root if one.tag in ("channel", "rss.channel")), root)
     title = _read_plain(head, "title")
     base = _get_base(root, url)
