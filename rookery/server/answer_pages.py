@@ -60,9 +60,8 @@ from rookery.server.api.answer_sessions import (
     ServerCapabilities,
 )
 from rookery.server.api.endpoints import EventFrames, build_event_response, encode_event
-from rookery.server.document_uploads import make_safe_file_name
-from rookery.server.document_versions import load_document_records
-from rookery.server.stored_pages import make_quote_address, replace_unseen_characters
+from rookery.server.documents import load_document_records, make_safe_file_name
+from rookery.server.stored_pages import make_quote_address
 from rookery.shell.answer_export import EXPORT_TYPES, ExportedAnswer, ExportLanguage
 from rookery.shell.answer_export import render_export as made
 from rookery.shell.languages import (
@@ -73,7 +72,7 @@ from rookery.shell.languages import (
     translate_plural,
 )
 from rookery.shell.languages import translate_text as _
-from rookery.shell.rendering import format_host
+from rookery.shell.rendering import format_host, replace_unseen_characters
 from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
 
 

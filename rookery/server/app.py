@@ -101,7 +101,7 @@ def build_web_app(
     )
     app.state.closing = []
     if reading:
-        from rookery.server.document_uploads import DocumentReader
+        from rookery.server.documents import DocumentReader
 
         app.state.answering = AnswerService(store, settings, WorkerSettings(workers=at_once))
         app.state.documents = DocumentReader(settings, app.state.answering)
@@ -142,10 +142,10 @@ async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
     """Start the answer workers with the application; at its end stop them and close libraries."""
     answering = getattr(app.state, "answering", None)
     if answering:
-        from rookery.server import document_uploads
+        from rookery.server import documents
 
-        await run_in_threadpool(document_uploads.recover_documents)
-        document_uploads.register_documents(answering)
+        await run_in_threadpool(documents.recover_documents)
+        documents.register_documents(answering)
         answering.start()
         app.state.documents.start()
     yield

@@ -1,13 +1,12 @@
 """Pages of documents: upload, add by address, progress, list with versions, remove, undo.
 
 Everybody who may ask on this server can search them. Who added a document may replace and remove
-it, and so may reviewers. Files are taken at once and read in the background
-(`document_uploads`); a file of a name that is there becomes a new version once that is confirmed,
-and every earlier one can be put back until it is deleted for good (`document_versions`). A file
-that cannot be read is not kept, and the page says why. A page of the web is added by its address,
-unless the server is offline: it is fetched in the background, and fetched again as another version.
-Uploads are taken only from this very
-machine, unless the server was told otherwise (`app.state.uploads`).
+it, and so may reviewers. Files are taken at once and read in the background (`documents`); a file
+of a name that is there becomes a new version once that is confirmed, and every earlier one can be
+put back until it is deleted for good. A file that cannot be read is not kept, and the page says
+why. A page of the web is added by its address, unless the server is offline: it is fetched in the
+background, and fetched again as another version. Uploads are taken only from this very machine,
+unless the server was told otherwise (`app.state.uploads`).
 """
 
 from collections.abc import Callable
@@ -38,26 +37,24 @@ from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import PageArchive
 from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
-from rookery.server.document_uploads import (
+from rookery.server.documents import (
     READABLE_TYPES,
     DocumentReader,
-    DocumentUpload,
-    UploadedFile,
-    drop_upload,
-    list_uploads,
-    open_documents_library,
-    register_documents,
-    summarize_page,
-)
-from rookery.server.document_versions import (
     DocumentRecord,
     DocumentText,
+    DocumentUpload,
     DocumentVersion,
+    UploadedFile,
     delete_document_version,
+    drop_upload,
     get_documents_folder,
+    list_uploads,
     load_document_records,
     lock_documents,
     may_change_version,
+    open_documents_library,
+    register_documents,
+    summarize_page,
     switch_document_version,
 )
 from rookery.settings import Settings, locate_archive

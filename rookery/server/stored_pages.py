@@ -30,23 +30,20 @@ from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.library.page_archive import translate_storage_errors
 from rookery.pages.page_reader import detect_type
-from rookery.pages.page_text import neutralize_text
 from rookery.pages.pdf_rendering import PdfPage, PdfRenderer, PictureBox, list_pdf_pages
 from rookery.pages.reader_processes import FileLimits
 from rookery.pages.text_folding import locate_quote
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.records import Block, Failure, Mark, Page, Quote
-from rookery.server.document_versions import find_version_address, find_version_file
+from rookery.server.documents import find_version_address, find_version_file
 from rookery.settings import get_cache_folder
 from rookery.shell.file_reading import read_document_file
 from rookery.shell.languages import localize_value, mark_text, translate_borrowed_text
 from rookery.shell.languages import translate_text as _
-from rookery.shell.rendering import format_host
+from rookery.shell.rendering import format_host, replace_unseen_characters
 
 CONTEXT_CHARACTERS = 60_000
 """characters shown before and after the place in view, rounded to whole blocks"""
-# Browsers turn a carriage return into a line feed and drop NUL: both would change the marked text.
-_REPLACED_CHARACTERS = str.maketrans({"\x00": "\ufffd", "\r": " "})
 _RAISED_MARKS = ("sup", "sub")
 
 _get_start, _get_end = attrgetter("start"), attrgetter("end")
@@ -129,21 +126,6 @@ def lay_out_page(page: Page, span: Span | None, at: int) -> PageLayout:
         max(0, first - CONTEXT_CHARACTERS) if low > 0 else None,
         min(len(page.text), last + CONTEXT_CHARACTERS) if high < len(blocks) else None,
     )
-
-
-def replace_unseen_characters(text: str) -> str:
-    """Return the text with unseen characters replaced, at the same length.
-
-    Invisible and direction-changing characters become dots, NUL U+FFFD and carriage return a space.
-    """
-    if text.isascii():
-        return text.translate(_REPLACED_CHARACTERS)
-    safe = neutralize_text(text)
-    # `neutralize_text` also replaces 【】†♦■, which matter only to models: readers see the page's
-    # own.
-    if safe != text:
-        text = "".join(put if put == "·" else own for own, put in zip(text, safe, strict=True))
-    return text.translate(_REPLACED_CHARACTERS)
 
 
 def _covers_span(page: Page, blocks: Sequence[Block], span: Span) -> bool:

@@ -1,4 +1,4 @@
-"""Templates, the functions they call, and static files.
+"""Rendering of pages: templates, the functions and texts that they take, and static files.
 
 All text is escaped. HTML is made from text only in `render_guide_html`, from Markdown with raw HTML
 turned off.
@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rookery.pages.page_text import neutralize_text
 from rookery.shell.languages import (
     DEFAULT_LANGUAGE,
     format_number,
@@ -165,3 +166,22 @@ def format_age(at: float, now: float | None = None) -> str:
     if hours:
         return translate_plural("%(num)s hour ago", "%(num)s hours ago", hours, num=hours)
     return translate_plural("%(num)s minute ago", "%(num)s minutes ago", minutes, num=minutes)
+
+
+# Browsers turn a carriage return into a line feed and drop NUL: both would change the marked text.
+_REPLACED_CHARACTERS = str.maketrans({"\x00": "\ufffd", "\r": " "})
+
+
+def replace_unseen_characters(text: str) -> str:
+    """Return the text with unseen characters replaced, at the same length.
+
+    Invisible and direction-changing characters become dots, NUL U+FFFD and carriage return a space.
+    """
+    if text.isascii():
+        return text.translate(_REPLACED_CHARACTERS)
+    safe = neutralize_text(text)
+    # `neutralize_text` also replaces 【】†♦■, which matter only to models: readers see the page's
+    # own.
+    if safe != text:
+        text = "".join(put if put == "·" else own for own, put in zip(text, safe, strict=True))
+    return text.translate(_REPLACED_CHARACTERS)

@@ -25,17 +25,18 @@ from rookery.library.page_archive import PageArchive
 from rookery.library.worker_processes import count_cores
 from rookery.pages.file_selection import READER_OF_ENDING
 from rookery.records import Failure, Page
-from rookery.server import document_uploads, document_versions
+from rookery.server import documents
 from rookery.server.api import endpoints
 from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import FINAL_EVENTS
-from rookery.server.document_uploads import (
+from rookery.server.documents import (
     DocumentReader,
+    DocumentText,
     UploadLimits,
     list_uploads,
+    load_document_records,
     make_safe_file_name,
 )
-from rookery.server.document_versions import DocumentText, load_document_records
 from rookery.settings import ARCHIVE, Settings, get_cache_folder, get_data_folder
 from rookery.shell.file_reading import read_document_files
 from rookery.shell.security import VisitorLimits
@@ -88,7 +89,7 @@ def until_read(visit: Visit) -> Visit:
 
 
 def names() -> list[str]:
-    place = document_versions.get_documents_folder()
+    place = documents.get_documents_folder()
     return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
 
 
@@ -96,9 +97,7 @@ def search_files(query: str) -> list[str]:
     """The files in which a search finds something."""
     with (
         PageArchive(get_data_folder() / ARCHIVE) as archive,
-        FolderLibrary(
-            document_versions.get_documents_folder(), archive, get_cache_folder()
-        ) as library,
+        FolderLibrary(documents.get_documents_folder(), archive, get_cache_folder()) as library,
     ):
         return [hit.url.rpartition("/")[2] for hit in library.search(query, 5)]
 
@@ -117,7 +116,7 @@ def test_what_is_dropped_in_is_read_and_searched(reader: Visit) -> None:
     assert "Acorns at Hollin Wood" in seen.text
     assert search_files("colonies of rooks") == ["notes.md"]
     places = _places(reader)
-    assert places["documents"] == str(document_versions.get_documents_folder())
+    assert places["documents"] == str(documents.get_documents_folder())
     link = next(a for a in seen.page.css(".document a") if a.text() == "Rooks")
     assert "colonies of a hundred pairs" in reader.get(link.attributes["href"] or "").text
 
@@ -171,7 +170,7 @@ def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit
     drop(reader, ("notes.md", NOTE))
     drop(reader, ("notes.md", JAYS), replace=True)
     page = str(reader.first(".document a").attributes["href"])
-    place = get_data_folder() / document_versions._RECORDS_FILE
+    place = get_data_folder() / documents._RECORDS_FILE
     whole = place.read_bytes()
     place.write_bytes(whole[:-9])
     damaged = reader.get("/documents")
@@ -185,7 +184,7 @@ def test_damaged_records_are_said_and_nothing_is_written_over_them(reader: Visit
     # Without records, what is kept is still not written over.
     place.unlink()
     drop(reader, ("notes.md", NOTE * 2), replace=True)
-    versions = get_data_folder() / document_versions._VERSIONS_FOLDER
+    versions = get_data_folder() / documents._VERSIONS_FOLDER
     assert (versions / "1" / "notes.md").read_bytes() == NOTE
 
 
@@ -283,7 +282,7 @@ def test_a_notebook_searches_the_documents_that_were_chosen(reader: Visit) -> No
 )
 def test_only_documents_can_be_chosen_one_by_one(reader: Visit, name: str) -> None:
     drop(reader, ("notes.md", NOTE))
-    folder = document_versions.get_documents_folder()
+    folder = documents.get_documents_folder()
     (folder.parent / "keep.md").write_bytes(NOTE)
     (folder / ".hidden").write_bytes(NOTE)
     assert reader.post("/notebook", questions=NESTS, place=[name]).status == 400
@@ -334,7 +333,7 @@ def test_a_quote_keeps_the_picture_of_its_page_when_the_document_is_gone(reader:
 
 def test_what_lies_in_the_folder_without_a_record_is_a_first_version(reader: Visit) -> None:
     """As version 0.1 left it."""
-    folder = document_versions.get_documents_folder()
+    folder = documents.get_documents_folder()
     folder.mkdir(parents=True)
     (folder / "old.md").write_bytes(NOTE)
     assert "old.md · version 1 · 52 Bytes · 49 characters" in reader.get("/documents").text
@@ -346,7 +345,7 @@ def test_what_lies_in_the_folder_without_a_record_is_a_first_version(reader: Vis
 def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> None:
     drop(reader, ("report.pdf", REPORT))
     drop(reader, ("report.pdf", b"%PDF-1.7 broken"), replace=True)
-    assert (document_versions.get_documents_folder() / "report.pdf").read_bytes() == REPORT
+    assert (documents.get_documents_folder() / "report.pdf").read_bytes() == REPORT
 
 
 @pytest.mark.slow
@@ -357,7 +356,7 @@ def test_a_worse_file_does_not_take_the_place_of_a_good_one(reader: Visit) -> No
 def test_no_file_goes_anywhere_else(reader: Visit, home: Path, name: str) -> None:
     drop(reader, (name, NOTE))
     inside = [path for path in home.rglob("*.md") if path.is_file()]
-    assert [path.parent for path in inside] == [document_versions.get_documents_folder()]
+    assert [path.parent for path in inside] == [documents.get_documents_folder()]
 
 
 @pytest.mark.slow
@@ -418,7 +417,7 @@ def test_where_there_is_no_more_room_nothing_is_added(reader: Visit) -> None:
     assert "no more room" in drop(reader, ("c.md", NOTE)).text
     assert names() == ["a.md", "b.md"]
     drop(reader, ("b.md", NOTE * 2), replace=True)  # in its place
-    assert (document_versions.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
+    assert (documents.get_documents_folder() / "b.md").read_bytes() == NOTE * 2
 
 
 @pytest.mark.slow
@@ -520,7 +519,7 @@ def test_an_upload_returns_at_once_and_is_listed_as_being_read(
             assert go_on.wait(SECONDS)
         return read_document_files(paths)
 
-    monkeypatch.setattr(document_uploads, "read_document_files", read_later)
+    monkeypatch.setattr(documents, "read_document_files", read_later)
     send(reader, ("notes.md", NOTE), ("slow.md", JAYS))
     assert began.wait(SECONDS)
     assert "1 of 2 files" in reader.get("/documents").text
@@ -543,10 +542,10 @@ def test_an_upload_survives_the_end_of_the_server(opened: Opened, reader: Visit)
     send(reader, ("notes.md", NOTE), ("evil.md", JAYS), ("lost.md", JAYS))
     assert "waiting" in reader.text
     first, evil, lost = list_uploads()
-    for upload, tries in ((first, 1), (evil, document_uploads.MAX_TRIES), (lost, 0)):
+    for upload, tries in ((first, 1), (evil, documents.MAX_TRIES), (lost, 0)):
         left = msgspec.structs.replace(upload, state="reading", tries=tries)
-        document_uploads._save_upload(left)
-    (document_uploads._get_upload_folder(lost) / "lost.md").unlink()
+        documents._save_upload(left)
+    (documents._get_upload_folder(lost) / "lost.md").unlink()
     after = come_in(opened._replace(limits=LARGE), "the reader", "reader")
     with after.client:  # its lifespan begins
         until_read(after.get("/documents"))
@@ -617,22 +616,22 @@ def test_a_program_asks_another_process_about_what_was_dropped_in_here(
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_change_that_was_broken_off_is_finished(home: Path, moved: int) -> None:
     """Killed after the record was written, or between the moves of two files."""
-    folder = document_versions.get_documents_folder()
+    folder = documents.get_documents_folder()
     folder.mkdir(parents=True)
-    with document_versions.lock_documents():
+    with documents.lock_documents():
         for number, data in enumerate((NOTE, JAYS), 1):
             (folder.parent / "new").write_bytes(data)
             text = DocumentText("", "", 1)
-            document_versions.add_document_version("a.md", folder.parent / "new", "", number, text)
+            documents.add_document_version("a.md", folder.parent / "new", "", number, text)
         record = msgspec.structs.replace(load_document_records()["a.md"], current=1)
-        place = get_data_folder() / document_versions._RECORDS_FILE
+        place = get_data_folder() / documents._RECORDS_FILE
         place.write_bytes(msgspec.json.encode({"a.md": record}))
         if moved:
-            (folder / "a.md").replace(document_versions._get_version_path("a.md", 2))
-    document_uploads.recover_documents()
+            (folder / "a.md").replace(documents._get_version_path("a.md", 2))
+    documents.recover_documents()
     assert (folder / "a.md").read_bytes() == NOTE
-    assert document_versions._get_version_path("a.md", 2).read_bytes() == JAYS
-    document_uploads.recover_documents()
+    assert documents._get_version_path("a.md", 2).read_bytes() == JAYS
+    documents.recover_documents()
     assert (folder / "a.md").read_bytes() == NOTE
 
 

@@ -17,11 +17,11 @@ from visits import Opened, open_store
 
 from rookery.errors import Failed
 from rookery.records import Failure
-from rookery.server import document_versions
+from rookery.server import documents
 from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.server.api.endpoints import create_api_key, revoke_api_key
-from rookery.server.document_versions import DocumentText
+from rookery.server.documents import DocumentText
 
 BOTH = {"Accept": "application/json, text/event-stream"}
 NEW = {"mcp-protocol-version": "2026-07-28"}
@@ -181,15 +181,15 @@ def test_uploaded_documents_are_found_and_opened(client: httpx.Client, tmp_path:
     file = tmp_path / "parrots.md"
     file.write_text("# Parrots\n\nThe kakapo booms at night.\n", encoding="utf-8")
     text = DocumentText("", "Parrots", 40)
-    with document_versions.lock_documents():
-        document_versions.add_document_version(file.name, file, "ada", 1.0, text)
+    with documents.lock_documents():
+        documents.add_document_version(file.name, file, "ada", 1.0, text)
     for known in ({}, {"session": session}):
         found = call(client, "search", query="kakapo at night", **known)
         assert found["results"][0]["title"] == "Parrots"
         opened = call(client, "open", link=0, session=found["session"])
         assert "booms at night" in opened["text"]
-    with document_versions.lock_documents():
-        document_versions.switch_document_version(file.name, 0)
+    with documents.lock_documents():
+        documents.switch_document_version(file.name, 0)
     assert "Parrots" not in str(call(client, "search", query="kakapo at night"))
 
 

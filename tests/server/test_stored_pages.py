@@ -27,10 +27,10 @@ from rookery.server.stored_pages import (
     CONTEXT_CHARACTERS,
     Span,
     lay_out_page,
-    replace_unseen_characters,
 )
 from rookery.settings import Settings
 from rookery.shell import rendering
+from rookery.shell.rendering import replace_unseen_characters
 
 CASES = 1000
 

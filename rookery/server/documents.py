@@ -1,11 +1,21 @@
-"""Uploaded files and pages of the web, read in the background: what waits, is read, was not kept.
+"""Documents that people add: uploaded files and pages of the web, and the versions of each.
 
-A page that somebody adds by its address is fetched first, and then read as a file is. Each upload
-is a folder of the data directory with the file and its record, which is there whole or not at all.
-A thread reads them one by one, and a server that starts goes on with what one left
+The current version of each document is a file of the documents folder, under its name; the others
+are in a folder beside, by number, until somebody deletes them for good. A change is written to the
+file of records first and then made with the files, and `settle_document` makes it again where it
+was broken off: a server that is killed loses nothing.
+
+A page that somebody adds by its address is fetched first, and then read as a file is. Fetching
+obeys the network rules of every other fetch of the server (`rookery.network.access_rules`): each
+address on the way, of redirects too, is resolved and checked where the connection is made.
+
+Each upload is a folder of the data directory with the file and its record, which is there whole or
+not at all. A thread reads them one by one, and a server that starts goes on with what one left
 behind. One that ended a server repeatedly while it was read is given up.
 """
 
+import codecs
+import hashlib
 import logging
 import re
 import secrets
@@ -13,43 +23,360 @@ import shutil
 import threading
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from rookery.answers.answer_session import EvidenceSources
 from rookery.desk.accounts import Person, has_role
 from rookery.desk.snapshots import write_whole_file
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive, translate_storage_errors
 from rookery.library.search_index import hold_lock
-from rookery.pages.file_selection import name_unread_type
+from rookery.network.access_rules import FetchError, normalize_url
+from rookery.network.fetcher import FetchResponse
+from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING, name_unread_type
+from rookery.pages.page_reader import detect_type
+from rookery.pages.text_encoding import decode_text
 from rookery.records import Failure, Page, prepare_type
 from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
-from rookery.server.document_addresses import (
-    fetch_address,
-    name_fetched_file,
-    normalize_address,
-    word_outcome,
-    write_encoding,
-)
-from rookery.server.document_versions import (
-    DocumentText,
-    add_document_version,
-    get_documents_folder,
-    list_current_files,
-    load_document_records,
-    lock_documents,
-    settle_document,
-    stamp_documents,
-)
-from rookery.server.stored_pages import replace_unseen_characters
 from rookery.settings import Settings, get_cache_folder, get_data_folder, locate_archive
 from rookery.shell.file_reading import read_document_files
 from rookery.shell.languages import mark_text
+from rookery.shell.rendering import replace_unseen_characters
+
+_VERSIONS_FOLDER = "documents.versions"
+"""folder of the data directory with the versions that are not current"""
+_RECORDS_FILE = "documents.versions.json"
+"""file of the data directory with the record of each document, by file name"""
+_LOCK_FILE = "documents.lock"
+_LOCK = threading.Lock()
+"""held with the lock file: that keeps out other processes, and this the other threads"""
+
+
+class DocumentText(msgspec.Struct, frozen=True):
+    """The page that was read from a file, in short: a list of documents opens no page."""
+
+    digest: str
+    title: str
+    characters: int
+
+
+class DocumentVersion(msgspec.Struct, frozen=True):
+    """One version of a document."""
+
+    number: int
+    """from 1"""
+    owner: str = ""
+    """name of the person who added it; empty if nobody noted it"""
+    added: float = 0.0
+    """time at which it was added, seconds since 1970"""
+    size: int = 0
+    """size of the file in bytes"""
+    text: DocumentText | None = None
+    """None if nobody noted it"""
+    address: str = ""
+    """web address from which it was fetched; empty for a file that was uploaded"""
+
+
+class DocumentRecord(msgspec.Struct, frozen=True):
+    """The versions of one document."""
+
+    versions: tuple[DocumentVersion, ...]
+    """by number"""
+    current: int
+    """number of the version that is searched; 0: the document is removed"""
+
+    def find_version(self, number: int) -> DocumentVersion | None:
+        """Return the version with this number; None if there is none."""
+        return next((each for each in self.versions if each.number == number), None)
+
+    @property
+    def shown(self) -> DocumentVersion | None:
+        """The version that is searched; None if the document is removed."""
+        return self.find_version(self.current)
+
+
+DocumentRecords = dict[str, DocumentRecord]
+"""by file name"""
+
+
+def get_documents_folder() -> Path:
+    """Return the folder in which uploaded documents are kept."""
+    return get_data_folder() / DOCUMENTS_PLACE
+
+
+@contextmanager
+def lock_documents() -> Iterator[None]:
+    """Keep other threads and processes from changing documents; the folder is made if needed."""
+    with _LOCK, translate_storage_errors(get_documents_folder()):
+        get_documents_folder().mkdir(parents=True, exist_ok=True)
+        with hold_lock(get_data_folder() / _LOCK_FILE, lambda: None):
+            yield
+
+
+def load_document_records() -> DocumentRecords:
+    """Return the record of each document; a file that nobody noted is a first version.
+
+    Raises Failed (damaged_records) where the records cannot be read: nothing may be written over
+    what they say of versions that are kept.
+    """
+    path, records = get_data_folder() / _RECORDS_FILE, DocumentRecords()
+    try:
+        records = msgspec.json.decode(path.read_bytes(), type=prepare_type(DocumentRecords))
+    except FileNotFoundError:  # nothing was noted yet
+        pass
+    except (OSError, msgspec.MsgspecError) as error:
+        detail = mark_text(
+            "the records of documents cannot be read: whoever keeps this server should put their "
+            "file back from a copy, or move it away"
+        )
+        raise Failed(Failure(str(path), Outcome.DAMAGED_RECORDS, detail)) from error
+    for file in list_current_files():
+        if file.name not in records:
+            about = file.stat()
+            first = DocumentVersion(1, added=about.st_mtime, size=about.st_size)
+            records[file.name] = DocumentRecord((first,), 1)
+    return dict(sorted(records.items()))
+
+
+def stamp_documents() -> int:
+    """Return a number that changes whenever a document does, also in another process."""
+    try:
+        return (get_data_folder() / _RECORDS_FILE).stat().st_mtime_ns
+    except OSError:  # nothing was changed yet
+        return 0
+
+
+def list_current_files() -> list[Path]:
+    """Return the files of the current versions."""
+    folder = get_documents_folder()
+    if not folder.is_dir():
+        return []
+    return sorted(f for f in folder.iterdir() if not f.name.startswith(".") and f.is_file())
+
+
+def may_change_version(version: DocumentVersion, person: Person) -> bool:
+    """Return whether a person may replace or remove a version: who added it, or a reviewer."""
+    return has_role(person, "reviewer") or version.owner == person.name
+
+
+def add_document_version(
+    name: str, file: Path, owner: str, added: float, text: DocumentText, address: str = ""
+) -> DocumentVersion:
+    """Make a file the current version of the document of this name, and return the version.
+
+    The file is moved. `address` is where on the web it was fetched. Hold `lock_documents`.
+    """
+    records = load_document_records()
+    former = records.get(name, DocumentRecord((), 0))
+    number = max((each.number for each in former.versions), default=0) + 1
+    while _get_version_path(name, number).exists():  # its record is gone, and it is kept
+        number += 1
+    version = DocumentVersion(number, owner, added, file.stat().st_size, text, address)
+    aside = _get_version_path(name, number)
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    file.replace(aside)
+    _save_record(name, DocumentRecord((*former.versions, version), number))
+    return version
+
+
+def switch_document_version(name: str, number: int) -> None:
+    """Make another version of a document the current one; 0 removes the document.
+
+    Hold `lock_documents`.
+    """
+    record = load_document_records()[name]
+    _save_record(name, msgspec.structs.replace(record, current=number))
+
+
+def delete_document_version(name: str, number: int) -> None:
+    """Delete a version for good that is not current. Hold `lock_documents`."""
+    record = load_document_records()[name]
+    left = tuple(each for each in record.versions if each.number != number)
+    _save_record(name, msgspec.structs.replace(record, versions=left))
+    _get_version_path(name, number).unlink(missing_ok=True)
+
+
+def settle_document(name: str, record: DocumentRecord) -> None:
+    """Move the files of a document to where its record says they are. Hold `lock_documents`."""
+    path = get_documents_folder() / name
+    ready = _get_version_path(name, record.current)
+    if record.current and not ready.is_file():
+        return
+    if path.is_file():
+        # The version whose file is not in its place is the one that was current.
+        former = [
+            each.number
+            for each in record.versions
+            if each.number != record.current and not _get_version_path(name, each.number).is_file()
+        ]
+        if former:
+            aside = _get_version_path(name, former[-1])
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(aside)
+    if record.current:
+        ready.replace(path)
+
+
+def find_version_file(url: str, digest: str) -> Path | None:
+    """Return the file of a document's version that is not current, by its page's URL and digest.
+
+    None if there is none.
+    """
+    name = Path(unquote(urlsplit(url).path)).name
+    files = (_get_version_path(name, each.number) for each in _find_versions(url, digest))
+    return next((file for file in files if file.is_file()), None)
+
+
+def find_version_address(url: str, digest: str) -> str:
+    """Return the web address from which a document was fetched, by its page's URL and digest.
+
+    Empty if it was none, or was not fetched.
+    """
+    try:
+        found = _find_versions(url, digest)
+    except Failed:  # damaged records, which the page of documents says
+        return ""
+    return next((each.address for each in found if each.address), "")
+
+
+def _find_versions(url: str, digest: str) -> list[DocumentVersion]:
+    """Return the versions of a document that have this text, by its page's URL."""
+    path = Path(unquote(urlsplit(url).path))
+    if urlsplit(url).scheme != "file" or path.parent != get_documents_folder().resolve():
+        return []
+    record = load_document_records().get(path.name)
+    versions = record.versions if record else ()
+    return [each for each in versions if each.text and each.text.digest == digest]
+
+
+def _save_record(name: str, record: DocumentRecord) -> None:
+    records = {**load_document_records(), name: record}
+    if not record.versions:
+        del records[name]
+    write_whole_file(get_data_folder() / _RECORDS_FILE, [msgspec.json.encode(records).decode()])
+    settle_document(name, record)
+
+
+def _get_version_path(name: str, number: int) -> Path:
+    return get_data_folder() / _VERSIONS_FOLDER / str(number) / name
+
+
+MAX_ADDRESS_CHARACTERS = 2000
+"""maximum length of an address"""
+ACCEPTED_TYPES = "text/html, application/xhtml+xml, */*;q=0.8"
+"""Accept header of a request"""
+OUTCOME_SENTENCES = {
+    Outcome.INVALID_URL: mark_text(
+        "this is no address: copy the whole of it, as in https://example.org/guide"
+    ),
+    Outcome.UNSUPPORTED_SCHEME: mark_text(
+        "only addresses that begin with https:// or http:// are read"
+    ),
+    Outcome.BLOCKED_ADDRESS: mark_text(
+        "it leads to a private network, and only public pages are fetched: upload it as a file"
+    ),
+    Outcome.UNRESOLVED: mark_text("there is no site of this name: check the address"),
+    Outcome.REFUSED: mark_text("no connection could be made: try again later"),
+    Outcome.TLS_FAILED: mark_text("the site's certificate is not in order: try again later"),
+    Outcome.TIMED_OUT: mark_text("the site was too slow: try again later, or upload it as a file"),
+    Outcome.ROBOTS: mark_text(
+        "the site does not let programs read this page: save it in your browser and upload it"
+    ),
+    Outcome.TOO_MANY_REDIRECTS: mark_text("the site sends on without an end: check the address"),
+    Outcome.TOO_LARGE: mark_text("it is larger than what is fetched: upload a shorter file"),
+    Outcome.TRUNCATED: mark_text("the site broke off: try again later"),
+    Outcome.MALFORMED: mark_text("what the site sent is damaged: try again later"),
+    Outcome.UNSUPPORTED_TYPE: mark_text(
+        "what stands there holds no text, such as a picture or a film"
+    ),
+    "http_401": mark_text("the site wants a login: save it in your browser and upload it"),
+    "http_403": mark_text(
+        "the site does not let programs read this page: save it in your browser and upload it"
+    ),
+    "http_404": mark_text("there is no such page on the site: check the address"),
+    "http_410": mark_text("the page is gone for good"),
+    "http_429": mark_text("the site wants to be asked more slowly: try again later"),
+    "http_5": mark_text("the site has a failure of its own: try again later"),
+    "http_": mark_text("the site does not give this page out: save it and upload it"),
+}
+"""for each outcome of a fetch, or its beginning, what a reader is told"""
+
+
+def normalize_address(address: str) -> str:
+    """Return an address that somebody typed in its normal form; without a scheme it is https.
+
+    Raises Failed with a sentence for readers.
+    """
+    typed = address.strip()
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)", typed):
+        typed = f"https://{typed}"
+    try:
+        return normalize_url(typed, MAX_ADDRESS_CHARACTERS).url
+    except FetchError as error:
+        raise Failed(Failure(typed, error.outcome, word_outcome(error.outcome))) from error
+
+
+def fetch_address(address: str, settings: Settings) -> FetchResponse:
+    """Return what is at an address, as far as robots.txt permits it.
+
+    Raises Failed with a sentence for readers.
+    """
+    try:
+        with EvidenceSources(settings) as sources:
+            fetcher = sources.open_fetcher()
+            return fetcher.fetch_resource(address, ACCEPTED_TYPES, True, within_origin=False)
+    except Failed as failed:
+        outcome = failed.failure.outcome
+        raise Failed(Failure(address, outcome, word_outcome(outcome))) from failed
+
+
+def word_outcome(outcome: str) -> str:
+    """Return what readers are told of a fetch with this outcome; others are as they are."""
+    found = (text for begin, text in OUTCOME_SENTENCES.items() if outcome.startswith(begin))
+    return next(found, outcome)
+
+
+def name_fetched_file(address: str, got: FetchResponse, distinct: bool) -> str:
+    """Return the name of a fetched file: host and path, and an ending that says what it is.
+
+    With `distinct` a part of the address's digest is added: no other address has that name.
+    """
+    parts = urlsplit(address)
+    stem = f"{parts.netloc}{unquote(parts.path)}".rstrip("/").replace("/", " ")
+    kind = detect_type(got.data, got.url, got.content_type)
+    ending = stem.rpartition(".")[2].lower() if parts.path.strip("/") else ""
+    if kind and READER_OF_ENDING.get(ending) == kind:
+        stem = stem[: -len(ending) - 1]
+    else:
+        # Code that a page shows has no ending of its own; it is text all the same.
+        of_kind = (each for each, reader in READER_OF_ENDING.items() if reader == kind)
+        ending = "txt" if kind == "code" else next(of_kind, ending)
+    if distinct:
+        stem = f"{stem[:60]} {hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    return f"{stem}.{ending}" if ending else stem
+
+
+def write_encoding(got: FetchResponse) -> bytes:
+    """Return the bytes of a response, which keep the encoding that only its header says.
+
+    Text of a named encoding becomes UTF-8 with a byte order mark; all else stays as it is.
+    """
+    kind = detect_type(got.data, got.url, got.content_type)
+    is_text = kind in READER_OF_ENDING.values() and kind not in DOCUMENT_READERS
+    if not is_text or "charset" not in got.content_type.lower():
+        return got.data
+    return codecs.BOM_UTF8 + decode_text(got.data, got.content_type, kind == "html").encode(
+        errors="replace"
+    )
+
 
 READABLE_TYPES = mark_text(
     "HTML, PDF, Office documents, e-books, mail, Markdown and any text are read"

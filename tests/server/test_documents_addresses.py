@@ -15,15 +15,17 @@ from windows import Site, flaws, serving
 
 from rookery.errors import Failed
 from rookery.network.fetcher import FetchResponse
-from rookery.server import document_addresses
+from rookery.server import documents
 from rookery.server.app import build_web_app
-from rookery.server.document_addresses import (
+from rookery.server.documents import (
+    DocumentReader,
+    UploadLimits,
+    list_uploads,
+    load_document_records,
     name_fetched_file,
     normalize_address,
     write_encoding,
 )
-from rookery.server.document_uploads import DocumentReader, UploadLimits, list_uploads
-from rookery.server.document_versions import load_document_records
 from rookery.settings import Settings
 
 ROOKS = "<title>Rooks</title><p>Rooks nest in colonies of a hundred pairs.</p>"
@@ -252,9 +254,9 @@ def test_files_are_read_before_pages_of_slow_sites(
 
     def fetch_later(address: str, settings: Settings) -> FetchResponse:
         assert go_on.wait(60)
-        return document_addresses.fetch_address(address, settings)
+        return documents.fetch_address(address, settings)
 
-    monkeypatch.setattr("rookery.server.document_uploads.fetch_address", fetch_later)
+    monkeypatch.setattr("rookery.server.documents.fetch_address", fetch_later)
     say("/guide", ROOKS)
     for number in range(2):
         reader.post("/documents/address", address=f"{guides}/guide?{number}")
