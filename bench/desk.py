@@ -36,7 +36,7 @@ from bench.report import (
 )
 from bench.serve import find_free_port
 from rookery.desk import accounts, labelling_queue
-from rookery.desk.labelling_records import LabellingItem
+from rookery.desk.forms import LabellingItem
 from rookery.desk.store import Store, initialize_store
 from rookery.records import Question
 

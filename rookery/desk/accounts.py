@@ -5,12 +5,11 @@ Only the SHA-256 of a token is stored, so that reading the store lets nobody in.
 
 import hashlib
 import secrets
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from rookery.desk import tables
-from rookery.desk.labelling_records import PersonRole
 from rookery.desk.store import CHAIN_START, Store, compute_chain_link, take_advisory_lock
 from rookery.desk.tables import audits as audit_book
 from rookery.desk.tables import invites, sessions
@@ -25,6 +24,9 @@ SESSION_MAX_SECONDS = 30 * DAY_SECONDS
 SEEN_INTERVAL = 60.0
 """minimum seconds between two updates of a session's last use"""
 MAX_NAME_CHARACTERS = 80
+PersonRole = Literal["reader", "labeller", "reviewer", "researcher", "admin"]
+"""what a person may do; each role may do all that the earlier ones may. A reader asks, reads and
+rates"""
 ROLES: tuple[PersonRole, ...] = get_args(PersonRole)
 
 

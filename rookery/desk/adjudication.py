@@ -1,8 +1,10 @@
-"""Judgements that count, agreement between people, and majority labels.
+"""Judgements that count, agreement between people, majority labels, and decisions of a third person
+on what raters disagree about.
 
 A corrected judgement gives way to its newest version; an excluded one counts no more, and stays in
 the store with the reason. Attention checks are left out of agreement: they are easy, and their
-answers are shown.
+answers are shown. The judgements of raters who disagreed stay as they are and count in agreement;
+what is learnt from an item that was decided is the decision.
 """
 
 import math
@@ -17,9 +19,17 @@ import msgspec
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from rookery.desk import tables
-from rookery.desk.accounts import ROLES
+from rookery.desk.accounts import ROLES, PersonRole, write_audit_entry
 from rookery.desk.form_versions import index_forms, read_form_versions
-from rookery.desk.forms import FORMS, FormField, LabellingForm, find_form
+from rookery.desk.forms import (
+    FORMS,
+    Decision,
+    FormField,
+    Judgement,
+    LabellingForm,
+    LabellingItem,
+    find_form,
+)
 from rookery.desk.judgement_conversion import (
     TIE,
     extract_field_values,
@@ -28,9 +38,9 @@ from rookery.desk.judgement_conversion import (
     get_measurement_level,
     order_labels,
 )
-from rookery.desk.labelling_records import Decision, Judgement, LabellingItem, PersonRole
-from rookery.desk.projects import load_pass_shares
-from rookery.desk.tables import exclusions, items, judgements
+from rookery.desk.projects import ProjectSettings, load_batch_settings
+from rookery.desk.store import Store, take_advisory_lock
+from rookery.desk.tables import decisions, exclusions, items, judgements
 from rookery.errors import Failed, Outcome
 from rookery.measure.agreement import (
     AgreementEstimate,
@@ -49,7 +59,7 @@ from rookery.measure.agreement import (
     jackknife_interval,
     resample_interval,
 )
-from rookery.records import Failure, Record
+from rookery.records import Failure, Record, digest_of
 
 _EXCLUSIONS = exclusions.select().order_by(exclusions.c.number)
 _EXCLUSIONS_OF = _EXCLUSIONS.where(exclusions.c.which == bindparam("whose"))
@@ -118,8 +128,8 @@ class LabellingData(NamedTuple):
     """role of every person, by name"""
     forms: Mapping[str, LabellingForm] = FORMS
     """the known forms, as `find_form` takes them"""
-    pass_shares: Mapping[str, float] = MappingProxyType({})
-    """share of the attention check that must be right, by batch, where a project has a rule"""
+    settings: Mapping[str, ProjectSettings] = MappingProxyType({})
+    """settings of the project of each batch that belongs to one, by batch"""
     decisions: Mapping[str, Decision] = MappingProxyType({})
     """newest decision on each item that a third person decided, by item"""
 
@@ -135,6 +145,10 @@ class LabellingData(NamedTuple):
     def find_form(self, judgement: Judgement) -> LabellingForm | None:
         """Return the form that a judgement was given on; None: it is not known here."""
         return find_form(self.forms, self.items[judgement.item].item.form, judgement.form_version)
+
+    def find_settings(self, batch: str) -> ProjectSettings:
+        """Return the settings of a batch's project; the usual ones for a batch of none."""
+        return self.settings.get(batch, ProjectSettings())
 
     def is_researcher(self, person: str) -> bool:
         """Return True if the person's role is researcher or higher."""
@@ -161,10 +175,10 @@ def load_labelling_data(
     )
     roles = connection.execute(select(tables.people.c.name, tables.people.c.role))
     known_forms = index_forms(read_form_versions(connection))
-    shares = load_pass_shares(connection)
+    settings = load_batch_settings(connection)
     decided = {each.item: each for each in load_decisions(connection) if each.item in placed}
     return LabellingData(
-        placed, submitted, left_out, dict(iter(roles)), known_forms, shares, decided
+        placed, submitted, left_out, dict(iter(roles)), known_forms, settings, decided
     )
 
 
@@ -403,12 +417,7 @@ def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAg
         credits: dict[RaterPairKind, list[float]] = defaultdict(list)
         for (one, a), (other, b) in combinations(chosen.items(), 2):
             between = _PAIR_KINDS[work.is_researcher(one) + work.is_researcher(other)]
-            agree = (
-                compute_pair_credit(_PREFERENCE_SIGNS[a], _PREFERENCE_SIGNS[b])
-                if count == 2
-                else float(a == b)
-            )
-            credits[between].append(agree)
+            credits[between].append(compute_preference_credit(count, a, b))
         for between, pair_credits in credits.items():
             (two if count == 2 else many)[between].append(pair_credits)
     make_interval = partial(resample_interval, rounds=rounds)
@@ -422,6 +431,16 @@ def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAg
         )
         for kind in _PAIR_KINDS
     )
+
+
+def compute_preference_credit(answers: int, one: int, other: int) -> float:
+    """Return how far two preferences among so many answers agree, 0 to 1.
+
+    Among two answers a tie against a choice is half (WebGPT, appendix C).
+    """
+    if answers == 2:
+        return compute_pair_credit(_PREFERENCE_SIGNS[one], _PREFERENCE_SIGNS[other])
+    return float(one == other)
 
 
 def compute_field_alphas(work: LabellingData, rounds: int) -> tuple[FieldAlpha, ...]:
@@ -530,9 +549,7 @@ _FieldKey = tuple[str, str, int]
 _ValueTables = dict[_FieldKey, dict[tuple[str, tuple[int, ...]], dict[str, LabelValue]]]
 
 
-def _build_value_tables(
-    work: LabellingData,
-) -> tuple[dict[_FieldKey, FormField], _ValueTables]:
+def _build_value_tables(work: LabellingData) -> tuple[dict[_FieldKey, FormField], _ValueTables]:
     """Return the fields, and their values by item and place, then by person."""
     fields: dict[_FieldKey, FormField] = {}
     keys: dict[str, dict[str, _FieldKey]] = {}
@@ -583,3 +600,176 @@ def _average_credits(summed: Sequence[tuple[float, int]]) -> float | UndefinedSt
     if not summed:
         return UndefinedStatistic("they judged no item in common")
     return math.fsum(credit for credit, _ in summed) / sum(size for _, size in summed)
+
+
+_FieldChoices = tuple[str, object]
+"""name of a field, and what its values must have in common to be compared"""
+
+
+class Disagreement(NamedTuple):
+    """An item on which raters disagree, or on which they did when it was decided."""
+
+    placed: PlacedItem
+    judgements: tuple[Judgement, ...]
+    """judgements of the item that count, in order of submission"""
+    fields: tuple[str, ...]
+    """names of the fields in which they differ; empty: they agree by now"""
+    decision: Decision | None
+    """decision of a third person; None: there is none yet"""
+    raters: tuple[str, ...]
+    """everybody who judged the item, also those whose judgement does not count: none of them
+    decides"""
+
+
+def find_disagreements(work: LabellingData) -> list[Disagreement]:
+    """Return the items on which raters disagree, undecided ones first, in order of arrival.
+
+    They disagree if they prefer different answers or, on a form that asks for no preference, differ
+    in any field except texts and claims. Better and much better count alike. Fields whose choices
+    changed between versions of a form are not compared. Items with known answers, and forms that
+    judge no answers, are left out. Decided items stay, also where raters came to agree since: the
+    decision holds until another is made.
+    """
+    by_item: dict[str, list[Judgement]] = defaultdict(list)
+    for placed, judgement in work.iterate_counted():
+        form = work.find_form(judgement)
+        if form is not None and form.answers and placed.item.gold is None and not placed.prelude:
+            by_item[placed.id].append(judgement)
+    raters: dict[str, list[str]] = defaultdict(list)
+    for judgement in work.judgements:
+        if judgement.kind in ("done", "extra") and judgement.by not in raters[judgement.item]:
+            raters[judgement.item].append(judgement.by)
+    disagreements = []
+    for key in work.items:
+        submitted = tuple(by_item.get(key, ()))
+        fields = _find_differing_fields(work, submitted) if len(submitted) > 1 else ()
+        decision = work.decisions.get(key)
+        if fields or decision is not None:
+            placed, names = work.items[key], tuple(raters[key])
+            disagreements.append(Disagreement(placed, submitted, fields, decision, names))
+    return sorted(disagreements, key=lambda each: each.decision is not None)
+
+
+def load_disagreements(store: Store) -> list[Disagreement]:
+    """Return `find_disagreements` of everything at the desk."""
+    with store.begin_read() as connection:
+        return find_disagreements(load_labelling_data(connection))
+
+
+def load_disagreement(store: Store, item: str) -> Disagreement:
+    """Load one item of `find_disagreements`. Raises Failed (no_item)."""
+    with store.begin_read() as connection:
+        return _find_disagreement(connection, item)
+
+
+def decide_item(
+    store: Store, item: str, by: str, filled: Mapping[str, Any], reason: str
+) -> Decision:
+    """Store a third person's decision on an item on which raters disagree, and return it.
+
+    `filled` are the form's values; the newest decision on an item holds, and all are kept. Raises
+    Failed: no_reason, no_item (it is none of `find_disagreements`), not_allowed (the person
+    judged the item, also where that does not count).
+    """
+    if not reason.strip():
+        raise Failed(Failure(item, Outcome.NO_REASON, "say why: the raters will ask"))
+    now = store.clock()
+    with store.begin_write() as connection:
+        take_advisory_lock(connection, "decisions")
+        dispute = _find_disagreement(connection, item)
+        if by in dispute.raters:
+            detail = "you judged this item yourself: a third person decides"
+            raise Failed(Failure(item, Outcome.NOT_ALLOWED, detail))
+        name = dispute.placed.item.form
+        form = index_forms(read_form_versions(connection, name))[name]
+        decision = Decision(
+            digest_of(f"decision {item} {by} {now!r} {len(load_decisions(connection))}"),
+            item,
+            by,
+            dict(filled),
+            form.digest,
+            tuple(each.id for each in dispute.judgements),
+            reason.strip(),
+            now,
+        )
+        _insert_decision(connection, decision)
+        write_audit_entry(connection, by, "decide", f"{item}: {reason.strip()}", now)
+    return decision
+
+
+def restore_decisions(connection: Connection, exported: Iterable[Decision]) -> None:
+    """Insert exported decisions that the store does not have; their items and people must exist."""
+    known = {each.id for each in load_decisions(connection)}
+    for each in exported:
+        if each.id not in known:
+            _insert_decision(connection, each)
+
+
+def convert_to_judgement(decision: Decision) -> Judgement:
+    """Return a decision as the judgement that is learnt from."""
+    return Judgement(
+        decision.id,
+        decision.item,
+        decision.by,
+        "done",
+        decision.filled,
+        decision.form_version,
+        guide_version=0,
+        order=(),
+        whole=False,
+        began=decision.at,
+        ended=decision.at,
+    )
+
+
+def _insert_decision(connection: Connection, decision: Decision) -> None:
+    row = {"item": decision.item, "person": decision.by, "at": decision.at}
+    connection.execute(insert(decisions).values(**row, body=decision.to_json()))
+
+
+def _find_disagreement(connection: Connection, item: str) -> Disagreement:
+    batch = connection.scalar(select(items.c.batch).where(items.c.id == item))
+    work = load_labelling_data(connection, [batch]) if batch is not None else None
+    for each in find_disagreements(work) if work else ():
+        if each.placed.id == item:
+            return each
+    detail = "there is no such item on which raters disagree: look at the list again"
+    raise Failed(Failure(item, Outcome.NO_ITEM, detail))
+
+
+def _find_differing_fields(work: LabellingData, submitted: Sequence[Judgement]) -> tuple[str, ...]:
+    item, form = work.items[submitted[0].item].item, work.find_form(submitted[0])
+    decides = form.decides if form is not None else ""
+    if decides and len({find_preferred_answer(item, each, work.forms) for each in submitted}) == 1:
+        return ()
+    labels: dict[_FieldChoices, list[dict[tuple[int, ...], LabelValue]]] = defaultdict(list)
+    for each in submitted:
+        for key, given in collect_field_labels(work, each).items():
+            labels[key].append(given)
+    # A preference is the same in every version, whatever its points were called.
+    differing = (
+        name
+        for (name, _), alike in labels.items()
+        if name == decides or any(one != alike[0] for one in alike)
+    )
+    return tuple(dict.fromkeys(differing))
+
+
+def collect_field_labels(
+    work: LabellingData, judgement: Judgement
+) -> dict[_FieldChoices, dict[tuple[int, ...], LabelValue]]:
+    """Return the labels that a judgement gives, by what they are about, for each field.
+
+    Fields whose choices changed between versions of a form are different keys. Better and much
+    better are the same label.
+    """
+    form = work.find_form(judgement)
+    if form is None:
+        return {}
+    keys = {field.name: (field.name, get_comparison_key(field)) for field in form.fields}
+    labels: dict[_FieldChoices, dict[tuple[int, ...], LabelValue]] = {
+        key: {} for key in keys.values()
+    }
+    for field, place, value in extract_field_values(form, judgement.filled):
+        labels[keys[field.name]][place] = merge_degrees(field, value)
+    return labels

@@ -15,12 +15,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery.desk import accounts, guides, labelling_queue, rater_feedback, rater_quality, snapshots
-from rookery.desk.accounts import ROLES, Person
+from rookery.desk import accounts, form_versions, labelling_queue, rater_quality, snapshots
+from rookery.desk.accounts import ROLES, Person, PersonRole
 from rookery.desk.form_versions import list_forms, load_form
-from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS, FormField, LabellingForm
-from rookery.desk.labelling_records import Judgement, LabellingItem, PersonRole
+from rookery.desk.forms import (
+    FLAG_REASONS,
+    SKIP_REASONS,
+    FormField,
+    Judgement,
+    LabellingForm,
+    LabellingItem,
+)
 from rookery.desk.page_endpoints import (
+    NavigationLink,
     get_app_context,
     get_form_fields,
     get_last_value,
@@ -29,10 +36,10 @@ from rookery.desk.page_endpoints import (
     get_signed_in_person,
     get_store,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
 )
-from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.desk.snapshots import SnapshotContents, SnapshotSelection
 from rookery.desk.store import Store
 from rookery.desk.tables import items, judgements, slots
@@ -415,7 +422,7 @@ def post_shut_out(request: Request) -> Response:
 def show_guide_editor_list(request: Request) -> Response:
     """Show the list of guides, the newest version for each form."""
     store = get_store(request)
-    found = [(form, guides.load_guide(store, form.name)) for form in list_forms(store)]
+    found = [(form, form_versions.load_guide(store, form.name)) for form in list_forms(store)]
     return render_dashboard_page(request, "board_guides.html", found=found)
 
 
@@ -425,7 +432,7 @@ def show_guide_editor(request: Request, wrong: str = "") -> Response:
     form = next((each for each in list_forms(store) if each.name == name), None)
     if form is None:
         return render_problem_page(request, 404, "There is no such form.")
-    versions = guides.list_guide_versions(store, name)
+    versions = form_versions.list_guide_versions(store, name)
     look = get_app_context(request).look
     return render_dashboard_page(
         request,
@@ -442,7 +449,7 @@ def post_guide(request: Request) -> Response:
     """Save a text as the newest version of a form's guide."""
     name, text = request.path_params["form"], get_posted_value(request, "text")
     store, by = get_store(request), get_person_name(request)
-    change = partial(guides.write_guide, store, name, text, by)
+    change = partial(form_versions.write_guide, store, name, text, by)
     return apply_dashboard_change(
         request, show_guide_editor, f"/board/guides/{name}", change, "guide"
     )
@@ -549,7 +556,7 @@ def show_returned_page(request: Request, wrong: str = "") -> Response:
         wrong,
         found=returned,
         words=describe_return_reason,
-        replies=rater_feedback.load_flag_outcomes(get_store(request), flagged),
+        replies=rater_quality.load_flag_outcomes(get_store(request), flagged),
     )
 
 
@@ -557,7 +564,7 @@ def post_flag_reply(request: Request) -> Response:
     """Answer somebody who flagged an item; they see it beside the item in their history."""
     store, by = get_store(request), get_person_name(request)
     judgement, reason = get_posted_value(request, "judgement"), get_posted_value(request, "reason")
-    change = partial(rater_feedback.reply_to_flag, store, judgement, reason, by)
+    change = partial(rater_quality.reply_to_flag, store, judgement, reason, by)
     return apply_dashboard_change(request, show_returned_page, "/board/returned", change, "reply")
 
 

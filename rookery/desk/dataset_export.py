@@ -16,9 +16,8 @@ import msgspec
 
 from rookery.desk.adjudication import LeftOutJudgement, measure_judging_seconds
 from rookery.desk.form_versions import FormVersion, index_forms
-from rookery.desk.forms import LabellingForm, find_form
+from rookery.desk.forms import Decision, Judgement, LabellingForm, find_form
 from rookery.desk.judgement_conversion import iterate_stored_values
-from rookery.desk.labelling_records import Decision, Judgement
 from rookery.desk.snapshots import (
     DECISIONS_FILE,
     FORMS_FILE,

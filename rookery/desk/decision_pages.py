@@ -11,25 +11,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rookery.desk import decisions, labelling_queue
+from rookery.desk import adjudication, labelling_queue
+from rookery.desk.adjudication import Disagreement
 from rookery.desk.dashboard import SERVER_FAULTS
-from rookery.desk.decisions import Disagreement
-from rookery.desk.form_parsing import encode_form
+from rookery.desk.form_parsing import FormControl, TaskForm, encode_form
 from rookery.desk.form_versions import list_forms, load_form
-from rookery.desk.forms import LabellingForm, PostedValues
+from rookery.desk.forms import Decision, Judgement, LabellingForm, PostedValues
 from rookery.desk.judgement_conversion import get_comparison_key
-from rookery.desk.labelling_form import FormControl, TaskForm
-from rookery.desk.labelling_records import Decision, Judgement
 from rookery.desk.page_endpoints import (
+    NavigationLink,
     get_form_fields,
     get_last_value,
     get_person_name,
     get_posted_value,
     get_store,
     redirect_after_post,
+    render_page,
     require_role,
 )
-from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.errors import Failed, Outcome
 
 MAX_LISTED_DISAGREEMENTS = 200
@@ -70,7 +69,7 @@ def list_decision_links() -> list[NavigationLink]:
 
 def show_disagreements_page(request: Request) -> Response:
     """Show the items on which raters disagree or did so, undecided ones first."""
-    disagreements = decisions.load_disagreements(get_store(request))
+    disagreements = adjudication.load_disagreements(get_store(request))
     return render_page(
         request,
         "disagreements.html",
@@ -83,7 +82,7 @@ def show_disagreements_page(request: Request) -> Response:
 
 def show_disagreement_page(request: Request) -> Response:
     """Show one item: the answers, the raters' judgements, and the form of the decision."""
-    dispute = decisions.load_disagreement(get_store(request), _get_item(request))
+    dispute = adjudication.load_disagreement(get_store(request), _get_item(request))
     raw = _find_agreed_values(request, dispute)
     return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
 
@@ -92,14 +91,14 @@ def post_decision(request: Request) -> Response:
     """Store the decision on an item, or show what is still missing."""
     store, posted = get_store(request), get_form_fields(request)
     item, by = _get_item(request), get_person_name(request)
-    dispute = decisions.load_disagreement(store, item)
+    dispute = adjudication.load_disagreement(store, item)
     empty = _make_sheet(request, dispute, {})
     raw = empty.merge_posted(empty.form.steps, posted)
     sheet = _make_sheet(request, dispute, raw, check=True)
     if sheet.problems:
         return _render_disagreement(request, dispute, sheet)
     try:
-        decisions.decide_item(store, item, by, sheet.filled, get_last_value(posted, "reason"))
+        adjudication.decide_item(store, item, by, sheet.filled, get_last_value(posted, "reason"))
     except Failed as failed:
         if failed.failure.outcome in SERVER_FAULTS | {Outcome.NO_ITEM}:
             raise

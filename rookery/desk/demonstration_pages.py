@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from rookery.browser.browser_commands import Observation, parse_command
 from rookery.browser.page_view import WindowPart, get_domain, truncate_line
-from rookery.desk import guides, judgement_conversion, labelling_queue
+from rookery.desk import form_versions, judgement_conversion, labelling_queue
 from rookery.desk.accounts import has_role
 from rookery.desk.demonstration_sessions import (
     DemonstrationKey,
@@ -37,10 +37,10 @@ from rookery.desk.demonstration_sessions import (
     StaleSessionError,
     make_closed_error,
 )
-from rookery.desk.forms import FLAG_REASONS, FORMS, SKIP_REASONS
-from rookery.desk.labelling_form import split_at_claims
-from rookery.desk.labelling_records import Judgement, LabellingItem
+from rookery.desk.form_parsing import split_at_claims
+from rookery.desk.forms import FLAG_REASONS, FORMS, SKIP_REASONS, Judgement, LabellingItem
 from rookery.desk.page_endpoints import (
+    NavigationLink,
     get_app_context,
     get_form_fields,
     get_last_value,
@@ -49,10 +49,10 @@ from rookery.desk.page_endpoints import (
     get_signed_in_person,
     get_store,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
 )
-from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.desk.store import read_events
 from rookery.desk.tables import judgements
 from rookery.errors import Failed, Outcome
@@ -487,7 +487,7 @@ class DemonstrationPages:
             kind="done",
             filled=filled,
             form_version=DEMONSTRATION_FORM.digest,
-            guide_version=guides.load_guide(store, DEMONSTRATION_FORM.name).version,
+            guide_version=form_versions.load_guide(store, DEMONSTRATION_FORM.name).version,
             order=(),
             whole=True,
             began=standing.began,
@@ -510,7 +510,7 @@ class DemonstrationPages:
         sittings, errands = self._open_store(request)
         desk = get_app_context(request)
         late = late or "late" in request.query_params
-        guide = guides.load_guide(desk.store, DEMONSTRATION_FORM.name)
+        guide = form_versions.load_guide(desk.store, DEMONSTRATION_FORM.name)
         with sittings.open_session(place) as work:
             session = work.browser_session
             observation = session.observation

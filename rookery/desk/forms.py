@@ -1,5 +1,6 @@
-"""Labelling forms: their parts (choices, fields, steps), the TOML files that define them with the
-checks of these, the forms that come with Rookery, and the names of their inputs in HTML.
+"""Labelling forms and what is judged on them: parts of forms (choices, fields, steps), the TOML
+files that define them with the checks of these, the forms that come with Rookery, the names of
+their inputs in HTML; and the records of items, judgements and decisions.
 
 An input is called NAME; NAME.A where there is one for each answer; NAME.A.Q where there is one for
 each quote of each answer. A counts the answers in the order shown, Q the quotes of that answer,
@@ -16,8 +17,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from rookery.browser.browser_commands import BrowserRules
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, Record, digest_of, prepare_type
+from rookery.records import Answer, Failure, Question, Record, digest_of, prepare_type
 
 RequiredWhen = Literal["always", "whole", "never"]
 """when a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
@@ -613,3 +615,83 @@ SKIP_REASONS = (
     FieldChoice("broken", "Something is not shown as it should be"),
 )
 """reasons to leave an item to others"""
+
+
+JudgementKind = Literal["done", "extra", "skipped", "flagged"]
+"""state of a judgement; `extra` was submitted after its lease expired and another person had taken
+the place"""
+
+
+class GoldLabels(Record, frozen=True):
+    """Known right answers to an item, used to check its labellers."""
+
+    expected: dict[str, Any]
+    """expected value by field name, as in `Judgement.filled`; fields not named here may have any
+    value"""
+    justification: str = ""
+    """explanation that labellers see after an attention check. {1}, {2} and so on stand for the
+    item's answers, and become what these are called in the order shown"""
+
+
+class LabellingItem(Record, frozen=True):
+    """One thing to judge, or one question to answer by demonstration."""
+
+    form: str
+    """name of the form to fill in"""
+    question: Question
+    answers: tuple[Answer, ...] = ()
+    """answers to judge; empty for a demonstration"""
+    writers: tuple[str, ...] = ()
+    """author of each answer (a model or person); labellers do not see it"""
+    start: str = ""
+    """URL at which a demonstration begins; empty: an empty page"""
+    rules: BrowserRules = BrowserRules()
+    """browser rules of a demonstration"""
+    gold: GoldLabels | None = None
+    source: str = ""
+    """origin of the item: a file, or a training run"""
+
+
+class Judgement(Record, frozen=True):
+    """One person's judgement of one item. Immutable: a correction is a new judgement that
+    supersedes it."""
+
+    id: str
+    item: str
+    """id of the item"""
+    by: str
+    """name of the person"""
+    kind: JudgementKind
+    filled: dict[str, Any]
+    """form values by field name; answers are numbered as in the item, whatever the order on screen
+    """
+    form_version: str
+    """digest of the form"""
+    guide_version: int
+    """version of the instructions that the person saw"""
+    order: tuple[int, ...]
+    """answer numbers of the item in the order shown on screen"""
+    whole: bool
+    """True when every part of the form was required (WebGPT, appendix C.2: one item in ten)"""
+    began: float
+    """seconds since 1970, UTC"""
+    ended: float
+    supersedes: str = ""
+    """id of the judgement that this one corrects; empty: none"""
+
+
+class Decision(Record, frozen=True):
+    """A third person's decision on an item on which raters disagree; their judgements stay."""
+
+    id: str
+    item: str
+    """id of the item"""
+    by: str
+    filled: dict[str, Any]
+    """form values by field name, as in `Judgement.filled`"""
+    form_version: str
+    """digest of the form"""
+    between: tuple[str, ...]
+    """ids of the judgements that it decides between"""
+    reason: str
+    at: float

@@ -19,7 +19,7 @@ from rookery.desk.adjudication import (
     select_active_exclusions,
     trace_versions,
 )
-from rookery.desk.labelling_records import Judgement, LabellingItem
+from rookery.desk.forms import Judgement, LabellingItem
 from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.learn.online_labelling import ComparisonQuestion

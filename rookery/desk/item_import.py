@@ -16,8 +16,14 @@ import msgspec
 from msgspec.structs import replace
 
 from rookery.desk.form_parsing import ANSWER_MARK, encode_form, parse_form
-from rookery.desk.forms import FORMS, FormField, LabellingForm, join_form_names
-from rookery.desk.labelling_records import GoldLabels, LabellingItem
+from rookery.desk.forms import (
+    FORMS,
+    FormField,
+    GoldLabels,
+    LabellingForm,
+    LabellingItem,
+    join_form_names,
+)
 from rookery.errors import Failed, Outcome
 from rookery.library.question_files import MOST_LINE_BYTES, parse_question
 from rookery.records import Answer, Failure, Question, digest_of, prepare_type

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
         RaterPairAgreement,
     )
     from rookery.desk.crowd_entry import CrowdSession
-    from rookery.desk.forms import LabellingForm
-    from rookery.desk.labelling_records import LabellingItem
+    from rookery.desk.forms import LabellingForm, LabellingItem
     from rookery.desk.payment import PaymentReport
     from rookery.desk.projects import ProjectBatch, ProjectSettings, TrialResult
     from rookery.desk.rater_quality import (
@@ -363,8 +362,7 @@ def run_judge_convert(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to convert.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
     by: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Who judged or wrote the rows of another library."),
+        str, typer.Option(metavar="NAME", help="Who judged or wrote the rows of another library.")
     ] = "import",
 ) -> None:
     """Convert comparisons or episodes to the rows of TRL and similar libraries, and such rows back.
@@ -506,8 +504,7 @@ def _format_end(session: "CrowdSession") -> tuple[str, str]:
 @judge_group.command("pay")
 def run_judge_pay(
     project: Annotated[
-        str,
-        typer.Argument(metavar="PROJECT", help="The project; without it, batches of none."),
+        str, typer.Argument(metavar="PROJECT", help="The project; without it, batches of none.")
     ] = "",
     since: Annotated[
         datetime | None,

@@ -35,12 +35,12 @@ from sqlalchemy import (
 )
 
 from rookery.desk.adjudication import load_exclusions, select_active_exclusions
-from rookery.desk.labelling_records import ItemLease, Judgement, JudgementKind, LabellingItem
+from rookery.desk.forms import Judgement, JudgementKind, LabellingItem
 from rookery.desk.projects import find_batch_access
 from rookery.desk.store import Store, take_advisory_lock
 from rookery.desk.tables import OPEN, drafts, items, judgements, leases, slots, work_signs
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, digest_of
+from rookery.records import Failure, Record, digest_of
 
 LEASE_SECONDS = 1800.0
 """seconds without an action after which work counts as abandoned"""
@@ -149,6 +149,19 @@ _PRELUDE_LEFT = select(items.c.id).where(
     ~_make_judged_condition(items.c.id),
 )
 """items of a batch's prelude that the asker has still to do"""
+
+
+class ItemLease(Record, frozen=True):
+    """An item reserved for one person until a time that each action extends."""
+
+    item_id: str
+    item: LabellingItem
+    slot: int
+    token: str
+    """secret needed to submit work for this slot"""
+    person: str
+    until: float
+    began: float
 
 
 class AddedItemCounts(NamedTuple):

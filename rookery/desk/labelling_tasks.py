@@ -19,25 +19,27 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rookery.desk import (
+    campaign_pages,
     crowd_entry,
-    guides,
+    dashboard,
+    decision_pages,
+    demonstration_pages,
+    form_versions,
     judgement_conversion,
     labelling_queue,
     projects,
-    rater_feedback,
     rater_quality,
     stop_switch,
 )
 from rookery.desk.accounts import has_role
 from rookery.desk.adjudication import load_exclusions, select_active_exclusions
 from rookery.desk.crowd_entry import SessionProgress
-from rookery.desk.form_parsing import encode_form
+from rookery.desk.form_parsing import TaskForm, encode_form
 from rookery.desk.form_versions import list_forms, load_form
-from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS
-from rookery.desk.labelling_form import TaskForm
-from rookery.desk.labelling_queue import RaterProgress
-from rookery.desk.labelling_records import ItemLease, Judgement, LabellingItem
+from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS, Judgement, LabellingItem
+from rookery.desk.labelling_queue import ItemLease, RaterProgress
 from rookery.desk.page_endpoints import (
+    NavigationLink,
     get_app_context,
     get_form_fields,
     get_last_value,
@@ -46,10 +48,10 @@ from rookery.desk.page_endpoints import (
     get_signed_in_person,
     get_store,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
 )
-from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.errors import Failed, Outcome
 from rookery.records import Record, prepare_type
 from rookery.shell.languages import mark_text
@@ -179,7 +181,7 @@ def show_task_page(request: Request) -> Response:
     check = "check" in request.query_params
     sheet = _make_form(request, item_id, item, begun, check)
     number = sheet.clamp_page(request.query_params.get("page", "0"))
-    guide = guides.load_guide(store, sheet.form.name)
+    guide = form_versions.load_guide(store, sheet.form.name)
     rules, mark, examples = guide.text.partition(EXAMPLES_HEADING)
     return render_page(
         request,
@@ -275,10 +277,10 @@ def show_judgement_history(request: Request) -> Response:
         request,
         "history.html",
         rows=_describe_judgements(request, _list_own_judgements(request)),
-        agreement=rater_feedback.measure_rater_agreement(
+        agreement=rater_quality.measure_rater_agreement(
             get_store(request), get_person_name(request)
         ),
-        least=rater_feedback.MIN_FEEDBACK_ITEMS,
+        least=rater_quality.MIN_FEEDBACK_ITEMS,
     )
 
 
@@ -293,7 +295,7 @@ def show_guide_page(request: Request) -> Response:
     form = next((each for each in list_forms(store) if each.name == name), None)
     if form is None:
         return render_problem_page(request, 404, "There is no such form.")
-    newest = guides.load_guide(store, name)
+    newest = form_versions.load_guide(store, name)
     html = get_app_context(request).look.render_guide(newest.text)
     return render_page(request, "guide.html", form=form, version=newest.version, guide=html)
 
@@ -374,7 +376,7 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         kind="done",
         filled=sheet.filled,
         form_version=sheet.form.digest,
-        guide_version=guides.load_guide(store, sheet.form.name).version,
+        guide_version=form_versions.load_guide(store, sheet.form.name).version,
         order=sheet.order,
         whole=sheet.whole,
         began=begun.began,
@@ -495,7 +497,7 @@ def _describe_judgements(
     """Return judgements with their items and forms, for the templates."""
     store = get_store(request)
     flagged = [each.id for each in judged if each.kind == "flagged"]
-    outcomes = rater_feedback.load_flag_outcomes(store, flagged) if flagged else {}
+    outcomes = rater_quality.load_flag_outcomes(store, flagged) if flagged else {}
     return [
         {
             "judgement": each,
@@ -645,3 +647,24 @@ def _render_missing_run(request: Request, failed: Failed) -> Response:
     return render_problem_page(
         request, GONE_STATUSES[failed.failure.outcome], failed.failure.detail
     )
+
+
+def build_desk_pages() -> tuple[list[Route], list[NavigationLink]]:
+    """Return the routes of the desk's pages, and their links in the head in the order shown."""
+    routes = [
+        *build_task_routes(),
+        *demonstration_pages.build_demonstration_routes(),
+        *build_stop_switch_routes(),
+        *dashboard.build_dashboard_routes(),
+        *campaign_pages.build_form_routes(),
+        *campaign_pages.build_campaign_routes(),
+        *decision_pages.build_decision_routes(),
+    ]
+    links = [
+        *list_task_links(),
+        *demonstration_pages.list_demonstration_links(),
+        *list_stop_switch_links(),
+        *decision_pages.list_decision_links(),
+        *dashboard.list_dashboard_links(),
+    ]
+    return routes, links

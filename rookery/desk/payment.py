@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, select
 
 from rookery.desk.adjudication import LabellingData, load_labelling_data
-from rookery.desk.labelling_records import Judgement
+from rookery.desk.forms import Judgement
 from rookery.desk.projects import ProjectSettings, find_project
 from rookery.desk.store import Store
 from rookery.desk.tables import project_batches, work_signs

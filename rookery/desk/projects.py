@@ -419,13 +419,10 @@ def count_session_work(connection: Connection, entry: Row[Any], before: float | 
     return len(connection.scalars(query.where(in_session).distinct()).all())
 
 
-def load_pass_shares(connection: Connection) -> dict[str, float]:
-    """Return the pass rule of every batch that belongs to a project."""
+def load_batch_settings(connection: Connection) -> dict[str, ProjectSettings]:
+    """Return the project's settings of every batch that belongs to a project."""
     query = select(project_batches.c.batch, projects.c.body).join(projects)
-    return {
-        row.batch: ProjectSettings.from_json(row.body).pass_share
-        for row in connection.execute(query)
-    }
+    return {row.batch: ProjectSettings.from_json(row.body) for row in connection.execute(query)}
 
 
 def _check_person(connection: Connection, name: str) -> None:

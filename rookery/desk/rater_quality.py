@@ -1,17 +1,18 @@
-"""Quality of raters' work: speed, attention checks, gold items, agreement with researchers; and
-exclusions.
+"""Quality of raters' work: speed, attention checks, gold items, agreement with researchers;
+exclusions; and feedback to raters: agreement with others after a delay, and what came of flags.
 
 Nothing is left out of the counts without a stored exclusion and its reason.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from statistics import median
-from typing import Literal
+from functools import partial
+from statistics import mean, median
+from typing import Literal, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
-from rookery.desk.accounts import write_audit_entry
+from rookery.desk.accounts import DAY_SECONDS, PersonRole, write_audit_entry
 from rookery.desk.adjudication import (
     Exclusion,
     FieldAlpha,
@@ -19,10 +20,12 @@ from rookery.desk.adjudication import (
     LabellingData,
     RaterGroupAgreement,
     RaterPairAgreement,
+    collect_field_labels,
     compare_rater_groups,
     compare_rater_pairs,
     compute_field_alphas,
     compute_field_kappas,
+    compute_preference_credit,
     covers_judgement,
     load_exclusions,
     load_labelling_data,
@@ -31,16 +34,15 @@ from rookery.desk.adjudication import (
     trace_versions,
     write_exclusion,
 )
+from rookery.desk.forms import Judgement
 from rookery.desk.judgement_conversion import (
     TIE,
     extract_field_values,
     find_preferred_answer,
     matches_gold,
 )
-from rookery.desk.labelling_records import Judgement, PersonRole
-from rookery.desk.projects import PASS_SHARE
 from rookery.desk.store import Store, take_advisory_lock
-from rookery.desk.tables import judgements, people
+from rookery.desk.tables import flag_replies, items, judgements, people
 from rookery.errors import Failed, Outcome
 from rookery.measure.agreement import (
     AgreementEstimate,
@@ -50,6 +52,7 @@ from rookery.measure.agreement import (
     compute_exact_agreement,
     estimate_side_bias,
     estimate_statistic,
+    jackknife_interval,
 )
 from rookery.records import Failure, Record
 
@@ -160,7 +163,7 @@ def _score_attention_check(
 ) -> AttentionCheckScore:
     in_batch = [each for each in submitted if work.items[each.item].batch == batch]
     good = sum(_is_right(work, each) for each in in_batch)
-    passed, needed = None, work.pass_shares.get(batch, PASS_SHARE) * size
+    passed, needed = None, work.find_settings(batch).pass_share * size
     if good >= needed:
         passed = True
     elif good + size - len(in_batch) < needed:
@@ -508,7 +511,7 @@ def _propose_exclusions(
     for person in everybody:
         for prelude in person.preludes:
             if prelude.passed is False and (person.name, prelude.batch) not in decided:
-                needed = work.pass_shares.get(prelude.batch, PASS_SHARE)
+                needed = work.find_settings(prelude.batch).pass_share
                 reason = (
                     f"failed the attention check of {prelude.batch}: {prelude.right} of "
                     f"{prelude.of} right, at least {needed:.0%} are needed"
@@ -519,3 +522,103 @@ def _propose_exclusions(
                 )
                 proposals.append(ExclusionProposal(person.name, prelude.batch, reason, count))
     return tuple(proposals)
+
+
+MIN_FEEDBACK_ITEMS = 5
+"""items that others judged, too, before a rater is told about their agreement"""
+
+
+class FlagOutcome(NamedTuple):
+    """Outcome of an item that somebody flagged."""
+
+    retired: str | None
+    """reason why it is handed out no more; None: it still is"""
+    reply: str
+    """answer to whoever flagged it; empty: none"""
+    by: str
+    """who answered"""
+    at: float | None
+    """when it was answered or retired; None: neither"""
+
+
+def measure_rater_agreement(store: Store, person: str) -> AgreementEstimate | None:
+    """Measure a rater's agreement with the others who judged the same items, for the rater to see.
+
+    Only judgements older than `feedback_days` of their project count, the rater's and the others',
+    so that nobody learns at once what others say; items with known answers are left out. On two
+    answers a tie against a choice is half (WebGPT, appendix C), on more the same choice is 1;
+    without a preference it is the share of equal labels. None: fewer than MIN_FEEDBACK_ITEMS such
+    items.
+    """
+    now = store.clock()
+    with store.begin_read() as connection:
+        query = select(items.c.batch).join(judgements).where(judgements.c.person == person)
+        batches = connection.scalars(query.distinct()).all()
+        if not batches:
+            return None
+        work = load_labelling_data(connection, batches)
+    by_item: dict[str, list[Judgement]] = defaultdict(list)
+    for placed, judgement in work.iterate_counted():
+        if not placed.prelude and placed.item.gold is None:
+            by_item[placed.id].append(judgement)
+    credits = []
+    for submitted in by_item.values():
+        days = work.find_settings(work.items[submitted[0].item].batch).feedback_days
+        old = [each for each in submitted if now - each.ended >= days * DAY_SECONDS]
+        if mine := [each for each in old if each.by == person]:
+            others = [_compare_judgements(work, mine[0], each) for each in old if each.by != person]
+            if comparable := [credit for credit in others if credit is not None]:
+                credits.append(mean(comparable))
+    if len(credits) < MIN_FEEDBACK_ITEMS:
+        return None
+    return estimate_statistic(credits, mean, partial(jackknife_interval, least=0.0))
+
+
+def reply_to_flag(store: Store, judgement: str, text: str, by: str) -> None:
+    """Store an answer to whoever flagged an item, in place of an earlier one.
+
+    Raises Failed: no_reason (a blank answer), no_judgement (nobody flagged by it).
+    """
+    if not text.strip():
+        raise Failed(Failure(judgement, Outcome.NO_REASON, "write what came of it"))
+    now = store.clock()
+    with store.begin_write() as connection:
+        flagged = (judgements.c.id == judgement) & (judgements.c.kind == "flagged")
+        if connection.scalar(select(judgements.c.id).where(flagged)) is None:
+            detail = "nobody flagged anything by that: look at the board"
+            raise Failed(Failure(judgement, Outcome.NO_JUDGEMENT, detail))
+        connection.execute(flag_replies.delete().where(flag_replies.c.judgement == judgement))
+        row = {"judgement": judgement, "text": text.strip(), "by": by, "at": now}
+        connection.execute(insert(flag_replies).values(row))
+        write_audit_entry(connection, by, "reply", f"{judgement}: {text.strip()}", now)
+
+
+def load_flag_outcomes(store: Store, flagged: list[str]) -> dict[str, FlagOutcome]:
+    """Return what came of flags, by the ids of the judgements that flagged."""
+    reply = flag_replies.c
+    query = select(judgements.c.id, items.c.why, items.c.retired, reply.text, reply.by, reply.at)
+    query = query.join(items, items.c.id == judgements.c.item)
+    query = query.outerjoin(flag_replies, reply.judgement == judgements.c.id)
+    outcomes = {}
+    with store.begin_read() as connection:
+        for row in connection.execute(query.where(judgements.c.id.in_(flagged))):
+            retired = None if row.retired is None else row.why or ""
+            at = row.at or row.retired
+            outcomes[row.id] = FlagOutcome(retired, row.text or "", row.by or "", at)
+    return outcomes
+
+
+def _compare_judgements(work: LabellingData, mine: Judgement, other: Judgement) -> float | None:
+    """Return the credit for one item, 0 to 1; None: there is nothing to compare."""
+    item = work.items[mine.item].item
+    one, two = (find_preferred_answer(item, each, work.forms) for each in (mine, other))
+    if one is not None and two is not None:
+        return compute_preference_credit(len(item.answers), one, two)
+    other_labels = collect_field_labels(work, other)
+    same = [
+        float(value == other_labels[key][place])
+        for key, labels in collect_field_labels(work, mine).items()
+        for place, value in labels.items()
+        if place in other_labels.get(key, ())
+    ]
+    return mean(same) if same else None

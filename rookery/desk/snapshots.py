@@ -20,33 +20,33 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, Row, insert, select
 
-from rookery.desk.accounts import add_person, list_people, write_audit_entry
+from rookery.desk.accounts import PersonRole, add_person, list_people, write_audit_entry
 from rookery.desk.adjudication import (
     LabellingData,
     LeftOutJudgement,
     PlacedItem,
+    convert_to_judgement,
     derive_majority_labels,
     load_decisions,
     load_exclusions,
     load_labelling_data,
+    restore_decisions,
     select_active_exclusions,
     write_exclusion,
 )
-from rookery.desk.decisions import convert_to_judgement, restore_decisions
 from rookery.desk.form_versions import (
     FormVersion,
     index_forms,
     read_form_versions,
     restore_form_versions,
 )
-from rookery.desk.forms import FormField
+from rookery.desk.forms import Decision, FormField, Judgement, LabellingItem
 from rookery.desk.judgement_conversion import (
     convert_to_comparison,
     convert_to_episode,
     convert_to_ratings,
 )
 from rookery.desk.labelling_queue import add_items, restore_judgements, retire_items
-from rookery.desk.labelling_records import Decision, Judgement, LabellingItem, PersonRole
 from rookery.desk.store import Store, store_page, take_advisory_lock
 from rookery.desk.tables import pages, snapshots
 from rookery.errors import Failed, Outcome

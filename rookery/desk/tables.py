@@ -4,6 +4,8 @@ Times are seconds since 1970 in UTC. Bodies are records as JSON. Rows of judgeme
 exclusions, pulls, releases, admissions, decisions and audits are only ever added.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -30,12 +32,27 @@ metadata = MetaData(
 Number = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts up by itself only in a column of this type"""
 
+
+def _key(name: str, kind: Any = Text, refers_to: str = "", counts: bool = False) -> Column[Any]:
+    """Return a column of the primary key; `counts`: the database numbers the rows."""
+    keys = [ForeignKey(refers_to)] if refers_to else []
+    return Column(name, kind, *keys, primary_key=True, autoincrement=counts)
+
+
+def _filled(kind: Any, *names: str) -> list[Column[Any]]:
+    """Return columns that have a value in every row."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def _to(name: str, refers_to: str, **options: Any) -> Column[Any]:
+    """Return a column with the key of a row of another table, such as "people.name"."""
+    return Column(name, Text, ForeignKey(refers_to), **{"nullable": False, **options})
+
+
 people = Table(
     "people",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("role", Text, nullable=False),
-    Column("made", Double, nullable=False),
+    *(_key("name"), *_filled(Text, "role"), *_filled(Double, "made")),
     Column("gone", Double),  # when access was ended; their work stays
     Column("project", Text),  # by whose crowd link they came, to work for it alone; None: invited
 )
@@ -43,331 +60,245 @@ people = Table(
 invites = Table(
     "invites",
     metadata,
-    Column("token", Text, primary_key=True),  # its SHA-256
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("until", Double, nullable=False),
-    Column("used", Double),
+    _key("token"),  # its SHA-256
+    *(_to("person", "people.name"), *_filled(Double, "until"), Column("used", Double)),
 )
 
 sessions = Table(
     "sessions",
     metadata,
-    Column("token", Text, primary_key=True),  # its SHA-256
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("began", Double, nullable=False),
-    Column("seen", Double, nullable=False),
-    Column("ended", Double),
+    _key("token"),  # its SHA-256
+    *(_to("person", "people.name"), *_filled(Double, "began", "seen"), Column("ended", Double)),
 )
 
 pages = Table(
     "pages",
     metadata,
-    Column("key", Text, primary_key=True),  # the SHA-256 of the body
-    Column("digest", Text, nullable=False, index=True),
-    Column("url", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    _key("key"),  # the SHA-256 of the body
+    *(Column("digest", Text, nullable=False, index=True), *_filled(Text, "url", "body")),
 )
 
 items = Table(
     "items",
     metadata,
-    Column("id", Text, primary_key=True),  # a digest of batch and body
+    _key("id"),  # a digest of batch and body
     Column("number", Number, nullable=False, unique=True),  # in order of arrival
-    Column("batch", Text, nullable=False),
-    Column("form", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("wanted", Integer, nullable=False),  # k: by how many people
-    Column("priority", Integer, nullable=False),
-    Column("gold", Boolean, nullable=False),
-    Column("prelude", Boolean, nullable=False),  # attention check, before the rest of the batch
+    *_filled(Text, "batch", "form", "body"),
+    *_filled(Integer, "wanted", "priority"),  # k: by how many people
+    *_filled(Boolean, "gold", "prelude"),  # attention check, before the rest of the batch
     Column("policy", Integer),  # the step of the training run that wrote the answers
-    Column("made", Double, nullable=False),
-    Column("retired", Double),
-    Column("why", Text),
+    *(*_filled(Double, "made"), Column("retired", Double), Column("why", Text)),
     Index("ix_items_batch", "batch", "prelude"),
 )
 
 slots = Table(
     "slots",
     metadata,
-    Column("item", Text, ForeignKey("items.id"), primary_key=True),
-    Column("number", Integer, primary_key=True),  # from 0 to k - 1
-    Column("person", Text, ForeignKey("people.name")),  # None: nobody's
-    Column("token", Text),
-    Column("began", Double),
+    *(_key("item", refers_to="items.id"), _key("number", Integer)),  # from 0 to k - 1
+    _to("person", "people.name", nullable=True),  # None: nobody's
+    *(Column("token", Text), Column("began", Double)),
     Column("until", Double),  # end of the lease; then the slot is anybody's
-    Column("done", Boolean, nullable=False),
-    # Copied from the item, so that one index holds the slots in the order of handing out.
-    Column("retired", Boolean, nullable=False),
-    Column("form", Text, nullable=False),
-    Column("rank", Integer, nullable=False),  # minus the item's priority: low first
-    Column("arrival", Number, nullable=False),  # the item's number
+    # From `retired` on copied from the item, so that one index holds the slots in the order of
+    # handing out. The rank is minus its priority, low first; the arrival is its number.
+    *(*_filled(Boolean, "done", "retired"), *_filled(Text, "form"), *_filled(Integer, "rank")),
+    *_filled(Number, "arrival"),
     # If two requests take two slots of an item for one person, one fails here.
     UniqueConstraint("person", "item"),
 )
 OPEN = ~slots.c.done & ~slots.c.retired
-Index(
-    "ix_slots_next",
-    *(slots.c.rank, slots.c.number, slots.c.arrival),
-    sqlite_where=OPEN,
-    postgresql_where=OPEN,
-)
-Index(
-    "ix_slots_next_of_form",
-    *(slots.c.form, slots.c.rank, slots.c.number, slots.c.arrival),
-    sqlite_where=OPEN,
-    postgresql_where=OPEN,
-)
-Index("ix_slots_held", slots.c.person, sqlite_where=~slots.c.done, postgresql_where=~slots.c.done)
+for name, columns, where in (
+    ("ix_slots_next", (slots.c.rank, slots.c.number, slots.c.arrival), OPEN),
+    ("ix_slots_next_of_form", (slots.c.form, slots.c.rank, slots.c.number, slots.c.arrival), OPEN),
+    ("ix_slots_held", (slots.c.person,), ~slots.c.done),
+):
+    Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 leases = Table(
     "leases",
     metadata,
-    Column("token", Text, primary_key=True),
-    Column("item", Text, ForeignKey("items.id"), nullable=False),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("began", Double, nullable=False),
+    *(_key("token"), _to("item", "items.id"), _to("person", "people.name")),
+    *_filled(Double, "began"),
 )
 
 drafts = Table(
     "drafts",
     metadata,
-    Column("item", Text, ForeignKey("items.id"), primary_key=True),
-    Column("person", Text, ForeignKey("people.name"), primary_key=True),
-    Column("body", Text, nullable=False),  # the form as far as it is filled in
-    Column("saved", Double, nullable=False),
+    *(_key("item", refers_to="items.id"), _key("person", refers_to="people.name")),
+    *_filled(Text, "body"),  # the form as far as it is filled in
+    *_filled(Double, "saved"),
 )
 
 judgements = Table(
     "judgements",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("number", Number, nullable=False, unique=True),
-    Column("item", Text, ForeignKey("items.id"), nullable=False, index=True),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("ended", Double, nullable=False),
-    Column("supersedes", Text, ForeignKey("judgements.id"), unique=True),
+    *(_key("id"), Column("number", Number, nullable=False, unique=True)),
+    *(_to("item", "items.id", index=True), _to("person", "people.name")),
+    *(*_filled(Text, "kind", "body"), *_filled(Double, "ended")),
+    _to("supersedes", "judgements.id", unique=True, nullable=True),
     Index("ix_judgements_person", "person", "item"),
 )
 
 events = Table(
     "events",
     metadata,
-    Column("stream", Text, primary_key=True),  # demonstration:ITEM:PERSON
-    Column("number", Integer, primary_key=True),  # from 0, without gaps
-    Column("person", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("chain", Text, nullable=False),  # SHA-256 of this event and the previous digest
+    _key("stream"),  # demonstration:ITEM:PERSON
+    _key("number", Integer),  # from 0, without gaps
+    *(*_filled(Text, "person", "body"), *_filled(Double, "at")),
+    *_filled(Text, "chain"),  # SHA-256 of this event and the previous digest
 )
 
 exclusions = Table(
     "exclusions",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=True),
-    Column("what", Text, nullable=False),  # person or judgement
-    Column("which", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    _key("number", Number, counts=True),
+    *_filled(Text, "what", "which", "reason", "by"),  # what: person or judgement
+    *_filled(Double, "at"),
     Column("lifts", Number, ForeignKey("exclusions.number"), unique=True),
 )
 
 guides = Table(
     "guides",
     metadata,
-    Column("form", Text, primary_key=True),
-    Column("version", Integer, primary_key=True),
-    Column("text", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(_key("form"), _key("version", Integer), *_filled(Text, "text", "by"), *_filled(Double, "at")),
 )
 
 forms = Table(
     "forms",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("version", Integer, primary_key=True),
-    Column("digest", Text, nullable=False),  # of the form, as judgements name it
-    Column("body", Text, nullable=False),
-    Column("text", Text, nullable=False),  # the TOML file that it was read from
-    Column("by", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(_key("name"), _key("version", Integer)),
+    # The digest is of the form, as judgements name it; the text is the TOML file that it was.
+    *(*_filled(Text, "digest", "body", "text", "by"), *_filled(Double, "at")),
 )
 
 runs = Table(
     "runs",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("began", Double, nullable=False),
-    Column("seen", Double, nullable=False),
-    Column("step", Integer, nullable=False),
+    *(_key("name"), *_filled(Double, "began", "seen"), *_filled(Integer, "step")),
     Column("ended", Text),  # how it ended
 )
 
 samples = Table(
     "samples",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=True),
-    Column("run", Text, ForeignKey("runs.name"), nullable=False, index=True),
-    Column("step", Integer, nullable=False),
-    Column("shown", Text, nullable=False),  # the prompt
-    Column("said", Text, nullable=False),
-    Column("reward", Double),
-    Column("at", Double, nullable=False),
+    *(_key("number", Number, counts=True), _to("run", "runs.name", index=True)),
+    *(*_filled(Integer, "step"), *_filled(Text, "shown", "said")),  # shown: the prompt
+    *(Column("reward", Double), *_filled(Double, "at")),
 )
 
 pulls = Table(
     "pulls",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=True),
-    Column("run", Text, ForeignKey("runs.name"), nullable=False, index=True),
-    Column("person", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(_key("number", Number, counts=True), _to("run", "runs.name", index=True)),
+    *(*_filled(Text, "person", "reason"), *_filled(Double, "at")),
 )
 
 releases = Table(
     "releases",
     metadata,
     Column("pull", Number, ForeignKey("pulls.number"), primary_key=True),
-    Column("person", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(*_filled(Text, "person", "reason"), *_filled(Double, "at")),
 )
 
 snapshots = Table(
     "snapshots",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("body", Text, nullable=False),  # the selection, and the ids it matched
-    Column("digest", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(_key("name"), *_filled(Text, "body")),  # the selection, and the ids it matched
+    *(*_filled(Text, "digest", "by"), *_filled(Double, "at")),
 )
 
 audits = Table(
     "audits",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=False),  # without gaps
-    Column("person", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    Column("chain", Text, nullable=False),
+    _key("number", Number),  # without gaps
+    *(*_filled(Text, "person", "action", "what"), *_filled(Double, "at"), *_filled(Text, "chain")),
 )
 
 answers = Table(
     "answers",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),  # the asker
-    Column("question", Text, nullable=False),
-    Column("wanted", Text, nullable=False),  # settings of the answer
-    Column("state", Text, nullable=False),  # asked, going, done or failed
-    Column("episode", Text),
-    Column("verdicts", Text),  # of each of its quotes
+    *(_key("id"), _to("person", "people.name")),  # the asker
+    *_filled(Text, "question", "wanted", "state"),  # settings; asked, going, done or failed
+    *(Column("episode", Text), Column("verdicts", Text)),  # verdicts: of each of its quotes
     Column("outcome", Text),  # answered, declined or stopped
     Column("quotes", Integer),  # number of quotes
     Column("token", Text),  # of the worker that answers
     Column("until", Double),  # end of its lease; then another worker may start over
-    Column("tries", Integer, nullable=False),
-    Column("made", Double, nullable=False),
-    Column("ended", Double),
+    *(*_filled(Integer, "tries"), *_filled(Double, "made"), Column("ended", Double)),
     Column("team", Boolean, nullable=False, server_default=false()),  # others may read it
     Column("link", Text),  # the secret of an address that anybody may read it at
-    Index("ix_answers_person", "person", "made"),
-    Index("ix_answers_state", "state", "made"),
+    *(Index("ix_answers_person", "person", "made"), Index("ix_answers_state", "state", "made")),
     Index("ix_answers_link", "link", unique=True),
 )
 
 keys = Table(
     "keys",
     metadata,
-    Column("token", Text, primary_key=True),  # its SHA-256
-    Column("name", Text, nullable=False, unique=True),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("made", Double, nullable=False),
-    Column("ended", Double),
-    Column("per_minute", Integer),  # None: unlimited
-    Column("budget", Double),  # None: unlimited
-    Column("spent", Double, nullable=False),
+    _key("token"),  # its SHA-256
+    *(Column("name", Text, nullable=False, unique=True), _to("person", "people.name")),
+    *(*_filled(Double, "made"), Column("ended", Double)),
+    *(Column("per_minute", Integer), Column("budget", Double)),  # None: unlimited
+    *_filled(Double, "spent"),
 )
 
 projects = Table(
     "projects",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("body", Text, nullable=False),  # its settings
-    Column("key", Text, nullable=False),  # secret that signs its links
-    Column("made", Double, nullable=False),
+    *(_key("name"), *_filled(Text, "body", "key")),  # its settings; secret that signs its links
+    *_filled(Double, "made"),
 )
 
 project_batches = Table(
     "project_batches",
     metadata,
-    Column("batch", Text, primary_key=True),  # also one of which there are no items yet
-    Column("project", Text, ForeignKey("projects.name"), nullable=False, index=True),
-    Column("trial", Boolean, nullable=False),  # to be done before the other batches
+    _key("batch"),  # also one of which there are no items yet
+    _to("project", "projects.name", index=True),
+    *_filled(Boolean, "trial"),  # to be done before the other batches
 )
 
 batch_people = Table(
     "batch_people",
     metadata,
-    Column("batch", Text, primary_key=True),  # with rows here: only these people get its items
-    Column("person", Text, ForeignKey("people.name"), primary_key=True),
+    _key("batch"),  # with rows here: only these people get its items
+    _key("person", refers_to="people.name"),
 )
 
 admissions = Table(
     "admissions",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=True),
-    Column("project", Text, ForeignKey("projects.name"), nullable=False),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("admitted", Boolean, nullable=False),  # of a person's rows the newest holds
-    Column("reason", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    _key("number", Number, counts=True),
+    *(_to("project", "projects.name"), _to("person", "people.name")),
+    *_filled(Boolean, "admitted"),  # of a person's rows the newest holds
+    *(*_filled(Text, "reason", "by"), *_filled(Double, "at")),
     Index("ix_admissions_project", "project", "person"),
 )
 
 work_signs = Table(
     "work_signs",
     metadata,
-    Column("item", Text, ForeignKey("items.id"), primary_key=True),
-    Column("person", Text, ForeignKey("people.name"), primary_key=True),
-    Column("at", Double, primary_key=True),  # an action on an item in hand, about one a minute
+    *(_key("item", refers_to="items.id"), _key("person", refers_to="people.name")),
+    _key("at", Double),  # an action on an item in hand, about one a minute
 )
 
 decisions = Table(
     "decisions",
     metadata,
-    Column("number", Number, primary_key=True, autoincrement=True),
-    Column("item", Text, ForeignKey("items.id"), nullable=False, index=True),
-    Column("person", Text, ForeignKey("people.name"), nullable=False),
-    Column("body", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(_key("number", Number, counts=True), _to("item", "items.id", index=True)),
+    *(_to("person", "people.name"), *_filled(Text, "body"), *_filled(Double, "at")),
 )
 
 flag_replies = Table(
     "flag_replies",
     metadata,
-    Column("judgement", Text, ForeignKey("judgements.id"), primary_key=True),
-    Column("text", Text, nullable=False),
-    Column("by", Text, nullable=False),
-    Column("at", Double, nullable=False),
+    *(_key("judgement", refers_to="judgements.id"), *_filled(Text, "text", "by")),
+    *_filled(Double, "at"),
 )
 
 crowd_entries = Table(
     "crowd_entries",
     metadata,
-    Column("project", Text, ForeignKey("projects.name"), primary_key=True),
-    Column("session", Text, primary_key=True),  # the platform's name of it
-    Column("person", Text, ForeignKey("people.name"), nullable=False, index=True),
-    Column("participant", Text, nullable=False),
-    Column("study", Text, nullable=False),
-    Column("began", Double, nullable=False),
+    _key("project", refers_to="projects.name"),
+    _key("session"),  # the platform's name of it
+    *(_to("person", "people.name", index=True), *_filled(Text, "participant", "study")),
+    *_filled(Double, "began"),
     Column("ended", Double),  # when the completion code was asked for
 )

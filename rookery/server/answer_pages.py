@@ -25,22 +25,22 @@ from starlette.routing import Route
 
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.methods import METHODS, MODEL_METHODS
-from rookery.desk import accounts, form_parsing, guides, labelling_queue
+from rookery.desk import accounts, form_parsing, form_versions, labelling_queue
 from rookery.desk.accounts import has_role
 from rookery.desk.demonstration_pages import STOP_DESCRIPTIONS
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import Judgement, JudgementKind, LabellingItem
+from rookery.desk.forms import FORMS, Judgement, JudgementKind, LabellingItem
 from rookery.desk.page_endpoints import (
+    NavigationLink,
     get_app_context,
     get_form_fields,
     get_last_value,
     get_session_token,
     get_signed_in_person,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
 )
-from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.desk.store import Store
 from rookery.desk.tables import judgements
 from rookery.errors import Failed, Outcome
@@ -947,7 +947,7 @@ def _make_judgement(
         kind=kind,
         filled=filled,
         form_version=THUMBS_FORM.digest,
-        guide_version=guides.load_guide(store, THUMBS_FORM.name).version,
+        guide_version=form_versions.load_guide(store, THUMBS_FORM.name).version,
         order=(0,),
         whole=False,
         began=stored.ended or stored.made,

@@ -31,24 +31,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
 from rookery.desk import accounts, crowd_entry
-from rookery.desk.desk_pages import build_desk_pages
+from rookery.desk.labelling_tasks import build_desk_pages
 from rookery.desk.page_endpoints import (
     PLAIN_COOKIE,
     SECURE_COOKIE,
+    SHORTCUTS_COOKIE,
+    TEMPLATE_FUNCTIONS,
     AppContext,
+    NavigationLink,
     get_app_context,
     get_form_fields,
     get_last_value,
     get_session_token,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
-)
-from rookery.desk.page_rendering import (
-    SHORTCUTS_COOKIE,
-    TEMPLATE_FUNCTIONS,
-    NavigationLink,
-    render_page,
 )
 from rookery.desk.projects import load_project
 from rookery.desk.store import Store

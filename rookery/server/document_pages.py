@@ -23,16 +23,17 @@ from starlette.routing import Route
 from rookery.desk import accounts
 from rookery.desk.accounts import Person, has_role
 from rookery.desk.page_endpoints import (
+    NavigationLink,
     get_app_context,
     get_form_fields,
     get_last_value,
     get_session_token,
     get_signed_in_person,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
 )
-from rookery.desk.page_rendering import NavigationLink, render_page
 from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import PageArchive
 from rookery.server.api.answer_queue import get_answer_service

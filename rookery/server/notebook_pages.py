@@ -18,10 +18,10 @@ from rookery.desk.page_endpoints import (
     get_last_value,
     get_signed_in_person,
     redirect_after_post,
+    render_page,
     render_problem_page,
     require_role,
 )
-from rookery.desk.page_rendering import render_page
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Question
 from rookery.server.answer_pages import (

@@ -23,8 +23,12 @@ from starlette.routing import Route
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.browser.page_view import truncate_line
-from rookery.desk.page_endpoints import get_app_context, render_problem_page, require_role
-from rookery.desk.page_rendering import render_page
+from rookery.desk.page_endpoints import (
+    get_app_context,
+    render_page,
+    render_problem_page,
+    require_role,
+)
 from rookery.desk.store import find_pages_by_digest
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url, resolve_place_path

@@ -14,12 +14,12 @@ from rookery.desk.accounts import (
     SESSION_IDLE_SECONDS,
     SESSION_MAX_SECONDS,
     Person,
+    PersonRole,
     create_invite,
     find_session_person,
     has_role,
     redeem_invite,
 )
-from rookery.desk.labelling_records import PersonRole
 from rookery.desk.store import Store
 from rookery.errors import Failed
 

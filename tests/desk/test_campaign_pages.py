@@ -7,7 +7,14 @@ import pytest
 from boards import TEAM, hire, judge, work
 from visits import Opened, Visit, filled_in, item
 
-from rookery.desk import accounts, crowd_entry, decisions, labelling_queue, projects, rater_quality
+from rookery.desk import (
+    accounts,
+    adjudication,
+    crowd_entry,
+    labelling_queue,
+    projects,
+    rater_quality,
+)
 from rookery.desk.accounts import list_audit_entries
 
 
@@ -168,7 +175,7 @@ def test_a_third_person_decides_where_two_disagree(opened: Opened, lead: Visit) 
     assert decide(reviewer, preferred=choice, reason="the evidence is about age") == 200
     assert "Decided." in reviewer.text
     assert "decided by rex" in reviewer.text
-    [done] = decisions.load_disagreements(opened.store)
+    [done] = adjudication.load_disagreements(opened.store)
     assert done.decision is not None
     assert done.decision.filled == {**both, "preferred": 1}
     assert [each.filled["preferred"] for each in done.judgements] == [0, 1]

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from windows import Site
 
 from rookery.cli.learn_example import write_example
-from rookery.desk import decisions, labelling_queue
+from rookery.desk import adjudication, labelling_queue
 from rookery.learn.training_data import load_comparisons
 
 RATERS = ("ann", "ben", "cyd", "dan", "gus", "vic")
@@ -241,7 +241,7 @@ def test_a_whole_campaign(site: Site, run: Run, tmp_path: Path) -> None:
             rex.get_by_role("button", name="Decide").click()
             expect(rex.get_by_text("Decided. What the raters handed in")).to_be_visible()
         expect(rex.get_by_text("Nothing waits for a decision")).to_be_visible()
-        disputes = decisions.load_disagreements(store)
+        disputes = adjudication.load_disagreements(store)
         for each in disputes:
             assert each.decision is not None
             right = find_right_value(each.placed.item.question.text)

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from visits import item
 from windows import Site, flaws
 
-from rookery.desk import accounts, crowd_entry, decisions, projects
+from rookery.desk import accounts, adjudication, crowd_entry, projects
 
 
 def test_a_crowd_worker_comes_works_and_leaves_with_a_code(site: Site) -> None:
@@ -63,7 +63,7 @@ def test_a_reviewer_decides_by_the_keyboard_alone(site: Site) -> None:
         expect(page.get_by_text("Decided. What the raters handed in")).to_be_visible()
         assert flaws(page) == []
         assert said == []
-    [dispute] = decisions.load_disagreements(site.opened.store)
+    [dispute] = adjudication.load_disagreements(site.opened.store)
     assert dispute.decision is not None
     assert dispute.decision.reason == "The first says how it knows."
     assert abs(dispute.decision.filled["overall"]) == 2

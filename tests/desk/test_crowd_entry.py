@@ -17,7 +17,7 @@ from rookery.desk.crowd_entry import (
     load_session_progress,
     make_crowd_link,
 )
-from rookery.desk.labelling_records import Judgement
+from rookery.desk.forms import Judgement
 from rookery.desk.projects import ProjectSettings, place_batch, save_project
 from rookery.desk.rater_quality import exclude_judgements
 from rookery.desk.store import Store

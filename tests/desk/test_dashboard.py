@@ -8,9 +8,9 @@ import pytest
 from boards import hire, judge, part, train, value, work
 from visits import Opened, Visit, item
 
-from rookery.desk import accounts, guides, labelling_queue, rater_quality
+from rookery.desk import accounts, form_versions, labelling_queue, rater_quality
 from rookery.desk.accounts import list_audit_entries
-from rookery.desk.labelling_records import GoldLabels
+from rookery.desk.forms import GoldLabels
 
 PAGES = (
     "/board",
@@ -216,10 +216,10 @@ def test_roles_are_changed_and_people_shut_out_but_nobody_above_oneself(
 
 
 def test_a_guide_is_written_anew_and_its_versions_are_kept(opened: Opened, lead: Visit) -> None:
-    before = guides.load_guide(opened.store, "supported")
+    before = form_versions.load_guide(opened.store, "supported")
     lead.post("/board/guides/supported", text="# New\r\n\n<b>Judge</b> *well*.")
     assert "That is the newest version now" in lead.text
-    now = guides.load_guide(opened.store, "supported")
+    now = form_versions.load_guide(opened.store, "supported")
     assert (now.version, now.by) == (before.version + 1, "lea")
     assert "&lt;b&gt;Judge" in lead.html
     assert "<em>well</em>" in lead.html

@@ -14,7 +14,7 @@ from stage import Said, Stage, Visit, stage
 from rookery.browser.browser_commands import BrowserRules
 from rookery.desk import accounts, judgement_conversion, labelling_queue, store
 from rookery.desk.demonstration_sessions import DemonstrationKey, DemonstrationStore
-from rookery.desk.labelling_records import LabellingItem
+from rookery.desk.forms import LabellingItem
 from rookery.records import Answer, Block, Hit, Link, Page, Question
 from rookery.settings import Settings
 from rookery.shell import demonstration_commands

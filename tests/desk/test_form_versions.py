@@ -14,14 +14,21 @@ from own_forms import TONE
 from stores import Clock
 from working import Desk
 
-from rookery.desk import adjudication, decisions, guides, labelling_queue, snapshots
+from rookery.desk import adjudication, form_versions, labelling_queue, snapshots
 from rookery.desk.dataset_export import LABELS_CSV, write_dataset
 from rookery.desk.form_parsing import encode_form, parse_form
 from rookery.desk.form_versions import add_form, list_form_versions, list_forms, load_form
-from rookery.desk.forms import FORMS, PACKAGED_FORM_NAMES, parse_form_text, read_packaged_form_text
+from rookery.desk.forms import (
+    FORMS,
+    PACKAGED_FORM_NAMES,
+    GoldLabels,
+    Judgement,
+    LabellingItem,
+    parse_form_text,
+    read_packaged_form_text,
+)
 from rookery.desk.item_import import find_item_problems
 from rookery.desk.judgement_conversion import format_justification
-from rookery.desk.labelling_records import GoldLabels, Judgement, LabellingItem
 from rookery.desk.rater_quality import build_quality_report
 from rookery.desk.snapshots import SnapshotSelection
 from rookery.desk.store import Store
@@ -314,12 +321,12 @@ def test_the_guide_in_a_form_s_file_is_its_guide_until_people_write_their_own(
     store: Store,
 ) -> None:
     add_form(store, TONE, "lea")
-    assert guides.load_guide(store, "tone").text == "# Tone\n\nJudge only how it is said.\n"
+    assert form_versions.load_guide(store, "tone").text == "# Tone\n\nJudge only how it is said.\n"
     add_form(store, changed("how it is said", "the tone"), "lea")
-    assert guides.load_guide(store, "tone").version == 2
-    guides.write_guide(store, "tone", "Ours.", "lea")
+    assert form_versions.load_guide(store, "tone").version == 2
+    form_versions.write_guide(store, "tone", "Ours.", "lea")
     add_form(store, changed("how it is said", "the words"), "lea")
-    assert guides.load_guide(store, "tone").text == "Ours.\n"
+    assert form_versions.load_guide(store, "tone").text == "Ours.\n"
 
 
 def test_agreement_on_own_scales_compares_only_judgements_on_the_same_choices(
@@ -375,7 +382,7 @@ def test_labels_in_another_order_or_other_words_are_not_compared(desk: Desk) -> 
         hand_in(store, "bob", item, {"friendly": ["0", "2"], "better": 1})
     add_form(store, text.replace('"Very"]', '"Mostly"]'), "lea")
     hand_in(store, "cem", items[0], {"friendly": ["1", "0"], "better": 1})
-    assert decisions.load_disagreements(store) == []
+    assert adjudication.load_disagreements(store) == []
     alphas = build_quality_report(store).alphas
     assert {(each.field, each.variant): each.judgements for each in alphas} == {
         ("friendly", 1): 12,
@@ -384,7 +391,7 @@ def test_labels_in_another_order_or_other_words_are_not_compared(desk: Desk) -> 
         ("better", 1): 13,
     }
     hand_in(store, "dan", items[0], {"friendly": ["1", "1"], "better": 1})
-    [dispute] = decisions.load_disagreements(store)
+    [dispute] = adjudication.load_disagreements(store)
     assert (dispute.placed.id, dispute.fields) == (items[0], ("friendly",))
 
 
@@ -402,7 +409,7 @@ def test_choices_of_one_score_are_different_labels(desk: Desk, tmp_path: Path) -
     hand_in(desk.store, "bob", items[0], {"friendly": ["very", "no"]})
     for person in ("ada", "bob"):
         hand_in(desk.store, person, items[1], {"friendly": ["yes", "yes"]})
-    [dispute] = decisions.load_disagreements(desk.store)
+    [dispute] = adjudication.load_disagreements(desk.store)
     assert (dispute.placed.id, dispute.fields) == (items[0], ("friendly",))
     [alpha] = build_quality_report(desk.store, rounds=1).alphas
     assert alpha.level == "nominal"
@@ -432,7 +439,7 @@ def test_preferences_are_compared_whatever_the_points_were_called(desk: Desk) ->
     levels = 'kind = "versus"\nlevels = ["A, by far", "A", "Neither", "B", "B, by far"]'
     add_form(desk.store, changed('kind = "versus"', levels), "lea")
     hand_in(desk.store, "bob", item, {"better": -1})
-    [dispute] = decisions.load_disagreements(desk.store)
+    [dispute] = adjudication.load_disagreements(desk.store)
     assert dispute.fields == ("better",)
 
 
@@ -523,11 +530,11 @@ def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
         hand_in(store, "bob", item, {"friendly": ["0", "1"], "better": 1 if number else -1})
     with store.begin_read() as connection:
         data = adjudication.load_labelling_data(connection)
-    disputes = decisions.find_disagreements(data)
+    disputes = adjudication.find_disagreements(data)
     assert [each.placed.id for each in disputes] == items[1:]  # much better and better are alike
     assert disputes[0].fields == ("better",)  # another scale of friendliness is not compared
     filled = {"friendly": ["0", "0"], "better": 1}
-    decided = decisions.decide_item(store, items[1], "rita", filled, "It is curt.")
+    decided = adjudication.decide_item(store, items[1], "rita", filled, "It is curt.")
     assert decided.form_version == load_form(store, "tone").digest
     snapshots.freeze_snapshot(store, "s", SnapshotSelection(), "lea")
     snapshots.export_snapshot(store, "s", tmp_path / "out")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rookery.desk.forms import GoldLabels, LabellingItem
 from rookery.desk.item_import import read_items
-from rookery.desk.labelling_records import GoldLabels, LabellingItem
 from rookery.errors import Failed
 from rookery.records import Answer, Question
 

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 from formed import ANSWERS, QUESTION, item
 
-from rookery.desk.forms import FORMS, LabellingForm
+from rookery.desk.forms import FORMS, GoldLabels, LabellingForm, LabellingItem
 from rookery.desk.item_import import find_item_problems
-from rookery.desk.labelling_records import GoldLabels, LabellingItem
 from rookery.records import Answer
 
 EVERY = [pytest.param(form, id=name) for name, form in FORMS.items()]

@@ -16,8 +16,7 @@ from own_forms import TONE
 from stores import Server, postgres
 
 from rookery.desk import accounts, labelling_queue
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import Judgement
+from rookery.desk.forms import FORMS, Judgement
 from rookery.desk.rater_quality import AgreementReport, QualityReport, exclude_judgements
 from rookery.desk.snapshots import Snapshot
 from rookery.desk.store import Store, find_pages_by_digest

@@ -9,7 +9,7 @@ from formed import ANSWERS, QUESTION, QUOTES, filled_in, item, judgement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.desk.forms import FORMS
+from rookery.desk.forms import FORMS, LabellingItem
 from rookery.desk.judgement_conversion import (
     add_episode,
     convert_to_comparison,
@@ -18,7 +18,6 @@ from rookery.desk.judgement_conversion import (
     list_form_warnings,
     matches_gold,
 )
-from rookery.desk.labelling_records import LabellingItem
 from rookery.measure.ratings import LOWER_IS_BETTER_SCALES
 from rookery.records import Comparison, Completion, Episode, Rating, Step
 

@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from stores import Clock
 
 from rookery.desk import accounts, labelling_queue, tables
+from rookery.desk.forms import GoldLabels, LabellingItem
 from rookery.desk.labelling_queue import (
     LEASE_SECONDS,
     add_items,
@@ -23,7 +24,6 @@ from rookery.desk.labelling_queue import (
     shuffle_answers,
     submit_judgement,
 )
-from rookery.desk.labelling_records import GoldLabels, LabellingItem
 from rookery.desk.rater_quality import exclude_judgements, lift_exclusion
 from rookery.desk.store import Store
 from rookery.records import Question

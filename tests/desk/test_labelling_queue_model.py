@@ -20,8 +20,7 @@ from sqlalchemy import select
 from stores import Clock, emptied
 
 from rookery.desk import accounts, labelling_queue, tables
-from rookery.desk.labelling_queue import LEASE_SECONDS, add_items, claim_item
-from rookery.desk.labelling_records import ItemLease
+from rookery.desk.labelling_queue import LEASE_SECONDS, ItemLease, add_items, claim_item
 from rookery.desk.store import Store
 
 

@@ -8,8 +8,7 @@ from sqlalchemy import select
 from visits import BESIDE, CLEAR, FORMS_HERE, JUSTIFICATION, WRITERS, Opened, Visit, filled_in, item
 
 from rookery.desk import labelling_queue, rater_quality
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import GoldLabels, Judgement
+from rookery.desk.forms import FORMS, GoldLabels, Judgement
 from rookery.desk.tables import metadata
 
 SUPPORTED = {"plausible.0": "yes", "plausible.1": "yes", "supported.0": "yes", "supported.1": "no"}

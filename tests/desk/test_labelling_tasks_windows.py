@@ -13,9 +13,8 @@ from visits import BESIDE, CLEAR, FORMS_HERE, JUSTIFICATION, item
 from windows import Seen, Site, flaws
 
 from rookery.desk import labelling_queue
-from rookery.desk.forms import FORMS
+from rookery.desk.forms import FORMS, GoldLabels
 from rookery.desk.labelling_queue import requires_whole_form
-from rookery.desk.labelling_records import GoldLabels
 from rookery.desk.tables import items
 
 HEAVIEST = 60 * 1024

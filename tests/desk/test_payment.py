@@ -11,7 +11,7 @@ from stores import Clock
 from working import Desk, some
 
 from rookery.desk import labelling_queue
-from rookery.desk.labelling_records import Judgement
+from rookery.desk.forms import Judgement
 from rookery.desk.payment import (
     PAYMENT_COLUMNS,
     PaymentReport,

@@ -16,8 +16,8 @@ from working import Desk, some
 
 from rookery.desk import accounts, labelling_queue, tables
 from rookery.desk.adjudication import MajorityLabel
+from rookery.desk.forms import LabellingItem
 from rookery.desk.judgement_conversion import add_episode
-from rookery.desk.labelling_records import LabellingItem
 from rookery.desk.rater_quality import (
     build_quality_report,
     exclude_judgements,

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from stores import Clock
 
 from rookery.desk import accounts, labelling_queue, store, tables
-from rookery.desk.labelling_records import Judgement, LabellingItem
+from rookery.desk.forms import Judgement, LabellingItem
 from rookery.desk.store import Store, initialize_store, take_advisory_lock
 from rookery.errors import Failed
 from rookery.records import Question

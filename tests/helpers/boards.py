@@ -7,8 +7,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from visits import Opened, item
 
 from rookery.desk import accounts, labelling_queue, projects, rater_quality, stop_switch
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import GoldLabels, Judgement
+from rookery.desk.forms import FORMS, GoldLabels, Judgement
 from rookery.desk.projects import ProjectSettings
 from rookery.desk.stop_switch import PolicySample
 

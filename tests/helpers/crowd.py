@@ -16,7 +16,7 @@ from sqlalchemy import func, insert, select
 from stores import processes
 
 from rookery.desk import accounts, labelling_queue
-from rookery.desk.labelling_records import Judgement, LabellingItem
+from rookery.desk.forms import Judgement, LabellingItem
 from rookery.desk.store import Store, take_advisory_lock
 from rookery.desk.tables import items, judgements, leases, slots
 from rookery.errors import Failed

@@ -14,13 +14,14 @@ from starlette.testclient import TestClient
 from rookery.browser.browser import BrowserReply, answer_request
 from rookery.browser.browser_commands import BrowserRules
 from rookery.desk import accounts, labelling_queue
+from rookery.desk.accounts import PersonRole
 from rookery.desk.demonstration_sessions import (
     DemonstrationKey,
     DemonstrationSession,
     DemonstrationStore,
     make_storable_reply,
 )
-from rookery.desk.labelling_records import LabellingItem, PersonRole
+from rookery.desk.forms import LabellingItem
 from rookery.desk.store import Store
 from rookery.records import Library, Question, digest_of
 from rookery.server.app import build_web_app

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from labelling import vowels
 
 from rookery.desk import labelling_queue
-from rookery.desk.labelling_records import ItemLease, Judgement
+from rookery.desk.forms import Judgement
+from rookery.desk.labelling_queue import ItemLease
 from rookery.desk.store import Store
 
 

@@ -4,8 +4,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rookery.desk.forms import FORMS, FormField, LabellingForm
-from rookery.desk.labelling_records import GoldLabels, Judgement, JudgementKind, LabellingItem
+from rookery.desk.forms import (
+    FORMS,
+    FormField,
+    GoldLabels,
+    Judgement,
+    JudgementKind,
+    LabellingForm,
+    LabellingItem,
+)
 from rookery.records import Answer, Claim, Page, Question
 
 SKY = Page(

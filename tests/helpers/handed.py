@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import select
 
 from rookery.desk import tables
-from rookery.desk.labelling_queue import add_items, claim_item, submit_judgement
-from rookery.desk.labelling_records import ItemLease, Judgement, LabellingItem
+from rookery.desk.forms import Judgement, LabellingItem
+from rookery.desk.labelling_queue import ItemLease, add_items, claim_item, submit_judgement
 from rookery.desk.store import Store
 from rookery.errors import Failed
 from rookery.records import Question

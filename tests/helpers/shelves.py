@@ -10,7 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 from visits import Opened, Visit
 
 from rookery.desk import accounts
-from rookery.desk.labelling_records import PersonRole
+from rookery.desk.accounts import PersonRole
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
 from rookery.pages.page_reader import read_page

@@ -9,8 +9,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from starlette.testclient import TestClient
 
 from rookery.desk import accounts, labelling_queue
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import GoldLabels, LabellingItem, PersonRole
+from rookery.desk.accounts import PersonRole
+from rookery.desk.forms import FORMS, GoldLabels, LabellingItem
 from rookery.desk.store import Store
 from rookery.records import Answer, Claim, Page, Question, digest_of
 from rookery.server.app import build_web_app

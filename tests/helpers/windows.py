@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from visits import Opened
 
 from rookery.desk import accounts
-from rookery.desk.labelling_records import PersonRole
+from rookery.desk.accounts import PersonRole
 from rookery.server.app import build_web_app
 from rookery.settings import Settings
 

@@ -6,8 +6,7 @@ from typing import Any
 from stores import Clock
 
 from rookery.desk import accounts, labelling_queue
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import GoldLabels, Judgement, LabellingItem
+from rookery.desk.forms import FORMS, GoldLabels, Judgement, LabellingItem
 from rookery.desk.store import Store
 from rookery.records import Answer, Question, digest_of
 

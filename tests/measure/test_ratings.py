@@ -3,8 +3,8 @@
 import pytest
 from widths import half_width
 
+from rookery.desk.forms import Judgement, LabellingItem
 from rookery.desk.judgement_conversion import convert_to_ratings as ratings_of
-from rookery.desk.labelling_records import Judgement, LabellingItem
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.ratings import LEVELS, average_criteria, make_criteria_figure
 from rookery.records import Answer, Question, Rating

@@ -14,8 +14,9 @@ from starlette.testclient import TestClient
 from visits import Opened, Visit, open_store
 
 from rookery.desk import accounts, adjudication, labelling_queue, tables
+from rookery.desk.accounts import PersonRole
+from rookery.desk.forms import Judgement
 from rookery.desk.judgement_conversion import convert_to_ratings
-from rookery.desk.labelling_records import Judgement, PersonRole
 from rookery.server.answer_pages import ProgressLine, format_source_name
 from rookery.server.api.answer_sessions import FINAL_EVENTS
 from rookery.server.app import build_web_app

@@ -20,7 +20,7 @@ from stores import Server, postgres
 from visits import item
 
 from rookery.desk import accounts, labelling_queue
-from rookery.desk.labelling_records import PersonRole
+from rookery.desk.accounts import PersonRole
 from rookery.desk.store import Store, initialize_store
 from rookery.desk.tables import answers, judgements, keys, slots
 from rookery.server.api.answer_queue import StoredAnswer, find_answer, read_answer_events

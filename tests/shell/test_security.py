@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from visits import FORMS_HERE, Opened, item
 
 from rookery.desk import accounts, labelling_queue
+from rookery.desk.accounts import PersonRole
 from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import PersonRole
 from rookery.desk.page_endpoints import require_role
 from rookery.errors import Failed
 from rookery.records import Failure

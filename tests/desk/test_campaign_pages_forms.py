@@ -11,9 +11,14 @@ from visits import Opened, Visit, filled_in
 from windows import Seen, Site, flaws
 
 from rookery.desk import form_versions, labelling_queue
-from rookery.desk.form_pages import make_sample_item
-from rookery.desk.forms import FORMS, parse_form_text, read_packaged_form_text
-from rookery.desk.labelling_records import Judgement, LabellingItem
+from rookery.desk.campaign_pages import make_sample_item
+from rookery.desk.forms import (
+    FORMS,
+    Judgement,
+    LabellingItem,
+    parse_form_text,
+    read_packaged_form_text,
+)
 
 FORM = parse_form_text(TONE)
 GOOD = {

@@ -7,9 +7,8 @@ import pytest
 from visits import FORMS_HERE, Opened, Visit
 from windows import Site
 
-from rookery.desk import accounts, guides
-from rookery.desk.forms import FORMS
-from rookery.desk.labelling_records import GoldLabels, LabellingItem
+from rookery.desk import accounts, form_versions
+from rookery.desk.forms import FORMS, GoldLabels, LabellingItem
 from rookery.records import Answer, Claim, Page, Question
 from rookery.shell.rendering import render_guide_html
 
@@ -59,7 +58,7 @@ def everything(visit: Visit) -> str:
 def test_payloads_are_text_and_nothing_else(opened: Opened) -> None:
     opened.lay(*(hostile(form) for form in FORMS_HERE))
     for form in FORMS_HERE:
-        guides.write_guide(opened.store, form, ALL.replace("\ud800", ""), "ada")
+        form_versions.write_guide(opened.store, form, ALL.replace("\ud800", ""), "ada")
     seen = everything(opened.visit())
     scripts = re.findall("<script[^>]*>", seen)
     assert all('src="/static/' in tag for tag in scripts)
@@ -89,7 +88,7 @@ def test_nothing_runs_and_the_browser_refuses_nothing(site: Site, scripts: bool)
     check = LabellingItem(check.form, check.question, check.answers, gold=gold)
     opened.lay(check, batch="check" + batch, prelude=True)
     for form in FORMS_HERE:
-        guides.write_guide(opened.store, form, ALL.replace("\ud800", ""), "ada")
+        form_versions.write_guide(opened.store, form, ALL.replace("\ud800", ""), "ada")
     name = PAYLOADS[1][:60] + str(scripts)
     with site.window(name, java_script_enabled=scripts) as seen:
         page = seen.page

@@ -8,7 +8,7 @@ from working import Desk, some
 from rookery.desk import labelling_queue
 from rookery.desk.labelling_queue import RaterProgress, count_batch_progress, count_form_progress
 from rookery.desk.projects import ProjectSettings, place_batch, save_project
-from rookery.desk.rater_feedback import load_flag_outcomes, measure_rater_agreement, reply_to_flag
+from rookery.desk.rater_quality import load_flag_outcomes, measure_rater_agreement, reply_to_flag
 from rookery.desk.store import Store
 
 DAY = 86_400.0

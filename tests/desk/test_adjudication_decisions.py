@@ -9,7 +9,7 @@ from stores import Clock
 from working import Desk, some
 
 from rookery.desk.accounts import list_audit_entries
-from rookery.desk.decisions import decide_item, load_disagreement, load_disagreements
+from rookery.desk.adjudication import decide_item, load_disagreement, load_disagreements
 from rookery.desk.rater_quality import build_quality_report, exclude_judgements
 from rookery.desk.snapshots import (
     SNAPSHOT_FILES,

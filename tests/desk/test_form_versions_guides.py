@@ -12,14 +12,14 @@ from stores import Clock
 
 from rookery.desk import tables
 from rookery.desk.accounts import list_audit_entries
-from rookery.desk.forms import FORMS
-from rookery.desk.guides import (
+from rookery.desk.form_versions import (
     MAX_GUIDE_CHARACTERS,
     list_guide_versions,
     load_guide,
     read_packaged_guide,
     write_guide,
 )
+from rookery.desk.forms import FORMS
 from rookery.desk.store import Store
 from rookery.errors import Failed
 
