@@ -6,24 +6,22 @@ what was filled in so far travel with each page.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from rookery.desk import accounts, crowd_entry, form_versions, projects
+from rookery.desk.accounts import DAY_SECONDS
 from rookery.desk.dashboard import (
-    SERVER_FAULTS,
-    apply_dashboard_change,
     list_batch_progress,
+    make_dashboard_change,
     render_dashboard_page,
 )
 from rookery.desk.form_parsing import TaskForm
+from rookery.desk.form_versions import FormVersion
 from rookery.desk.forms import (
     FORMS,
     LabellingForm,
@@ -32,24 +30,25 @@ from rookery.desk.forms import (
     read_packaged_form_text,
 )
 from rookery.desk.page_endpoints import (
+    PageHandler,
+    explain_refusal,
     get_app_context,
     get_form_fields,
     get_last_value,
     get_person_name,
     get_posted_value,
+    get_posted_values,
     get_store,
+    redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.desk.payment import build_payment_report, write_payment_csv
 from rookery.desk.projects import ProjectSettings
 from rookery.errors import Failed, Outcome
 from rookery.records import Answer, Claim, Failure, Page, Question
-from rookery.shell.languages import mark_text, translate_borrowed_text
+from rookery.shell.languages import mark_text
 
-DAY_SECONDS = 86_400.0
-"""seconds in a day"""
 SETTING_LABELS = {
     "rate": (mark_text("Rate"), mark_text("Pay for one hour or one item. 0: nothing is paid.")),
     "per": (mark_text("Paid by"), ""),
@@ -89,22 +88,6 @@ SETTING_CHOICES = {
 """values and labels of the settings that have only a few"""
 
 
-def build_campaign_routes() -> list[Route]:
-    """Return the routes of the pages for projects and payment."""
-    admit = require_role("researcher")
-    return [
-        Route("/board/projects", admit(show_projects_page)),
-        Route("/board/projects", admit(post_project), methods=["POST"]),
-        Route("/board/projects/settings", admit(post_project_settings), methods=["POST"]),
-        Route("/board/projects/batch", admit(post_project_batch), methods=["POST"]),
-        Route("/board/projects/admission", admit(post_admission), methods=["POST"]),
-        Route("/board/projects/link", admit(post_crowd_link), methods=["POST"]),
-        Route("/board/projects/{project:path}", admit(show_project_page)),
-        Route("/board/pay", admit(show_payment_page)),
-        Route("/board/pay.csv", admit(show_payment_csv)),
-    ]
-
-
 def show_projects_page(request: Request, wrong: str = "") -> Response:
     """Show the projects, and the form that makes one."""
     store = get_store(request)
@@ -116,30 +99,24 @@ def show_projects_page(request: Request, wrong: str = "") -> Response:
     return render_dashboard_page(request, "board_projects.html", wrong, found=found, free=free)
 
 
-def post_project(request: Request) -> Response:
+@make_dashboard_change("/board/projects", show_projects_page, "project")
+def post_project(request: Request) -> None:
     """Make a project with the settings that hold where nothing is said."""
-    store, by = get_store(request), get_person_name(request)
-    name = get_posted_value(request, "name").strip()
-
-    def make_project() -> None:
-        if any(each.name == name for each in projects.list_projects(store)):
-            raise Failed(
-                Failure(name, Outcome.ALREADY, "there is a project of this name: open it below")
-            )
-        projects.save_project(store, name, ProjectSettings(), by)
-
-    return apply_dashboard_change(
-        request, show_projects_page, "/board/projects", make_project, "project"
-    )
+    store, name = get_store(request), get_posted_value(request, "name").strip()
+    if any(each.name == name for each in projects.list_projects(store)):
+        detail = "there is a project of this name: open it below"
+        raise Failed(Failure(name, Outcome.ALREADY, detail))
+    projects.save_project(store, name, ProjectSettings(), get_person_name(request))
 
 
 def show_project_page(request: Request) -> Response:
     """Show one project: settings, batches, trial and people."""
-    return _render_project_page(request, "", request.path_params["project"])
+    return _render_project_page(request)
 
 
-def _render_project_page(request: Request, wrong: str, name: str, link: str = "") -> Response:
+def _render_project_page(request: Request, wrong: str = "", link: str = "") -> Response:
     store = get_store(request)
+    name = request.path_params.get("project") or get_posted_value(request, "project")
     try:
         project = projects.load_project(store, name)
     except Failed as failed:
@@ -180,83 +157,47 @@ def _list_setting_fields(settings: ProjectSettings) -> list[dict[str, object]]:
     ]
 
 
-def _change_project(
-    request: Request, change: Callable[[str, dict[str, tuple[str, ...]]], object], did: str
-) -> Response:
-    """Run a change of the posted project, and show its page."""
-    posted = get_form_fields(request)
-    name = get_last_value(posted, "project")
-
-    def show_again(request: Request, wrong: str) -> Response:
-        return _render_project_page(request, wrong, name)
-
-    return apply_dashboard_change(
-        request, show_again, f"/board/projects/{quote(name)}", lambda: change(name, posted), did
-    )
-
-
-def post_project_settings(request: Request) -> Response:
+@make_dashboard_change("/board/projects/{project}", _render_project_page, "settings")
+def post_project_settings(request: Request) -> None:
     """Change the settings of a project."""
-    store, by = get_store(request), get_person_name(request)
-
-    def save_settings(name: str, posted: dict[str, tuple[str, ...]]) -> None:
-        given = {
-            key: get_last_value(posted, key).strip() for key in SETTING_LABELS if key in posted
-        }
-        before = projects.load_project(store, name).settings
-        settings = projects.parse_project_settings(given, before, strict=False)
-        projects.save_project(store, name, settings, by)
-
-    return _change_project(request, save_settings, "settings")
+    store, posted = get_store(request), get_form_fields(request)
+    name = get_last_value(posted, "project")
+    given = {key: get_last_value(posted, key).strip() for key in SETTING_LABELS if key in posted}
+    before = projects.load_project(store, name).settings
+    settings = projects.parse_project_settings(given, before, strict=False)
+    projects.save_project(store, name, settings, get_person_name(request))
 
 
-def post_project_batch(request: Request) -> Response:
+@make_dashboard_change("/board/projects/{project}", _render_project_page, "batch")
+def post_project_batch(request: Request) -> None:
     """Make a batch part of a project, its trial or for named people, or take it out."""
+    name, batch, do, trial = get_posted_values(request, "project", "batch", "do", "trial")
     store, by = get_store(request), get_person_name(request)
-
-    def place_batch(name: str, posted: dict[str, tuple[str, ...]]) -> None:
-        gone = get_last_value(posted, "do") == "remove"
-        projects.place_batch(
-            store,
-            get_last_value(posted, "batch"),
-            "" if gone else name,
-            by,
-            bool(get_last_value(posted, "trial")) and not gone,
-            () if gone else posted.get("person", ()),
-        )
-
-    return _change_project(request, place_batch, "batch")
+    if do == "remove":
+        projects.place_batch(store, batch, "", by)
+    else:
+        named = get_form_fields(request).get("person", ())
+        projects.place_batch(store, batch, name, by, bool(trial), named)
 
 
-def post_admission(request: Request) -> Response:
+@make_dashboard_change("/board/projects/{project}", _render_project_page, "admission")
+def post_admission(request: Request) -> None:
     """Admit a person to a project, or refuse with a reason."""
+    name, person, do, reason = get_posted_values(request, "project", "person", "do", "reason")
     store, by = get_store(request), get_person_name(request)
-
-    def decide_admission(name: str, posted: dict[str, tuple[str, ...]]) -> None:
-        admitted = get_last_value(posted, "do") == "admit"
-        person, reason = get_last_value(posted, "person"), get_last_value(posted, "reason")
-        projects.decide_admission(store, name, person, admitted, reason, by)
-
-    return _change_project(request, decide_admission, "admission")
+    projects.decide_admission(store, name, person, do == "admit", reason, by)
 
 
 def post_crowd_link(request: Request) -> Response:
     """Make a signed link for a crowd platform, and show it."""
-    store, posted = get_store(request), get_form_fields(request)
-    name, days = get_last_value(posted, "project"), get_last_value(posted, "days")
+    name, posted_days, study = get_posted_values(request, "project", "days", "study")
+    store, by = get_store(request), get_person_name(request)
+    days = int(posted_days) if posted_days.isdecimal() and len(posted_days) < 5 else 0
     try:
-        path = crowd_entry.make_crowd_link(
-            store,
-            name,
-            int(days) if days.isdecimal() and len(days) < 5 else 0,
-            get_last_value(posted, "study").strip(),
-            get_person_name(request),
-        )
+        path = crowd_entry.make_crowd_link(store, name, days, study.strip(), by)
     except Failed as failed:
-        if failed.failure.outcome in SERVER_FAULTS:
-            raise
-        return _render_project_page(request, translate_borrowed_text(failed.failure.detail), name)
-    return _render_project_page(request, "", name, str(request.base_url).rstrip("/") + path)
+        return _render_project_page(request, explain_refusal(failed))
+    return _render_project_page(request, link=str(request.base_url).rstrip("/") + path)
 
 
 def show_payment_page(request: Request) -> Response:
@@ -334,18 +275,6 @@ SAMPLE_ANSWERS = (
 """answers of a preview, used again where a form has more"""
 
 
-def build_form_routes() -> list[Route]:
-    """Return the routes of the pages of forms."""
-    admit = require_role("researcher")
-    return [
-        Route("/board/forms", admit(show_form_list)),
-        Route("/board/forms/edit", admit(show_form_editor)),
-        Route("/board/forms/edit", admit(post_form), methods=["POST"]),
-        Route("/board/forms/preview", admit(post_form_preview), methods=["POST"]),
-        Route("/board/forms/{form}", admit(show_form_versions)),
-    ]
-
-
 def make_sample_item(form: LabellingForm) -> LabellingItem:
     """Return a made-up item that suits a form."""
     answers = tuple(SAMPLE_ANSWERS[number % len(SAMPLE_ANSWERS)] for number in range(form.answers))
@@ -363,100 +292,91 @@ def show_form_list(request: Request) -> Response:
     return render_dashboard_page(request, "board_forms.html", found=found)
 
 
+def _find_form_text(request: Request, name: str) -> tuple[str, list[FormVersion]] | None:
+    """Return the file of a form, and its versions if people wrote it; None: there is none."""
+    versions = form_versions.list_form_versions(get_store(request), name)
+    if name not in FORMS and not versions:
+        return None
+    return versions[0].text if versions else read_packaged_form_text(name), versions
+
+
 def show_form_versions(request: Request) -> Response:
     """Show one form: its file, and its earlier versions."""
-    store, name = get_store(request), request.path_params["form"]
-    versions = form_versions.list_form_versions(store, name)
-    if name not in FORMS and not versions:
+    name = request.path_params["form"]
+    if (found := _find_form_text(request, name)) is None:
         return render_problem_page(request, 404, "There is no such form.")
+    text, versions = found
+    form = versions[0].form if versions else FORMS[name]
     return render_dashboard_page(
-        request,
-        "board_form.html",
-        form=versions[0].form if versions else FORMS[name],
-        text=versions[0].text if versions else read_packaged_form_text(name),
-        versions=versions,
+        request, "board_form.html", form=form, text=text, versions=versions
     )
 
 
 def show_form_editor(request: Request) -> Response:
     """Show the editor of a form's file, with the file of another form to begin with."""
-    store, name = get_store(request), request.query_params.get("copy", "compare_short")
-    versions = form_versions.list_form_versions(store, name)
-    if name not in FORMS and not versions:
+    name = request.query_params.get("copy", "compare_short")
+    if (found := _find_form_text(request, name)) is None:
         return render_problem_page(request, 404, "There is no such form.")
-    text = versions[0].text if versions else read_packaged_form_text(name)
+    text = found[0]
     if name in FORMS:
         text = text.replace(f'name = "{name}"', f'name = "my_{name}"', 1)
-    return _render_editor(request, text)
+    return _render_editor(request, text=text)
+
+
+def _render_editor(
+    request: Request, wrong: str = "", form: LabellingForm | None = None, text: str = ""
+) -> Response:
+    """Show the editor; with the form that the posted text was found to be, or what is wrong."""
+    text = text or get_posted_value(request, "form.text")
+    return render_dashboard_page(request, "board_form_edit.html", wrong, text=text, checked=form)
 
 
 def post_form(request: Request) -> Response:
     """Check the file of a form and show what is wrong, or store it as a new version."""
-    text = get_posted_value(request, "form.text")
+    text, do = get_posted_values(request, "form.text", "do")
     try:
         form = form_versions.parse_own_form(text).form
+        if do != "save":
+            return _render_editor(request, form=form)
+        form_versions.add_form(get_store(request), text, get_person_name(request))
     except Failed as failed:
-        return _render_editor(request, text, wrong=translate_borrowed_text(failed.failure.detail))
-    if get_posted_value(request, "do") != "save":
-        return _render_editor(request, text, form)
-    store, by = get_store(request), get_person_name(request)
-    return apply_dashboard_change(
-        request,
-        lambda request, wrong: _render_editor(request, text, wrong=wrong),
-        f"/board/forms/{form.name}",
-        lambda: form_versions.add_form(store, text, by),
-        "form",
-    )
-
-
-def _render_editor(
-    request: Request, text: str, form: LabellingForm | None = None, wrong: str = ""
-) -> Response:
-    """Show the editor; with the form that the text was found to be, or with what is wrong."""
-    return render_dashboard_page(request, "board_form_edit.html", wrong, text=text, checked=form)
+        return _render_editor(request, explain_refusal(failed))
+    return redirect_after_post(f"/board/forms/{form.name}?did=form")
 
 
 def post_form_preview(request: Request) -> Response:
     """Show one page of a form as a rater would see it, with what was filled in so far."""
     posted = get_form_fields(request)
-    text, do = get_last_value(posted, "form.text"), get_last_value(posted, "do")
+    text, do, whole_form, kept = get_posted_values(
+        request, "form.text", "do", "form.whole", "form.kept"
+    )
     try:
         form, guide = parse_form_file(text)
     except Failed as failed:
-        return _render_editor(request, text, wrong=translate_borrowed_text(failed.failure.detail))
-    whole = get_last_value(posted, "form.whole") == "yes"
-    sheet = _make_preview(form, whole, _read_kept(get_last_value(posted, "form.kept")))
+        return _render_editor(request, explain_refusal(failed))
+    whole = whole_form == "yes"
+    sheet = _make_preview(form, whole, _read_kept(kept))
     number = sheet.clamp_page(get_last_value(posted, "page"))
     if "page" in posted:
         raw = sheet.merge_posted(sheet.pages[number], posted)
         if form.auto or (do == "on" and number == len(sheet.pages) - 1):  # as in a task
             do = "submit"
         sheet = _make_preview(form, whole, raw, check=do == "submit")
-    stored: Mapping[str, Any] | None = None
-    if do == "submit":
-        stored = None if sheet.problems else sheet.filled
-        number = min(map(sheet.find_page, sheet.problems), default=number)
-    else:
-        turned = {"on": number + 1, "back": max(0, number - 1)}.get(do)
-        number = sheet.clamp_page(do if turned is None else str(turned))
-    look = get_app_context(request).look
+    stored = None
+    if do == "submit" and not sheet.problems:
+        stored = msgspec.json.format(msgspec.json.encode(sheet.filled), indent=2).decode()
+    number = sheet.turn_page(number, do)
+    values = {"text": text, "stored": stored, "whole": whole}
     return render_page(
         request,
         "task.html",
         sheet=sheet,
         number=number,
         warnings=(),
-        guide=look.render_guide(guide),
+        guide=get_app_context(request).look.render_guide(guide),
         examples="",
         guide_version="preview",
-        preview={
-            "text": text,
-            "kept": msgspec.json.encode(sheet.raw).decode(),
-            "stored": None
-            if stored is None
-            else msgspec.json.format(msgspec.json.encode(stored), indent=2).decode(),
-            "whole": whole,
-        },
+        preview={**values, "kept": msgspec.json.encode(sheet.raw).decode()},
     )
 
 
@@ -472,3 +392,22 @@ def _read_kept(text: str) -> dict[str, list[str]]:
         return msgspec.json.decode(text or "{}", type=dict[str, list[str]])
     except msgspec.MsgspecError:
         return {}
+
+
+CAMPAIGN_PAGES: Mapping[str, PageHandler] = {
+    "/board/forms": show_form_list,
+    "/board/forms/edit": show_form_editor,
+    "POST /board/forms/edit": post_form,
+    "POST /board/forms/preview": post_form_preview,
+    "/board/forms/{form}": show_form_versions,
+    "/board/projects": show_projects_page,
+    "POST /board/projects": post_project,
+    "POST /board/projects/settings": post_project_settings,
+    "POST /board/projects/batch": post_project_batch,
+    "POST /board/projects/admission": post_admission,
+    "POST /board/projects/link": post_crowd_link,
+    "/board/projects/{project:path}": show_project_page,
+    "/board/pay": show_payment_page,
+    "/board/pay.csv": show_payment_csv,
+}
+"""pages of forms, projects and payment, for researchers"""

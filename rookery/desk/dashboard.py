@@ -6,17 +6,17 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
+from urllib.parse import quote
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Row, case, func, select
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from rookery.desk import accounts, form_versions, labelling_queue, rater_quality, snapshots
-from rookery.desk.accounts import ROLES, Person, PersonRole
+from rookery.desk.accounts import DAY_SECONDS, ROLES, Person, PersonRole
 from rookery.desk.form_versions import list_forms, load_form
 from rookery.desk.forms import (
     FLAG_REASONS,
@@ -27,18 +27,18 @@ from rookery.desk.forms import (
     LabellingItem,
 )
 from rookery.desk.page_endpoints import (
-    NavigationLink,
+    PageHandler,
+    explain_refusal,
     get_app_context,
     get_form_fields,
-    get_last_value,
     get_person_name,
     get_posted_value,
+    get_posted_values,
     get_signed_in_person,
     get_store,
     redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.desk.snapshots import SnapshotContents, SnapshotSelection
 from rookery.desk.store import Store
@@ -88,10 +88,6 @@ CHANGE_NOTICES = {
     "guide": mark_text("That is the newest version now. The earlier ones are kept."),
 }
 """notice shown after a change, by the value of `?did=`"""
-SERVER_FAULTS = frozenset(
-    {Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS, Outcome.NO_STORE}
-)
-"""outcomes of failures of the server, which no change of the form would repair"""
 
 
 def render_dashboard_page(
@@ -104,25 +100,33 @@ def render_dashboard_page(
     return render_page(request, template, status, **values)
 
 
-def apply_dashboard_change(
-    request: Request,
-    show: ShowDashboardPage,
-    then: str,
-    change: Callable[[], object],
-    did: str = "",
-) -> Response:
-    """Run a change, then redirect to the page `then`; if it raises Failed, show the reason.
+def make_dashboard_change(
+    then: str, show: ShowDashboardPage, did: str = ""
+) -> Callable[[Callable[[Request], object]], PageHandler]:
+    """Return a decorator that makes a page of a change: it redirects to the page `then`.
 
-    `show` renders the page with the reason; `did` names the notice after the redirect. Failures of
-    the server itself are raised again.
+    `then` may name values of the path or of the form in braces, and a change may return another
+    address. If it raises Failed, `show` renders a page with the reason; failures of the server
+    itself are raised again. `did` names the notice after the redirect.
     """
-    try:
-        change()
-    except Failed as failed:
-        if failed.failure.outcome in SERVER_FAULTS:
-            raise
-        return show(request, translate_borrowed_text(failed.failure.detail))
-    return redirect_after_post(f"{then}?did={did}")
+
+    def wrap_change(change: Callable[[Request], object]) -> PageHandler:
+        """Wrap the change in a page."""
+
+        @wraps(change)
+        def run_change(request: Request) -> Response:
+            """Run the change, then redirect or show why it was refused."""
+            try:
+                address = change(request) or then
+            except Failed as failed:
+                return show(request, explain_refusal(failed))
+            posted = {name: values[-1] for name, values in get_form_fields(request).items()}
+            names = {name: quote(value) for name, value in (posted | request.path_params).items()}
+            return redirect_after_post(f"{str(address).format_map(names)}?did={did}")
+
+        return run_change
+
+    return wrap_change
 
 
 def check_role_rank(store: Store, lead: Person, name: str, role: str) -> None:
@@ -188,18 +192,6 @@ class ReturnedItem(NamedTuple):
     def flags(self) -> int:
         """Number of these judgements that flag the item."""
         return sum(one.kind == "flagged" for one in self.judgements)
-
-
-class SnapshotRow(NamedTuple):
-    """A snapshot in the list: its name, author, time, digest, selection and counts."""
-
-    name: str
-    by: str
-    at: float
-    digest: str
-    wanted: SnapshotSelection
-    items: int
-    judgements: int
 
 
 def list_batch_progress(store: Store) -> list[BatchProgress]:
@@ -295,16 +287,11 @@ def _describe_value(field: FormField, value: Any) -> str:
     return labels.get(value, str(value)) if isinstance(value, str) else str(value)
 
 
-def list_snapshot_rows(store: Store) -> list[SnapshotRow]:
-    """Return a row for each snapshot, newest first."""
+def list_snapshot_rows(store: Store) -> list[tuple[Row[Any], SnapshotContents]]:
+    """Return the row (name, by, at, digest) and the contents of each snapshot, newest first."""
     with store.begin_read() as connection:
         rows = connection.execute(select(kept).order_by(kept.c.at.desc(), kept.c.name)).all()
-    found = []
-    for row in rows:
-        frozen = SnapshotContents.from_json(row.body)
-        counts = len(frozen.items), len(frozen.judgements)
-        found.append(SnapshotRow(row.name, row.by, row.at, row.digest, frozen.wanted, *counts))
-    return found
+    return [(row, SnapshotContents.from_json(row.body)) for row in rows]
 
 
 def zip_snapshot(store: Store, name: str, by: str) -> bytes:
@@ -322,27 +309,10 @@ def zip_snapshot(store: Store, name: str, by: str) -> bytes:
     return packed.getvalue()
 
 
-DAY_SECONDS = 86_400.0
-"""seconds in a day"""
 LOG_PERIODS = {"7": mark_text("a week"), "30": mark_text("a month"), "": mark_text("all")}
 """periods of the audit log that can be chosen: number of days (empty: all), and label"""
 MAX_LOG_LINES = 1_000
 """maximum number of log lines on one page; the newest are shown"""
-
-
-def build_people_routes() -> list[Route]:
-    """Return the routes of the pages on people, guides and the audit log."""
-    admit = require_role("researcher")
-    return [
-        Route("/board/people", admit(show_people_page)),
-        Route("/board/people/invite", admit(post_invite), methods=["POST"]),
-        Route("/board/people/role", admit(post_role), methods=["POST"]),
-        Route("/board/people/out", admit(post_shut_out), methods=["POST"]),
-        Route("/board/guides", admit(show_guide_editor_list)),
-        Route("/board/guides/{form}", admit(show_guide_editor)),
-        Route("/board/guides/{form}", admit(post_guide), methods=["POST"]),
-        Route("/board/book", admit(show_audit_log)),
-    ]
 
 
 def show_people_page(
@@ -363,60 +333,39 @@ def show_people_page(
 
 def post_invite(request: Request) -> Response:
     """Create an invite link that works once, and show it this one time."""
-    store, me, fields = (
-        get_store(request),
-        get_signed_in_person(request),
-        get_form_fields(request),
-    )
-    name, role = get_last_value(fields, "name").strip(), get_last_value(fields, "role")
+    store, me = get_store(request), get_signed_in_person(request)
+    name, role = get_posted_value(request, "name").strip(), get_posted_value(request, "role")
     try:
         check_role_rank(store, me, name, role)
         token = accounts.create_invite(store, name, cast("PersonRole", role), me.name)
     except Failed as failed:
-        return show_people_page(request, failed.failure.detail)
+        return show_people_page(request, explain_refusal(failed))
     return show_people_page(
         request, link=str(request.url_for("invited", token=token)), invited=name
     )
 
 
-def post_role(request: Request) -> Response:
+@make_dashboard_change("/board/people", show_people_page, "role")
+def post_role(request: Request) -> None:
     """Change the role of a person, if neither the old nor the new role is above one's own."""
-    store, me, fields = (
-        get_store(request),
-        get_signed_in_person(request),
-        get_form_fields(request),
-    )
-    name, role = get_last_value(fields, "name"), get_last_value(fields, "role")
-
-    def set_person_role() -> None:
-        check_role_rank(store, me, name, role)
-        accounts.set_role(store, name, cast("PersonRole", role), me.name)
-
-    return apply_dashboard_change(
-        request, show_people_page, "/board/people", set_person_role, "role"
-    )
+    store, me = get_store(request), get_signed_in_person(request)
+    name, role = get_posted_values(request, "name", "role")
+    check_role_rank(store, me, name, role)
+    accounts.set_role(store, name, cast("PersonRole", role), me.name)
 
 
-def post_shut_out(request: Request) -> Response:
+@make_dashboard_change("/board/people", show_people_page, "out")
+def post_shut_out(request: Request) -> None:
     """Shut a person out: end their sessions and links. What they did stays.
 
     Nobody can shut out themselves or a person of a higher role.
     """
-    store, me, name = (
-        get_store(request),
-        get_signed_in_person(request),
-        get_posted_value(request, "name"),
-    )
-
-    def shut_person_out() -> None:
-        if name == me.name:
-            raise Failed(Failure(name, Outcome.NOT_ALLOWED, "ask somebody else to shut you out"))
-        check_role_rank(store, me, name, "labeller")
-        accounts.shut_out_person(store, name, me.name)
-
-    return apply_dashboard_change(
-        request, show_people_page, "/board/people", shut_person_out, "out"
-    )
+    store, me = get_store(request), get_signed_in_person(request)
+    name = get_posted_value(request, "name")
+    if name == me.name:
+        raise Failed(Failure(name, Outcome.NOT_ALLOWED, "ask somebody else to shut you out"))
+    check_role_rank(store, me, name, "labeller")
+    accounts.shut_out_person(store, name, me.name)
 
 
 def show_guide_editor_list(request: Request) -> Response:
@@ -445,14 +394,11 @@ def show_guide_editor(request: Request, wrong: str = "") -> Response:
     )
 
 
-def post_guide(request: Request) -> Response:
+@make_dashboard_change("/board/guides/{form}", show_guide_editor, "guide")
+def post_guide(request: Request) -> None:
     """Save a text as the newest version of a form's guide."""
     name, text = request.path_params["form"], get_posted_value(request, "text")
-    store, by = get_store(request), get_person_name(request)
-    change = partial(form_versions.write_guide, store, name, text, by)
-    return apply_dashboard_change(
-        request, show_guide_editor, f"/board/guides/{name}", change, "guide"
-    )
+    form_versions.write_guide(get_store(request), name, text, get_person_name(request))
 
 
 def show_audit_log(request: Request) -> Response:
@@ -480,55 +426,11 @@ MAX_LIST_ROWS = 100
 """maximum number of judgements or items in a list; the newest are shown"""
 
 
-def build_dashboard_routes() -> list[Route]:
-    """Return the routes of all dashboard pages."""
-    admit = require_role("researcher")
-    return [
-        Route("/board", admit(show_progress_page)),
-        Route("/board/retire", admit(post_retirement), methods=["POST"]),
-        Route("/board/quality", admit(show_quality_page)),
-        Route("/board/returned", admit(show_returned_page)),
-        Route("/board/reply", admit(post_flag_reply), methods=["POST"]),
-        Route("/board/excluded", admit(show_exclusions_page)),
-        Route("/board/exclude", admit(post_exclusion), methods=["POST"]),
-        Route("/board/exclude-failed", admit(post_failed_check_exclusions), methods=["POST"]),
-        Route("/board/lift", admit(post_lifted_exclusion), methods=["POST"]),
-        Route("/board/person/{name:path}", admit(show_rater_work)),
-        Route("/board/snapshots", admit(show_snapshots_page)),
-        Route("/board/snapshots", admit(post_snapshot), methods=["POST"]),
-        Route("/board/snapshots/download", admit(post_snapshot_download), methods=["POST"]),
-        *build_people_routes(),
-    ]
-
-
-def list_dashboard_links() -> list[NavigationLink]:
-    """Return the dashboard's link in the head of each page, shown to researchers."""
-    return [NavigationLink("/board", "Board", "researcher")]
-
-
 def show_progress_page(request: Request, wrong: str = "") -> Response:
     """Show the progress of each batch."""
     return render_dashboard_page(
         request, "board.html", wrong, batches=list_batch_progress(get_store(request))
     )
-
-
-def post_retirement(request: Request) -> Response:
-    """Retire a batch or one item: it is handed out no more."""
-    fields, store = get_form_fields(request), get_store(request)
-    batch, item, why = (
-        get_last_value(fields, "batch"),
-        get_last_value(fields, "item"),
-        get_last_value(fields, "reason").strip(),
-    )
-
-    def retire_items() -> None:
-        if not why or not (batch or item):
-            raise Failed(Failure("retire", Outcome.NO_REASON, "say why: others will ask"))
-        labelling_queue.retire_items(store, why, [item] if item else None, None if item else batch)
-
-    show, then = (show_returned_page, "/board/returned") if item else (show_progress_page, "/board")
-    return apply_dashboard_change(request, show, then, retire_items, "retired")
 
 
 def show_quality_page(request: Request) -> Response:
@@ -560,12 +462,27 @@ def show_returned_page(request: Request, wrong: str = "") -> Response:
     )
 
 
-def post_flag_reply(request: Request) -> Response:
+def _show_retirable(request: Request, wrong: str) -> Response:
+    show = show_returned_page if get_posted_value(request, "item") else show_progress_page
+    return show(request, wrong)
+
+
+@make_dashboard_change("/board", _show_retirable, "retired")
+def post_retirement(request: Request) -> str | None:
+    """Retire a batch or one item: it is handed out no more."""
+    batch, item, reason = get_posted_values(request, "batch", "item", "reason")
+    if not reason.strip() or not (batch or item):
+        raise Failed(Failure("retire", Outcome.NO_REASON, "say why: others will ask"))
+    some, of_batch = ([item], None) if item else (None, batch)
+    labelling_queue.retire_items(get_store(request), reason.strip(), some, of_batch)
+    return "/board/returned" if item else None
+
+
+@make_dashboard_change("/board/returned", show_returned_page, "reply")
+def post_flag_reply(request: Request) -> None:
     """Answer somebody who flagged an item; they see it beside the item in their history."""
-    store, by = get_store(request), get_person_name(request)
-    judgement, reason = get_posted_value(request, "judgement"), get_posted_value(request, "reason")
-    change = partial(rater_quality.reply_to_flag, store, judgement, reason, by)
-    return apply_dashboard_change(request, show_returned_page, "/board/returned", change, "reply")
+    judgement, reason = get_posted_values(request, "judgement", "reason")
+    rater_quality.reply_to_flag(get_store(request), judgement, reason, get_person_name(request))
 
 
 def show_exclusions_page(request: Request, wrong: str = "") -> Response:
@@ -582,45 +499,32 @@ def show_exclusions_page(request: Request, wrong: str = "") -> Response:
     return render_dashboard_page(request, "board_excluded.html", wrong, **values)
 
 
-def post_exclusion(request: Request) -> Response:
+@make_dashboard_change("/board/excluded", show_exclusions_page, "excluded")
+def post_exclusion(request: Request) -> None:
     """Exclude all judgements of a person (in one batch or in all), or one judgement."""
     what: Literal["person", "judgement"] = (
         "judgement" if get_posted_value(request, "judgement") else "person"
     )
-    which, reason = get_posted_value(request, what), get_posted_value(request, "reason")
+    which, reason, batch = get_posted_values(request, what, "reason", "batch")
     store, by = get_store(request), get_person_name(request)
-    batch = get_posted_value(request, "batch")
-    change = partial(rater_quality.exclude_judgements, store, what, which, reason, by, batch)
-    return apply_dashboard_change(
-        request, show_exclusions_page, "/board/excluded", change, "excluded"
-    )
+    rater_quality.exclude_judgements(store, what, which, reason, by, batch)
 
 
-def post_failed_check_exclusions(request: Request) -> Response:
+@make_dashboard_change("/board/excluded", show_exclusions_page, "excluded")
+def post_failed_check_exclusions(request: Request) -> None:
     """Exclude everybody from each batch whose attention check they failed.
 
     Exclusions that somebody lifted are not repeated.
     """
-    store, by = get_store(request), get_person_name(request)
-    change = partial(rater_quality.exclude_failed_raters, store, by)
-    return apply_dashboard_change(
-        request, show_exclusions_page, "/board/excluded", change, "excluded"
-    )
+    rater_quality.exclude_failed_raters(get_store(request), get_person_name(request))
 
 
-def post_lifted_exclusion(request: Request) -> Response:
+@make_dashboard_change("/board/excluded", show_exclusions_page, "lifted")
+def post_lifted_exclusion(request: Request) -> None:
     """Lift an exclusion: its judgements count again."""
-    number, reason = get_posted_value(request, "number"), get_posted_value(request, "reason")
-    change = partial(
-        rater_quality.lift_exclusion,
-        get_store(request),
-        int(number) if number.isdecimal() else -1,
-        reason,
-        get_person_name(request),
-    )
-    return apply_dashboard_change(
-        request, show_exclusions_page, "/board/excluded", change, "lifted"
-    )
+    posted, reason = get_posted_values(request, "number", "reason")
+    number = int(posted) if posted.isdecimal() else -1
+    rater_quality.lift_exclusion(get_store(request), number, reason, get_person_name(request))
 
 
 def show_rater_work(request: Request) -> Response:
@@ -643,15 +547,12 @@ def show_snapshots_page(request: Request, wrong: str = "") -> Response:
     )
 
 
-def post_snapshot(request: Request) -> Response:
+@make_dashboard_change("/board/snapshots", show_snapshots_page, "frozen")
+def post_snapshot(request: Request) -> None:
     """Make a snapshot, under a name, of the judgements of the chosen batches and forms."""
     fields, name = get_form_fields(request), get_posted_value(request, "name")
     selection = SnapshotSelection(fields.get("batch", ()), fields.get("form", ()))
-    store, by = get_store(request), get_person_name(request)
-    change = partial(snapshots.freeze_snapshot, store, name, selection, by)
-    return apply_dashboard_change(
-        request, show_snapshots_page, "/board/snapshots", change, "frozen"
-    )
+    snapshots.freeze_snapshot(get_store(request), name, selection, get_person_name(request))
 
 
 def post_snapshot_download(request: Request) -> Response:
@@ -660,9 +561,35 @@ def post_snapshot_download(request: Request) -> Response:
     try:
         packed = zip_snapshot(get_store(request), name, get_person_name(request))
     except Failed as failed:
-        return show_snapshots_page(request, failed.failure.detail)
+        return show_snapshots_page(request, explain_refusal(failed))
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
     headers = {
         "Content-Disposition": f'attachment; filename="{plain.strip("-") or "snapshot"}.zip"'
     }
     return Response(packed, media_type="application/zip", headers=headers)
+
+
+DASHBOARD_PAGES: Mapping[str, PageHandler] = {
+    "/board": show_progress_page,
+    "POST /board/retire": post_retirement,
+    "/board/quality": show_quality_page,
+    "/board/returned": show_returned_page,
+    "POST /board/reply": post_flag_reply,
+    "/board/excluded": show_exclusions_page,
+    "POST /board/exclude": post_exclusion,
+    "POST /board/exclude-failed": post_failed_check_exclusions,
+    "POST /board/lift": post_lifted_exclusion,
+    "/board/person/{name:path}": show_rater_work,
+    "/board/snapshots": show_snapshots_page,
+    "POST /board/snapshots": post_snapshot,
+    "POST /board/snapshots/download": post_snapshot_download,
+    "/board/people": show_people_page,
+    "POST /board/people/invite": post_invite,
+    "POST /board/people/role": post_role,
+    "POST /board/people/out": post_shut_out,
+    "/board/guides": show_guide_editor_list,
+    "/board/guides/{form}": show_guide_editor,
+    "POST /board/guides/{form}": post_guide,
+    "/board/book": show_audit_log,
+}
+"""pages of the dashboard, for researchers"""

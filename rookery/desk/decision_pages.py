@@ -4,22 +4,21 @@ The list of such items, and each item with the raters' judgements side by side a
 which the decision is made. What the raters agree on is filled in beforehand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from rookery.desk import adjudication, labelling_queue
 from rookery.desk.adjudication import Disagreement
-from rookery.desk.dashboard import SERVER_FAULTS
 from rookery.desk.form_parsing import FormControl, TaskForm, encode_form
 from rookery.desk.form_versions import list_forms, load_form
 from rookery.desk.forms import Decision, Judgement, LabellingForm, PostedValues
 from rookery.desk.judgement_conversion import get_comparison_key
 from rookery.desk.page_endpoints import (
-    NavigationLink,
+    PageHandler,
+    explain_refusal,
     get_form_fields,
     get_last_value,
     get_person_name,
@@ -27,7 +26,6 @@ from rookery.desk.page_endpoints import (
     get_store,
     redirect_after_post,
     render_page,
-    require_role,
 )
 from rookery.errors import Failed, Outcome
 
@@ -50,21 +48,6 @@ class ComparedField(NamedTuple):
     def differs(self) -> bool:
         """True if the raters put in different values."""
         return len(set(self.said)) > 1
-
-
-def build_decision_routes() -> list[Route]:
-    """Return the routes of the pages on which disagreements are decided."""
-    admit = require_role("reviewer")
-    return [
-        Route("/disagreements", admit(show_disagreements_page)),
-        Route("/disagreements/{item}", admit(show_disagreement_page)),
-        Route("/disagreements/{item}", admit(post_decision), methods=["POST"]),
-    ]
-
-
-def list_decision_links() -> list[NavigationLink]:
-    """Return the link to the disagreements in the head of each page, shown to reviewers."""
-    return [NavigationLink("/disagreements", "Disagreements", "reviewer")]
 
 
 def show_disagreements_page(request: Request) -> Response:
@@ -90,7 +73,7 @@ def show_disagreement_page(request: Request) -> Response:
 def post_decision(request: Request) -> Response:
     """Store the decision on an item, or show what is still missing."""
     store, posted = get_store(request), get_form_fields(request)
-    item, by = _get_item(request), get_person_name(request)
+    item = _get_item(request)
     dispute = adjudication.load_disagreement(store, item)
     empty = _make_sheet(request, dispute, {})
     raw = empty.merge_posted(empty.form.steps, posted)
@@ -98,11 +81,12 @@ def post_decision(request: Request) -> Response:
     if sheet.problems:
         return _render_disagreement(request, dispute, sheet)
     try:
-        adjudication.decide_item(store, item, by, sheet.filled, get_last_value(posted, "reason"))
+        reason = get_last_value(posted, "reason")
+        adjudication.decide_item(store, item, get_person_name(request), sheet.filled, reason)
     except Failed as failed:
-        if failed.failure.outcome in SERVER_FAULTS | {Outcome.NO_ITEM}:
+        if failed.failure.outcome == Outcome.NO_ITEM:
             raise
-        return _render_disagreement(request, dispute, sheet, failed.failure.detail)
+        return _render_disagreement(request, dispute, sheet, explain_refusal(failed))
     return redirect_after_post("/disagreements?said=decided")
 
 
@@ -203,3 +187,11 @@ def _compare_fields(request: Request, dispute: Disagreement) -> list[ComparedFie
 def _describe_values(control: FormControl) -> str:
     labels = {option.value: option.label for option in control.options}
     return ", ".join(labels.get(value, value) for value in control.values)
+
+
+DECISION_PAGES: Mapping[str, PageHandler] = {
+    "/disagreements": show_disagreements_page,
+    "/disagreements/{item}": show_disagreement_page,
+    "POST /disagreements/{item}": post_decision,
+}
+"""pages on which disagreements are decided, for reviewers"""

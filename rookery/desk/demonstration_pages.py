@@ -22,7 +22,6 @@ import msgspec
 from sqlalchemy import select
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from rookery.browser.browser_commands import Observation, parse_command
 from rookery.browser.page_view import WindowPart, get_domain, truncate_line
@@ -40,7 +39,7 @@ from rookery.desk.demonstration_sessions import (
 from rookery.desk.form_parsing import split_at_claims
 from rookery.desk.forms import FLAG_REASONS, FORMS, SKIP_REASONS, Judgement, LabellingItem
 from rookery.desk.page_endpoints import (
-    NavigationLink,
+    PageHandler,
     get_app_context,
     get_form_fields,
     get_last_value,
@@ -51,7 +50,6 @@ from rookery.desk.page_endpoints import (
     redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.desk.store import read_events
 from rookery.desk.tables import judgements
@@ -220,25 +218,18 @@ FormFields = dict[str, tuple[str, ...]]
 """values of a posted form by field name"""
 
 
-def build_demonstration_routes() -> list[Route]:
-    """Return the routes of demonstrations, of asking one's own question, and of the traces."""
+def build_demonstration_pages() -> dict[str, PageHandler]:
+    """Return the pages of demonstrations, of asking one's own question, and of the traces."""
     pages = DemonstrationPages()
-    let_in = require_role("labeller", crowd=True)
-    at = "/demonstrate/{item}"
-    return [
-        Route("/demonstrate", let_in(pages.show_question_form)),
-        Route("/demonstrate", let_in(pages.post_question), methods=["POST"]),
-        Route(at, let_in(pages.show_demonstration)),
-        Route(at, let_in(pages.post_command), methods=["POST"]),
-        Route(f"{at}/draft", let_in(pages.post_draft), methods=["POST"]),
-        Route("/trace/{judgement}", let_in(pages.show_trace)),
-        Route("/trace/{judgement}/{step}", let_in(pages.show_trace)),
-    ]
-
-
-def list_demonstration_links() -> list[NavigationLink]:
-    """Return the link to demonstrations in the head of each page."""
-    return [NavigationLink("/demonstrate", "Demonstrate")]
+    return {
+        "/demonstrate": pages.show_question_form,
+        "POST /demonstrate": pages.post_question,
+        "/demonstrate/{item}": pages.show_demonstration,
+        "POST /demonstrate/{item}": pages.post_command,
+        "POST /demonstrate/{item}/draft": pages.post_draft,
+        "/trace/{judgement}": pages.show_trace,
+        "/trace/{judgement}/{step}": pages.show_trace,
+    }
 
 
 class DemonstrationPages:

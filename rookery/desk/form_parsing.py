@@ -706,6 +706,17 @@ class TaskForm:
         number = int(text) if text.isdecimal() and len(text) < 4 else 0
         return min(number, len(self.pages) - 1)
 
+    def turn_page(self, number: int, do: str) -> int:
+        """Return the number of the page that follows this one where this button was pressed.
+
+        It is that of the first problem where the form was submitted, and of a button "on" or
+        "back" the neighbour's.
+        """
+        if do == "submit":
+            return min(map(self.find_page, self.problems), default=number)
+        turned = {"on": number + 1, "back": max(0, number - 1)}.get(do)
+        return self.clamp_page(do if turned is None else str(turned))
+
     def list_controls(self, step: FormStep) -> list[FormControl]:
         """Return the controls of a step, in order.
 

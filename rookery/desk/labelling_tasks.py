@@ -19,11 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rookery.desk import (
-    campaign_pages,
     crowd_entry,
-    dashboard,
-    decision_pages,
-    demonstration_pages,
     form_versions,
     judgement_conversion,
     labelling_queue,
@@ -31,15 +27,20 @@ from rookery.desk import (
     rater_quality,
     stop_switch,
 )
-from rookery.desk.accounts import has_role
+from rookery.desk.accounts import DAY_SECONDS, has_role
 from rookery.desk.adjudication import load_exclusions, select_active_exclusions
+from rookery.desk.campaign_pages import CAMPAIGN_PAGES
 from rookery.desk.crowd_entry import SessionProgress
+from rookery.desk.dashboard import DASHBOARD_PAGES
+from rookery.desk.decision_pages import DECISION_PAGES
+from rookery.desk.demonstration_pages import build_demonstration_pages
 from rookery.desk.form_parsing import TaskForm, encode_form
 from rookery.desk.form_versions import list_forms, load_form
 from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS, Judgement, LabellingItem
 from rookery.desk.labelling_queue import ItemLease, RaterProgress
 from rookery.desk.page_endpoints import (
     NavigationLink,
+    PageHandler,
     get_app_context,
     get_form_fields,
     get_last_value,
@@ -47,10 +48,10 @@ from rookery.desk.page_endpoints import (
     get_posted_value,
     get_signed_in_person,
     get_store,
+    make_routes,
     redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.errors import Failed, Outcome
 from rookery.records import Record, prepare_type
@@ -63,8 +64,6 @@ MAX_RECENT = 5
 """number of judgements in the list on the first page"""
 MAX_HISTORY = 100
 """maximum number of judgements in the history"""
-DAY_SECONDS = 86_400.0
-"""seconds in a day"""
 
 
 class TaskDraft(Record, frozen=True):
@@ -80,33 +79,6 @@ class TaskDraft(Record, frozen=True):
     """id of the judgement that it corrects; empty if it is new"""
     form_version: str = ""
     """digest of the form that it was begun on; empty: the newest"""
-
-
-def build_task_routes() -> list[Route]:
-    """Return the routes of the tasks, the history and the guides."""
-    admit = require_role("labeller", crowd=True)
-    return [
-        Route("/desk", admit(show_task_list)),
-        Route("/desk/finish", admit(post_session_end), methods=["POST"]),
-        Route("/next", admit(post_next_task), methods=["POST"]),
-        Route("/tasks/{item}", admit(show_task_page)),
-        Route("/tasks/{item}", admit(post_task_page), methods=["POST"]),
-        Route("/tasks/{item}/leave", admit(post_task_return), methods=["POST"]),
-        Route("/history", admit(show_judgement_history)),
-        Route("/guides", admit(show_guide_list)),
-        Route("/guides/{form}", admit(show_guide_page)),
-        Route("/judgements/{judgement}", admit(show_check_result)),
-        Route("/judgements/{judgement}/correct", admit(post_correction), methods=["POST"]),
-    ]
-
-
-def list_task_links() -> list[NavigationLink]:
-    """Return the links to tasks, history and guides in the head of each page."""
-    return [
-        NavigationLink("/desk", "Tasks", crowd=True),
-        NavigationLink("/history", "History", crowd=True),
-        NavigationLink("/guides", "Guides", crowd=True),
-    ]
 
 
 def show_task_list(request: Request) -> Response:
@@ -249,9 +221,7 @@ def post_task_page(request: Request) -> Response:
         return PlainTextResponse("late" if late else "saved")
     if do == "save":
         return redirect_after_post(f"/tasks/{item_id}?page={number}&said=saved")
-    turned = {"on": number + 1, "back": number - 1}.get(do)
-    number = sheet.clamp_page(do if turned is None else str(max(0, turned)))
-    return redirect_after_post(f"/tasks/{item_id}?page={number}")
+    return redirect_after_post(f"/tasks/{item_id}?page={sheet.turn_page(number, do)}")
 
 
 def post_task_return(request: Request) -> Response:
@@ -366,8 +336,7 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
     store, name = get_store(request), get_person_name(request)
     if sheet.problems or (_list_warnings(sheet) and not get_posted_value(request, "heeded")):
         _store_draft(request, item_id, begun)
-        wrong = [sheet.find_page(field) for field in sheet.problems]
-        number = min(wrong, default=len(sheet.pages) - 1)
+        number = sheet.turn_page(len(sheet.pages) - 1, "submit")
         return redirect_after_post(f"/tasks/{item_id}?page={number}&check=1")
     judgement = Judgement(
         id="",
@@ -537,24 +506,6 @@ STOP_NOTICES = {
 """notice shown after a change, by the value of `?did=`"""
 
 
-def build_stop_switch_routes() -> list[Route]:
-    """Return the routes of the stop switch."""
-    admit = require_role("labeller")
-    admit_reviewer = require_role("reviewer")
-    return [
-        Route("/cord", admit(show_runs_page)),
-        Route("/cord/pull", admit(post_stop), methods=["POST"]),
-        Route("/cord/{number:int}/release", admit_reviewer(show_release_page)),
-        Route("/cord/{number:int}/release", admit_reviewer(post_release), methods=["POST"]),
-        Route("/cord/runs/{run:path}", admit(show_run_page)),
-    ]
-
-
-def list_stop_switch_links() -> list[NavigationLink]:
-    """Return the link to the training runs in the head of each page."""
-    return [NavigationLink("/cord", "Runs")]
-
-
 def post_stop(request: Request) -> Response:
     """Stop a run, for a reason that was typed or that is on the button."""
     fields = get_form_fields(request)
@@ -649,22 +600,49 @@ def _render_missing_run(request: Request, failed: Failed) -> Response:
     )
 
 
+TASK_PAGES: Mapping[str, PageHandler] = {
+    "/desk": show_task_list,
+    "POST /desk/finish": post_session_end,
+    "POST /next": post_next_task,
+    "/tasks/{item}": show_task_page,
+    "POST /tasks/{item}": post_task_page,
+    "POST /tasks/{item}/leave": post_task_return,
+    "/history": show_judgement_history,
+    "/guides": show_guide_list,
+    "/guides/{form}": show_guide_page,
+    "/judgements/{judgement}": show_check_result,
+    "POST /judgements/{judgement}/correct": post_correction,
+}
+"""pages of tasks, the history and the guides, for labellers"""
+STOP_SWITCH_PAGES: Mapping[str, PageHandler] = {
+    "/cord": show_runs_page,
+    "POST /cord/pull": post_stop,
+    "/cord/runs/{run:path}": show_run_page,
+}
+"""pages of the stop switch, for labellers"""
+RELEASE_PAGES: Mapping[str, PageHandler] = {
+    "/cord/{number:int}/release": show_release_page,
+    "POST /cord/{number:int}/release": post_release,
+}
+"""pages on which a stopped run is released, for reviewers"""
+
+
 def build_desk_pages() -> tuple[list[Route], list[NavigationLink]]:
     """Return the routes of the desk's pages, and their links in the head in the order shown."""
     routes = [
-        *build_task_routes(),
-        *demonstration_pages.build_demonstration_routes(),
-        *build_stop_switch_routes(),
-        *dashboard.build_dashboard_routes(),
-        *campaign_pages.build_form_routes(),
-        *campaign_pages.build_campaign_routes(),
-        *decision_pages.build_decision_routes(),
+        *make_routes("labeller", TASK_PAGES, crowd=True),
+        *make_routes("labeller", build_demonstration_pages(), crowd=True),
+        *make_routes("labeller", STOP_SWITCH_PAGES),
+        *make_routes("reviewer", {**RELEASE_PAGES, **DECISION_PAGES}),
+        *make_routes("researcher", {**DASHBOARD_PAGES, **CAMPAIGN_PAGES}),
     ]
     links = [
-        *list_task_links(),
-        *demonstration_pages.list_demonstration_links(),
-        *list_stop_switch_links(),
-        *decision_pages.list_decision_links(),
-        *dashboard.list_dashboard_links(),
+        NavigationLink("/desk", "Tasks", crowd=True),
+        NavigationLink("/history", "History", crowd=True),
+        NavigationLink("/guides", "Guides", crowd=True),
+        NavigationLink("/demonstrate", "Demonstrate"),
+        NavigationLink("/cord", "Runs"),
+        NavigationLink("/disagreements", "Disagreements", "reviewer"),
+        NavigationLink("/board", "Board", "researcher"),
     ]
     return routes, links

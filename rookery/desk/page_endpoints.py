@@ -9,8 +9,7 @@ endpoint of it, which runs it in a thread:
         by = get_person_name(request)  # only where a role is required
         return render_page(request, "board.html", batch=get_posted_value(request, "batch"), by=by)
 
-    admit = require_role("researcher")  # or "reader", "labeller", "reviewer", "admin"; None: all
-    routes = [Route("/board", admit(show_progress_page))]
+    routes = make_routes("researcher", {"/board": show_progress_page})  # None: for everybody
 
 Every change is made in a POST and ends with `redirect_after_post`. A Failed whose outcome is in
 REPORTED_STATUSES becomes a page with its message; any other error is logged and becomes a page that
@@ -26,6 +25,7 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from rookery.desk import accounts
 from rookery.desk.accounts import Person, PersonRole, has_role
@@ -190,6 +190,10 @@ REPORTED_STATUSES: Mapping[str, int] = {
 """HTTP status by outcome of the Failed errors whose message is shown to the person"""
 BUSY_STATUSES: Mapping[str, int] = {Outcome.STORE_BUSY: 503, Outcome.DISK_FULL: 507}
 """HTTP status by outcome of the Failed errors after which sending again may succeed"""
+SERVER_FAULTS = frozenset(
+    {Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS, Outcome.NO_STORE}
+)
+"""outcomes of failures of the server"""
 _LOG = logging.getLogger("rookery.desk")
 PageHandler = Callable[[Request], Response]
 """handler of a page, run in a thread"""
@@ -244,6 +248,11 @@ def get_last_value(fields: dict[str, tuple[str, ...]], name: str) -> str:
 def get_posted_value(request: Request, name: str) -> str:
     """Return the last value of a field of the posted form; an empty string if it has none."""
     return get_last_value(get_form_fields(request), name)
+
+
+def get_posted_values(request: Request, *names: str) -> list[str]:
+    """Return the last values of these fields of the posted form, as `get_posted_value` does."""
+    return [get_posted_value(request, name) for name in names]
 
 
 def redirect_after_post(address: str) -> Response:
@@ -307,6 +316,30 @@ def _call_handler(
     except Exception:
         _LOG.exception("%s", request.url.path)
     return render_problem_page(request, 500, "The server made an error. Go back and try again.")
+
+
+def explain_refusal(failed: Failed) -> str:
+    """Return why a change was refused, in the reader's language.
+
+    Raises the failure again if it is one of the server, which no other value would repair.
+    """
+    if failed.failure.outcome in SERVER_FAULTS:
+        raise failed
+    return translate_borrowed_text(failed.failure.detail)
+
+
+def make_routes(
+    role: PersonRole | None, pages: Mapping[str, PageHandler], crowd: bool = False
+) -> list[Route]:
+    """Return a route for each page, whose key is a path, or "POST" and a path.
+
+    Role and crowd are those of `require_role`.
+    """
+    admit = require_role(role, crowd)
+    return [
+        Route(key.removeprefix("POST "), admit(page), methods=["POST"] if " " in key else None)
+        for key, page in pages.items()
+    ]
 
 
 def get_session_token(request: Request) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from handed import outcome
-from rookery.desk.decisions import decide_item
 from stores import Clock
 from working import Desk, some
 
+from rookery.desk.adjudication import decide_item
 from rookery.desk.dataset_export import LABELS_CSV, LabelRow, write_dataset
 from rookery.desk.rater_quality import exclude_judgements
 from rookery.desk.snapshots import SnapshotSelection, export_snapshot, freeze_snapshot
