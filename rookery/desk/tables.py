@@ -1,7 +1,8 @@
 """Tables of the store (SQLAlchemy Core), alike in SQLite and PostgreSQL.
 
 Times are seconds since 1970 in UTC. Bodies are records as JSON. Rows of judgements, leases, events,
-exclusions, pulls, releases, admissions, decisions and audits are only ever added.
+exclusions, pulls, releases, admissions, decisions and audits are only ever added. Tokens are stored
+as their SHA-256.
 """
 
 from typing import Any
@@ -29,276 +30,177 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-Number = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite counts up by itself only in a column of this type"""
+_TYPES: dict[str, Any] = {
+    "text": Text,
+    "double": Double,
+    "integer": Integer,
+    "boolean": Boolean,
+    # SQLite counts up by itself only in a column of this type.
+    "number": BigInteger().with_variant(Integer, "sqlite"),
+}
 
 
-def _key(name: str, kind: Any = Text, refers_to: str = "", counts: bool = False) -> Column[Any]:
-    """Return a column of the primary key; `counts`: the database numbers the rows."""
-    keys = [ForeignKey(refers_to)] if refers_to else []
-    return Column(name, kind, *keys, primary_key=True, autoincrement=counts)
+def _make_table(name: str, columns: str, *constraints: Index | UniqueConstraint) -> Table:
+    """Define a table whose columns are written as `_make_column` takes them, with commas between
+    them."""
+    made = (_make_column(*column.split()) for column in columns.split(","))
+    return Table(name, metadata, *made, *constraints)
 
 
-def _filled(kind: Any, *names: str) -> list[Column[Any]]:
-    """Return columns that have a value in every row."""
-    return [Column(name, kind, nullable=False) for name in names]
+def _make_column(name: str, kind: str, *marks: str) -> Column[Any]:
+    """Define a column of a type, or of TABLE.COLUMN that it refers to.
+
+    Marks: key (primary), counted (by the database), unique, index, null (may be empty), and false
+    (unless another value is given).
+    """
+    return Column(
+        name,
+        _TYPES.get(kind) or ForeignKey(kind),
+        primary_key="key" in marks,
+        autoincrement="counted" in marks,
+        nullable="null" in marks,
+        unique="unique" in marks or None,
+        index="index" in marks or None,
+        server_default=false() if "false" in marks else None,
+    )
 
 
-def _to(name: str, refers_to: str, **options: Any) -> Column[Any]:
-    """Return a column with the key of a row of another table, such as "people.name"."""
-    return Column(name, Text, ForeignKey(refers_to), **{"nullable": False, **options})
-
-
-people = Table(
-    "people",
-    metadata,
-    *(_key("name"), *_filled(Text, "role"), *_filled(Double, "made")),
-    Column("gone", Double),  # when access was ended; their work stays
-    Column("project", Text),  # by whose crowd link they came, to work for it alone; None: invited
+people = _make_table(
+    "people", "name text key, role text, made double, gone double null, project text null"
 )
-
-invites = Table(
-    "invites",
-    metadata,
-    _key("token"),  # its SHA-256
-    *(_to("person", "people.name"), *_filled(Double, "until"), Column("used", Double)),
+"""`gone`: when access was ended; their work stays. `project`: by whose crowd link they came, to
+work for it alone; None: they were invited"""
+invites = _make_table(
+    "invites", "token text key, person people.name, until double, used double null"
 )
-
-sessions = Table(
+sessions = _make_table(
     "sessions",
-    metadata,
-    _key("token"),  # its SHA-256
-    *(_to("person", "people.name"), *_filled(Double, "began", "seen"), Column("ended", Double)),
+    "token text key, person people.name, began double, seen double, ended double null",
 )
-
-pages = Table(
-    "pages",
-    metadata,
-    _key("key"),  # the SHA-256 of the body
-    *(Column("digest", Text, nullable=False, index=True), *_filled(Text, "url", "body")),
-)
-
-items = Table(
+pages = _make_table("pages", "key text key, digest text index, url text, body text")
+"""`key`: the SHA-256 of the body"""
+items = _make_table(
     "items",
-    metadata,
-    _key("id"),  # a digest of batch and body
-    Column("number", Number, nullable=False, unique=True),  # in order of arrival
-    *_filled(Text, "batch", "form", "body"),
-    *_filled(Integer, "wanted", "priority"),  # k: by how many people
-    *_filled(Boolean, "gold", "prelude"),  # attention check, before the rest of the batch
-    Column("policy", Integer),  # the step of the training run that wrote the answers
-    *(*_filled(Double, "made"), Column("retired", Double), Column("why", Text)),
+    "id text key, number number unique, batch text, form text, body text, wanted integer,"
+    "priority integer, gold boolean, prelude boolean, policy integer null, made double,"
+    "retired double null, why text null",
     Index("ix_items_batch", "batch", "prelude"),
 )
-
-slots = Table(
+"""`id`: a digest of batch and body. `number`: in order of arrival. `wanted`: k, by how many people.
+`prelude`: attention check, before the rest of the batch. `policy`: the step of the training run
+that wrote the answers"""
+slots = _make_table(
     "slots",
-    metadata,
-    *(_key("item", refers_to="items.id"), _key("number", Integer)),  # from 0 to k - 1
-    _to("person", "people.name", nullable=True),  # None: nobody's
-    *(Column("token", Text), Column("began", Double)),
-    Column("until", Double),  # end of the lease; then the slot is anybody's
-    # From `retired` on copied from the item, so that one index holds the slots in the order of
-    # handing out. The rank is minus its priority, low first; the arrival is its number.
-    *(*_filled(Boolean, "done", "retired"), *_filled(Text, "form"), *_filled(Integer, "rank")),
-    *_filled(Number, "arrival"),
+    "item items.id key, number integer key, person people.name null, token text null,"
+    "began double null, until double null, done boolean, retired boolean, form text, rank integer,"
+    "arrival number",
     # If two requests take two slots of an item for one person, one fails here.
     UniqueConstraint("person", "item"),
 )
+"""`number`: from 0 to k - 1. `person`: None is nobody's. `until`: end of the lease; then the slot
+is anybody's. What follows `done` is copied from the item, so that one index holds the slots in the
+order of handing out: `rank` is minus the item's priority, low first, `arrival` its number"""
 OPEN = ~slots.c.done & ~slots.c.retired
-for name, columns, where in (
-    ("ix_slots_next", (slots.c.rank, slots.c.number, slots.c.arrival), OPEN),
-    ("ix_slots_next_of_form", (slots.c.form, slots.c.rank, slots.c.number, slots.c.arrival), OPEN),
-    ("ix_slots_held", (slots.c.person,), ~slots.c.done),
-):
-    Index(name, *columns, sqlite_where=where, postgresql_where=where)
-
-leases = Table(
-    "leases",
-    metadata,
-    *(_key("token"), _to("item", "items.id"), _to("person", "people.name")),
-    *_filled(Double, "began"),
-)
-
-drafts = Table(
-    "drafts",
-    metadata,
-    *(_key("item", refers_to="items.id"), _key("person", refers_to="people.name")),
-    *_filled(Text, "body"),  # the form as far as it is filled in
-    *_filled(Double, "saved"),
-)
-
-judgements = Table(
+_NEXT = (slots.c.rank, slots.c.number, slots.c.arrival)
+Index("ix_slots_next", *_NEXT, sqlite_where=OPEN, postgresql_where=OPEN)
+Index("ix_slots_next_of_form", slots.c.form, *_NEXT, sqlite_where=OPEN, postgresql_where=OPEN)
+Index("ix_slots_held", slots.c.person, sqlite_where=~slots.c.done, postgresql_where=~slots.c.done)
+leases = _make_table("leases", "token text key, item items.id, person people.name, began double")
+drafts = _make_table("drafts", "item items.id key, person people.name key, body text, saved double")
+"""`body`: the form as far as it is filled in"""
+judgements = _make_table(
     "judgements",
-    metadata,
-    *(_key("id"), Column("number", Number, nullable=False, unique=True)),
-    *(_to("item", "items.id", index=True), _to("person", "people.name")),
-    *(*_filled(Text, "kind", "body"), *_filled(Double, "ended")),
-    _to("supersedes", "judgements.id", unique=True, nullable=True),
+    "id text key, number number unique, item items.id index, person people.name, kind text,"
+    "body text, ended double, supersedes judgements.id null unique",
     Index("ix_judgements_person", "person", "item"),
 )
-
-events = Table(
+events = _make_table(
     "events",
-    metadata,
-    _key("stream"),  # demonstration:ITEM:PERSON
-    _key("number", Integer),  # from 0, without gaps
-    *(*_filled(Text, "person", "body"), *_filled(Double, "at")),
-    *_filled(Text, "chain"),  # SHA-256 of this event and the previous digest
+    "stream text key, number integer key, person text, body text, at double, chain text",
 )
-
-exclusions = Table(
+"""`stream`: demonstration:ITEM:PERSON. `number`: from 0, without gaps. `chain`: SHA-256 of this
+event and the previous digest"""
+exclusions = _make_table(
     "exclusions",
-    metadata,
-    _key("number", Number, counts=True),
-    *_filled(Text, "what", "which", "reason", "by"),  # what: person or judgement
-    *_filled(Double, "at"),
-    Column("lifts", Number, ForeignKey("exclusions.number"), unique=True),
+    "number number key counted, what text, which text, reason text, by text, at double,"
+    "lifts exclusions.number null unique",
 )
-
-guides = Table(
-    "guides",
-    metadata,
-    *(_key("form"), _key("version", Integer), *_filled(Text, "text", "by"), *_filled(Double, "at")),
-)
-
-forms = Table(
+"""`what`: person or judgement"""
+guides = _make_table("guides", "form text key, version integer key, text text, by text, at double")
+forms = _make_table(
     "forms",
-    metadata,
-    *(_key("name"), _key("version", Integer)),
-    # The digest is of the form, as judgements name it; the text is the TOML file that it was.
-    *(*_filled(Text, "digest", "body", "text", "by"), *_filled(Double, "at")),
+    "name text key, version integer key, digest text, body text, text text, by text, at double",
 )
-
-runs = Table(
-    "runs",
-    metadata,
-    *(_key("name"), *_filled(Double, "began", "seen"), *_filled(Integer, "step")),
-    Column("ended", Text),  # how it ended
+"""`digest`: of the form, as judgements name it. `text`: the TOML file that it was read from"""
+runs = _make_table(
+    "runs", "name text key, began double, seen double, step integer, ended text null"
 )
-
-samples = Table(
+"""`ended`: how it ended"""
+samples = _make_table(
     "samples",
-    metadata,
-    *(_key("number", Number, counts=True), _to("run", "runs.name", index=True)),
-    *(*_filled(Integer, "step"), *_filled(Text, "shown", "said")),  # shown: the prompt
-    *(Column("reward", Double), *_filled(Double, "at")),
+    "number number key counted, run runs.name index, step integer, shown text, said text,"
+    "reward double null, at double",
 )
-
-pulls = Table(
+"""`shown`: the prompt"""
+pulls = _make_table(
     "pulls",
-    metadata,
-    *(_key("number", Number, counts=True), _to("run", "runs.name", index=True)),
-    *(*_filled(Text, "person", "reason"), *_filled(Double, "at")),
+    "number number key counted, run runs.name index, person text, reason text, at double",
 )
-
-releases = Table(
-    "releases",
-    metadata,
-    Column("pull", Number, ForeignKey("pulls.number"), primary_key=True),
-    *(*_filled(Text, "person", "reason"), *_filled(Double, "at")),
+releases = _make_table("releases", "pull pulls.number key, person text, reason text, at double")
+snapshots = _make_table("snapshots", "name text key, body text, digest text, by text, at double")
+"""`body`: the selection, and the ids it matched"""
+audits = _make_table(
+    "audits", "number number key, person text, action text, what text, at double, chain text"
 )
-
-snapshots = Table(
-    "snapshots",
-    metadata,
-    *(_key("name"), *_filled(Text, "body")),  # the selection, and the ids it matched
-    *(*_filled(Text, "digest", "by"), *_filled(Double, "at")),
-)
-
-audits = Table(
-    "audits",
-    metadata,
-    _key("number", Number),  # without gaps
-    *(*_filled(Text, "person", "action", "what"), *_filled(Double, "at"), *_filled(Text, "chain")),
-)
-
-answers = Table(
+"""`number`: without gaps"""
+answers = _make_table(
     "answers",
-    metadata,
-    *(_key("id"), _to("person", "people.name")),  # the asker
-    *_filled(Text, "question", "wanted", "state"),  # settings; asked, going, done or failed
-    *(Column("episode", Text), Column("verdicts", Text)),  # verdicts: of each of its quotes
-    Column("outcome", Text),  # answered, declined or stopped
-    Column("quotes", Integer),  # number of quotes
-    Column("token", Text),  # of the worker that answers
-    Column("until", Double),  # end of its lease; then another worker may start over
-    *(*_filled(Integer, "tries"), *_filled(Double, "made"), Column("ended", Double)),
-    Column("team", Boolean, nullable=False, server_default=false()),  # others may read it
-    Column("link", Text),  # the secret of an address that anybody may read it at
-    *(Index("ix_answers_person", "person", "made"), Index("ix_answers_state", "state", "made")),
+    "id text key, person people.name, question text, wanted text, state text, episode text null,"
+    "verdicts text null, outcome text null, quotes integer null, token text null,"
+    "until double null, tries integer, made double, ended double null, team boolean false,"
+    "link text null",
+    Index("ix_answers_person", "person", "made"),
+    Index("ix_answers_state", "state", "made"),
     Index("ix_answers_link", "link", unique=True),
 )
-
-keys = Table(
+"""`person`: the asker. `wanted`: settings of the answer. `state`: asked, going, done or failed.
+`verdicts`: of each of its quotes. `outcome`: answered, declined or stopped. `quotes`: their number.
+`token`: of the worker that answers. `until`: end of its lease; then another worker may start over.
+`team`: others may read it. `link`: the secret of an address that anybody may read it at"""
+keys = _make_table(
     "keys",
-    metadata,
-    _key("token"),  # its SHA-256
-    *(Column("name", Text, nullable=False, unique=True), _to("person", "people.name")),
-    *(*_filled(Double, "made"), Column("ended", Double)),
-    *(Column("per_minute", Integer), Column("budget", Double)),  # None: unlimited
-    *_filled(Double, "spent"),
+    "token text key, name text unique, person people.name, made double, ended double null,"
+    "per_minute integer null, budget double null, spent double",
 )
-
-projects = Table(
-    "projects",
-    metadata,
-    *(_key("name"), *_filled(Text, "body", "key")),  # its settings; secret that signs its links
-    *_filled(Double, "made"),
+"""`per_minute`, `budget`: None is unlimited"""
+projects = _make_table("projects", "name text key, body text, key text, made double")
+"""`body`: its settings. `key`: secret that signs its links"""
+project_batches = _make_table(
+    "project_batches", "batch text key, project projects.name index, trial boolean"
 )
-
-project_batches = Table(
-    "project_batches",
-    metadata,
-    _key("batch"),  # also one of which there are no items yet
-    _to("project", "projects.name", index=True),
-    *_filled(Boolean, "trial"),  # to be done before the other batches
-)
-
-batch_people = Table(
-    "batch_people",
-    metadata,
-    _key("batch"),  # with rows here: only these people get its items
-    _key("person", refers_to="people.name"),
-)
-
-admissions = Table(
+"""`batch`: also one of which there are no items yet. `trial`: to be done before the other
+batches"""
+batch_people = _make_table("batch_people", "batch text key, person people.name key")
+"""where a batch has rows here, only these people get its items"""
+admissions = _make_table(
     "admissions",
-    metadata,
-    _key("number", Number, counts=True),
-    *(_to("project", "projects.name"), _to("person", "people.name")),
-    *_filled(Boolean, "admitted"),  # of a person's rows the newest holds
-    *(*_filled(Text, "reason", "by"), *_filled(Double, "at")),
+    "number number key counted, project projects.name, person people.name, admitted boolean,"
+    "reason text, by text, at double",
     Index("ix_admissions_project", "project", "person"),
 )
-
-work_signs = Table(
-    "work_signs",
-    metadata,
-    *(_key("item", refers_to="items.id"), _key("person", refers_to="people.name")),
-    _key("at", Double),  # an action on an item in hand, about one a minute
-)
-
-decisions = Table(
+"""of a person's rows the newest holds"""
+work_signs = _make_table("work_signs", "item items.id key, person people.name key, at double key")
+"""`at`: an action on an item in hand, about one a minute"""
+decisions = _make_table(
     "decisions",
-    metadata,
-    *(_key("number", Number, counts=True), _to("item", "items.id", index=True)),
-    *(_to("person", "people.name"), *_filled(Text, "body"), *_filled(Double, "at")),
+    "number number key counted, item items.id index, person people.name, body text, at double",
 )
-
-flag_replies = Table(
-    "flag_replies",
-    metadata,
-    *(_key("judgement", refers_to="judgements.id"), *_filled(Text, "text", "by")),
-    *_filled(Double, "at"),
+flag_replies = _make_table(
+    "flag_replies", "judgement judgements.id key, text text, by text, at double"
 )
-
-crowd_entries = Table(
+crowd_entries = _make_table(
     "crowd_entries",
-    metadata,
-    _key("project", refers_to="projects.name"),
-    _key("session"),  # the platform's name of it
-    *(_to("person", "people.name", index=True), *_filled(Text, "participant", "study")),
-    *_filled(Double, "began"),
-    Column("ended", Double),  # when the completion code was asked for
+    "project projects.name key, session text key, person people.name index, participant text,"
+    "study text, began double, ended double null",
 )
+"""`session`: the platform's name of it. `ended`: when the completion code was asked for"""
