@@ -744,8 +744,8 @@ def _find_differing_fields(work: LabellingData, submitted: Sequence[Judgement]) 
         return ()
     labels: dict[_FieldChoices, list[dict[tuple[int, ...], LabelValue]]] = defaultdict(list)
     for each in submitted:
-        for key, given in collect_field_labels(work, each).items():
-            labels[key].append(given)
+        for key, field_labels in collect_field_labels(work, each).items():
+            labels[key].append(field_labels)
     # A preference is the same in every version, whatever its points were called.
     differing = (
         name

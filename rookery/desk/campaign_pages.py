@@ -347,7 +347,7 @@ def post_form(request: Request) -> Response:
 def post_form_preview(request: Request) -> Response:
     """Show one page of a form as a rater would see it, with what was filled in so far."""
     posted = get_form_fields(request)
-    text, do, whole_form, kept = get_posted_values(
+    text, do, whole_form, earlier = get_posted_values(
         request, "form.text", "do", "form.whole", "form.kept"
     )
     try:
@@ -355,7 +355,7 @@ def post_form_preview(request: Request) -> Response:
     except Failed as failed:
         return _render_editor(request, explain_refusal(failed))
     whole = whole_form == "yes"
-    sheet = _make_preview(form, whole, _read_kept(kept))
+    sheet = _make_preview(form, whole, _read_kept(earlier))
     number = sheet.clamp_page(get_last_value(posted, "page"))
     if "page" in posted:
         raw = sheet.merge_posted(sheet.pages[number], posted)
