@@ -21,7 +21,7 @@ from rookery.cli.models_command import models_commands
 from rookery.cli.serve_command import serve_group
 from rookery.desk.judge_command import judge_group
 from rookery.errors import USER_ERROR_OUTCOMES, Failed
-from rookery.settings import Settings, get_data_folder, is_local_model
+from rookery.settings import COMPLETION_FIELDS, Settings, get_data_folder, is_local_model
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_EVIDENCE,
@@ -36,27 +36,15 @@ from rookery.shell.command_line import (
     translate_failures,
 )
 from rookery.shell.command_options import (
-    COMPLETION_OPTIONS,
     ENDPOINT_OPTIONS,
     NETWORK_OPTIONS,
     PLACE_OPTIONS,
     SETTINGS_OPTIONS,
-    BatchOption,
-    BoardOption,
-    BothSidesOption,
-    ConfigOption,
-    ForceOption,
     JsonLinesOption,
     JsonOption,
-    OutOption,
-    PassagesOption,
-    RayOption,
-    RunDeskOption,
-    RunFolderOption,
-    TraceOption,
-    WorkersOption,
-    WriteOption,
     add_settings_options,
+    make_argument,
+    make_option,
     require_known_method,
 )
 from rookery.version import __version__
@@ -77,19 +65,69 @@ app.add_typer(serve_group, name="serve")
 @add_settings_options(*SETTINGS_OPTIONS)
 def run_ask(
     question: Annotated[
-        str,
-        typer.Argument(metavar="QUESTION", help="The question; - reads it from standard input."),
+        str, make_argument("QUESTION  The question; - reads it from standard input.")
     ] = "",
     settings: Settings = Settings(),
-    write: WriteOption = False,
-    both_sides: BothSidesOption = False,
-    batch: BatchOption = None,
-    out: OutOption = None,
-    force: ForceOption = False,
-    workers: WorkersOption = 0,
-    ray: RayOption = "",
-    passages: PassagesOption = False,
-    trace: TraceOption = None,
+    write: Annotated[
+        bool,
+        make_option(
+            "--write  Have a model on this machine put the answer into words: --method webglm "
+            "with --model or, without it, a model that rookery models add added, smollm2 before "
+            "others."
+        ),
+    ] = False,
+    both_sides: Annotated[
+        bool,
+        make_option(
+            "--both-sides  Show what speaks for, and apart from it what speaks against, the claim "
+            "that the question assumes, by --model or by the evidence model of --ranker DIR."
+        ),
+    ] = False,
+    batch: Annotated[
+        Path | None,
+        make_option(
+            '--batch FILE  Answer a file of questions, one a line as {"id": "1", "text": "Why '
+            '...?"}, or a file of ELI5, Natural Questions, TriviaQA, KILT or SQuAD; - is standard '
+            "input."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        make_option(
+            "--out FILE  Where --batch writes, a JSON line for each question; goes on there where "
+            "an earlier run with the same settings stopped. - is standard output."
+        ),
+    ] = None,
+    force: Annotated[
+        bool, make_option("--force  With --batch: answer all again, in place of what is in --out.")
+    ] = False,
+    workers: Annotated[
+        int,
+        make_option(
+            "--workers NUMBER  With --batch: processes that answer; 0: one for each processor.",
+            min=0,
+        ),
+    ] = 0,
+    ray: Annotated[
+        str,
+        make_option(
+            "--ray ADDRESS  With --batch: answer on the machines of a Ray cluster, such as auto "
+            "or HOST:6379."
+        ),
+    ] = "",
+    passages: Annotated[
+        bool,
+        make_option(
+            "--passages  Also show what was searched and found, and why the answer was chosen or "
+            "declined."
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        make_option(
+            "--trace FILE  Append all that was done for the answer to this file, as a JSON line."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
@@ -144,34 +182,32 @@ def run_ask(
     *ENDPOINT_OPTIONS,
     "samples",
     "worth",
-    *COMPLETION_OPTIONS,
+    *COMPLETION_FIELDS,
     method="",
 )
 def run_calibrate(
     answers: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE]",
-            help="Answers of a model that rookery ask --batch wrote; - is standard input. Without "
-            "it, the documents of --in are asked questions made from them.",
+        make_argument(
+            "[FILE]  Answers of a model that rookery ask --batch wrote; - is standard input. "
+            "Without it, the documents of --in are asked questions made from them."
         ),
     ] = None,
     settings: Settings = Settings(),
     ratings: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help='Ratings by people on the scale "good". Without it an answer is good if it says a '
-            "gold answer of its question.",
+        make_option(
+            '--ratings FILE  Ratings by people on the scale "good". Without it an answer is good '
+            "if it says a gold answer of its question."
         ),
     ] = None,
     decline: Annotated[
         float,
-        typer.Option(
-            metavar="NUMBER",
+        make_option(
+            "--decline NUMBER  Share of the given answers that must be good, for which a "
+            "threshold is sought.",
             min=0,
             max=1,
-            help="Share of the given answers that must be good, for which a threshold is sought.",
         ),
     ] = 0.9,
     as_json: JsonOption = False,
@@ -206,34 +242,27 @@ def run_calibrate(
 @add_settings_options(*PLACE_OPTIONS, "engine", *NETWORK_OPTIONS)
 def run_browse(
     place: Annotated[
-        str,
-        typer.Argument(
-            metavar="[URL|FILE]", help="The page to begin with or to print; - is standard input."
-        ),
+        str, make_argument("[URL|FILE]  The page to begin with or to print; - is standard input.")
     ] = "",
     settings: Settings = Settings(),
     question: Annotated[
         str,
-        typer.Option(
-            metavar="QUESTION", help="The question to answer; without it you are asked for one."
+        make_option(
+            "--question QUESTION  The question to answer; without it you are asked for one."
         ),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Add the finished demonstration to this file, as a JSON line."
-        ),
+        make_option("--out FILE  Add the finished demonstration to this file, as a JSON line."),
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Record all pages and search results that were shown in this file."
+        make_option(
+            "--record FILE  Record all pages and search results that were shown in this file."
         ),
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Print the text of the article.")] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Print all text that the page shows.")
-    ] = False,
+    plain: Annotated[bool, make_option("--plain  Print the text of the article.")] = False,
+    full: Annotated[bool, make_option("--full  Print all text that the page shows.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
@@ -275,21 +304,20 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
 def run_verify(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="Saved answers: of rookery ask, or Markdown or JSON of other tools; - is standard "
-            "input.",
+        make_argument(
+            "FILE  Saved answers: of rookery ask, or Markdown or JSON of other tools; - is "
+            "standard input."
         ),
     ],
     pages: Annotated[
-        str, typer.Option(metavar="DIR", help="Also check against the documents in this folder.")
+        str, make_option("--pages DIR  Also check against the documents in this folder.")
     ] = "",
-    fetch: Annotated[bool, typer.Option("--fetch", help="Open every source as it is now.")] = False,
+    fetch: Annotated[bool, make_option("--fetch  Open every source as it is now.")] = False,
     support: Annotated[
         bool,
-        typer.Option(
-            "--support",
-            help="Also say of each claim whether what it cites supports it, refutes it or neither.",
+        make_option(
+            "--support  Also say of each claim whether what it cites supports it, refutes it or "
+            "neither."
         ),
     ] = False,
     as_json: JsonLinesOption = False,
@@ -308,21 +336,17 @@ def run_verify(
 def run_report(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="Saved answers: one object of rookery ask --json, or one a line; - is standard "
-            "input.",
+        make_argument(
+            "FILE  Saved answers: one object of rookery ask --json, or one a line; - is standard "
+            "input."
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="FILE", help="The report: a new .html, .md or .docx file."),
-    ],
+    out: Annotated[Path, make_option("--out FILE  The report: a new .html, .md or .docx file.")],
     title: Annotated[
-        str, typer.Option(metavar="TITLE", help="Title of the report, in place of a count.")
+        str, make_option("--title TITLE  Title of the report, in place of a count.")
     ] = "",
     pages: Annotated[
-        str, typer.Option(metavar="DIR", help="Also check against the documents in this folder.")
+        str, make_option("--pages DIR  Also check against the documents in this folder.")
     ] = "",
 ) -> None:
     """Write saved answers as one report with their quotes, checked again, and their sources."""
@@ -331,6 +355,17 @@ def run_report(
 
     folder = resolve_place_path(pages) if pages else None
     raise typer.Exit(run_report_command(file, out, title, folder))
+
+
+ConfigOption = Annotated[Path, make_option("--config FILE  The settings of the training, in TOML.")]
+
+
+RunFolderOption = Annotated[
+    Path | None, make_option("--out DIR  The folder of the run; a run that stopped there goes on.")
+]
+
+
+BoardOption = Annotated[bool, make_option("--board  Also write logs for TensorBoard.")]
 
 
 def _make_learn_command(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
@@ -368,7 +403,14 @@ for _what, _help in TRAINING_COMMANDS.items():
 def run_reinforce(
     config: ConfigOption,
     out: RunFolderOption = None,
-    desk: RunDeskOption = "",
+    desk: Annotated[
+        str,
+        make_option(
+            "--desk STORE  The desk's store, a file or postgresql://HOST/DATABASE. People at the "
+            "desk compare samples if the settings have [labels], and anyone there may stop the "
+            "run."
+        ),
+    ] = "",
     as_json: JsonOption = False,
     board: BoardOption = False,
 ) -> None:
@@ -377,9 +419,7 @@ def run_reinforce(
 
 
 @learn.command("example")
-def run_example(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
-) -> None:
+def run_example(folder: Annotated[Path, make_argument("DIR  The folder to write to.")]) -> None:
     """Write a tiny model, data, and the settings of each kind of training, to try them out."""
     from rookery.cli.learn_example import write_example
 
@@ -390,14 +430,13 @@ def run_example(
 
 
 @app.command("doctor")
-@add_settings_options(*ENDPOINT_OPTIONS, "private", "proxy", "contact", *COMPLETION_OPTIONS)
+@add_settings_options(*ENDPOINT_OPTIONS, "private", "proxy", "contact", *COMPLETION_FIELDS)
 def run_doctor(
     engine: Annotated[
         str,
-        typer.Option(
-            metavar="ENGINE",
-            help="The search engine to try, which then counts for the exit code; without it, auto "
-            "is tried and only warned of.",
+        make_option(
+            "--engine ENGINE  The search engine to try, which then counts for the exit code; "
+            "without it, auto is tried and only warned of."
         ),
     ] = "",
     settings: Settings = Settings(),
@@ -421,10 +460,7 @@ def _print_version(show: bool) -> None:
 @app.callback()
 def _run_root(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version."
-        ),
+        bool, make_option("--version  Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     """Answer questions with quotes that anyone can check."""

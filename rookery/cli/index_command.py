@@ -28,7 +28,13 @@ from rookery.shell.command_line import (
     CommandGroup,
     print_result,
 )
-from rookery.shell.command_options import NETWORK_OPTIONS, JsonOption, add_settings_options
+from rookery.shell.command_options import (
+    NETWORK_OPTIONS,
+    JsonOption,
+    add_settings_options,
+    make_argument,
+    make_option,
+)
 
 if TYPE_CHECKING:
     from rookery.library.stored_indexes import StoredIndex, StoredShards
@@ -38,11 +44,9 @@ index_commands = CommandGroup(help="What is indexed and stored on this machine."
 
 PlaceNames = Annotated[
     list[str],
-    typer.Argument(
-        metavar="PLACE...", help="A folder, a file, an address, or an id of rookery index list."
-    ),
+    make_argument("PLACE...  A folder, a file, an address, or an id of rookery index list."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")]
+DryRun = Annotated[bool, make_option("--dry-run  Say what would go, and remove nothing.")]
 
 STORE_DESCRIPTIONS = {
     "archive.sqlite": "archive: every version of each page opened, and what models said",
@@ -145,7 +149,7 @@ class RemovalReport(Record, frozen=True):
 @index_commands.command("list")
 def list_stored_files(
     skipped: Annotated[
-        bool, typer.Option("--skipped", help="Name each file that is left out, and why.")
+        bool, make_option("--skipped  Name each file that is left out, and why.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -163,7 +167,7 @@ def list_stored_files(
 
 
 @index_commands.command("refresh")
-@add_settings_options("globs", "excludes", *NETWORK_OPTIONS, "ranker")
+@add_settings_options("glob", "exclude", *NETWORK_OPTIONS, "ranker")
 def refresh_indexes(
     places: PlaceNames, settings: Settings = Settings(), as_json: JsonOption = False
 ) -> None:
@@ -183,25 +187,19 @@ def refresh_indexes(
 
 
 @index_commands.command("build")
-@add_settings_options("globs", "excludes", "ranker")
+@add_settings_options("glob", "exclude", "ranker")
 def build_shards(
-    places: Annotated[
-        list[str], typer.Argument(metavar="PLACE...", help="Folders and files, however many.")
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of the shards: name it to ask --in.")
-    ],
-    shards: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, max=1000, help="Number of shards.")
-    ] = 8,
+    places: Annotated[list[str], make_argument("PLACE...  Folders and files, however many.")],
+    out: Annotated[Path, make_option("--out DIR  Folder of the shards: name it to ask --in.")],
+    shards: Annotated[int, make_option("--shards NUMBER  Number of shards.", min=1, max=1000)] = 8,
     workers: Annotated[
-        int, typer.Option(metavar="NUMBER", min=0, help="Processes that build; 0: one a processor.")
+        int, make_option("--workers NUMBER  Processes that build; 0: one a processor.", min=0)
     ] = 0,
     ray: Annotated[
         str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Build and search on the machines of a Ray cluster, such as auto or HOST:6379.",
+        make_option(
+            "--ray ADDRESS  Build and search on the machines of a Ray cluster, such as auto or "
+            "HOST:6379."
         ),
     ] = "",
     settings: Settings = Settings(),
@@ -289,26 +287,22 @@ def remove_indexes(
 def prune_indexes(
     older_than: Annotated[
         str,
-        typer.Option(
-            metavar="AGE",
-            help="Also what was not used for so long: 12h, 90d, 8w or 1y (hours, days, weeks, "
-            "years).",
+        make_option(
+            "--older-than AGE  Also what was not used for so long: 12h, 90d, 8w or 1y (hours, "
+            "days, weeks, years)."
         ),
     ] = "",
     archive: Annotated[
         bool,
-        typer.Option(
-            "--archive",
-            help="Also page versions that were fetched before that, and that no index, recorded "
-            "answer, desk or --keep names. Answers saved elsewhere that quote them can no longer "
-            "be verified.",
+        make_option(
+            "--archive  Also page versions that were fetched before that, and that no index, "
+            "recorded answer, desk or --keep names. Answers saved elsewhere that quote them can "
+            "no longer be verified."
         ),
     ] = False,
     keep: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="With --archive: saved answers, whose pages stay; repeatable."
-        ),
+        make_option("--keep FILE  With --archive: saved answers, whose pages stay; repeatable."),
     ] = None,
     dry_run: DryRun = False,
     as_json: JsonOption = False,

@@ -4,137 +4,130 @@ import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import Annotated, Any
 
 from rookery.shell.command_line import CommandGroup, print_lines, print_result, translate_failures
-from rookery.shell.command_options import JsonOption
+from rookery.shell.command_options import JsonOption, make_argument, make_option
 
 
-def _make_argument(
-    metavar: str, help: str, kind: object = list[str], name: str = "files"
+def _make_parameter(
+    kind: object, usage: str, default: Any = Parameter.empty, least: float | None = None
 ) -> Parameter:
-    default = typer.Argument(metavar=metavar, help=help)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    """Return the parameter of an option, or of an argument, from its line of a help page."""
+    if usage.startswith("--"):
+        name, described = usage[2:].split()[0], make_option(usage, min=least)
+    else:
+        name, described = (
+            ARGUMENT_NAMES.get(usage.partition("  ")[0], "files"),
+            make_argument(usage),
+        )
+    annotation = Annotated[kind, described]  # type: ignore[valid-type]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _make_option(
-    name: str,
-    metavar: str,
-    help: str,
-    kind: object = list[str],
-    default: Any = (),
-    least: float | None = None,
-) -> Parameter:
-    default = typer.Option(default, f"--{name}", metavar=metavar, help=help, min=least)
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+def _make_list_option(usage: str) -> Parameter:
+    return _make_parameter(list[str], usage, ())
 
 
-def _make_flag(name: str, help: str) -> Parameter:
-    return _make_option(name, "", help, bool, False)
-
-
-def _make_path_option(name: str, metavar: str, help: str) -> Parameter:
-    return _make_option(name, metavar, help, Path | None, None)
-
-
-COMPARISONS = _make_argument("FILE...", "comparisons.jsonl, as rookery judge export writes it.")
-RATINGS = _make_argument(
-    "[NAME=]FILE...",
-    "ratings.jsonl, as rookery judge export writes it; without --systems each file is a system.",
+ARGUMENT_NAMES = {"[NAME=]DIR...": "runs", "point": "kind", "DIR": "folder"}
+"""parameters of arguments that are no files"""
+COMPARISONS = _make_parameter(
+    list[str], "FILE...  comparisons.jsonl, as rookery judge export writes it."
 )
-ANSWERS = _make_argument(
-    "[NAME=]FILE...",
-    "Answers that rookery ask --batch wrote, each file a system; or episodes, which name their "
-    "system.",
+RATINGS = _make_parameter(
+    list[str],
+    "[NAME=]FILE...  ratings.jsonl, as rookery judge export writes it; without --systems each file "
+    "is a system.",
 )
-REWARDS = _make_argument(
-    "[NAME=]FILE...",
-    'Lines {"rewards": [...], "validations": [...]}, one a question; or, with --reward and '
-    "--validation, files of answers, several to a question.",
+ANSWERS = _make_parameter(
+    list[str],
+    "[NAME=]FILE...  Answers that rookery ask --batch wrote, each file a system; or episodes, "
+    "which name their system.",
 )
-EPISODES = _make_argument("[NAME=]FILE...", "Episodes of the text browser.")
-RUNS = _make_argument("[NAME=]DIR...", "Folders of runs of rookery learn reinforce.", name="runs")
-PROBE_KIND = _make_argument("point", "The probes to print.", str, "kind")
-FIGURE_FOLDER = _make_argument("DIR", "A folder of figures, subfolders included.", Path, "folder")
+REWARDS = _make_parameter(
+    list[str],
+    '[NAME=]FILE...  Lines {"rewards": [...], "validations": [...]}, one a question; or, with '
+    "--reward and --validation, files of answers, several to a question.",
+)
+EPISODES = _make_parameter(list[str], "[NAME=]FILE...  Episodes of the text browser.")
+RUNS = _make_parameter(list[str], "[NAME=]DIR...  Folders of runs of rookery learn reinforce.")
+PROBE_KIND = _make_parameter(str, "point  The probes to print.")
+FIGURE_FOLDER = _make_parameter(Path, "DIR  A folder of figures, subfolders included.")
 
-SYSTEMS = _make_option(
-    "systems",
-    "[NAME=]FILE",
-    "Answers or episodes of one system, to tell which system a judged answer is of; may be "
-    "repeated.",
+SYSTEMS = _make_list_option(
+    "--systems [NAME=]FILE  Answers or episodes of one system, to tell which system a judged "
+    "answer is of; may be repeated."
 )
-OF = _make_option("of", "SYSTEM", "Only this system, against each other one.", str, "")
-MAJORITY = _make_flag("majority", "Where several people judged, count what most of them say.")
-TIES = _make_option(
-    "ties",
-    "NUMBER",
-    "Ties to add between any two systems that were compared, as a prior.",
+OF = _make_parameter(str, "--of SYSTEM  Only this system, against each other one.", "")
+MAJORITY = _make_parameter(
+    bool, "--majority  Where several people judged, count what most of them say.", False
+)
+TIES = _make_parameter(
     float,
+    "--ties NUMBER  Ties to add between any two systems that were compared, as a prior.",
     0.0,
     least=0,
 )
-COST = _make_option("cost", "NAME=NUMBER", "The cost of one answer of a system; may be repeated.")
-REWARD_MODELS = (
-    _make_path_option("reward", "DIR", "The reward model that chooses the answer."),
-    _make_path_option("validation", "DIR", "The reward model that judges the chosen answer."),
+COST = _make_list_option("--cost NAME=NUMBER  The cost of one answer of a system; may be repeated.")
+REWARD_MODELS = tuple(
+    _make_parameter(Path | None, usage, None)
+    for usage in (
+        "--reward DIR  The reward model that chooses the answer.",
+        "--validation DIR  The reward model that judges the chosen answer.",
+    )
 )
-GOOD_RATINGS = _make_path_option(
-    "ratings", "FILE", 'Ratings by people on the scale "good", in place of gold answers.'
+GOOD_RATINGS = _make_parameter(
+    Path | None,
+    '--ratings FILE  Ratings by people on the scale "good", in place of gold answers.',
+    None,
 )
-SAMPLES = _make_option(
-    "samples",
-    "FILE",
-    'Lines {"rewards": [...]}, one a question, of answers by the policy that the runs began '
-    "with; with them the optimum is drawn too.",
+SAMPLES = _make_parameter(
     list[Path],
+    '--samples FILE  Lines {"rewards": [...]}, one a question, of answers by the policy that the '
+    "runs began with; with them the optimum is drawn too.",
+    (),
 )
-STEM = _make_flag("stem", "Compare stems of words, without their endings.")
-COPYING = _make_option(
-    "show",
-    "WHAT",
-    "What to show: novel (new words), repeated, openings, or places in the source.",
+STEM = _make_parameter(bool, "--stem  Compare stems of words, without their endings.", False)
+COPYING = _make_parameter(
     str,
+    "--show WHAT  What to show: novel (new words), repeated, openings, or places in the source.",
     "novel",
 )
-TRAIN = _make_option(
-    "train", "FILE", "Questions that were trained on; may be repeated.", list[Path]
+TRAIN = _make_parameter(
+    list[Path], "--train FILE  Questions that were trained on; may be repeated.", ()
 )
 RANKING = (
-    _make_option("triples", "FILE", "Questions with references and answers; may be repeated."),
-    _make_option(
-        "episodes", "FILE", "Episodes, as rookery ask --trace writes them; may be repeated."
+    _make_list_option("--triples FILE  Questions with references and answers; may be repeated."),
+    _make_list_option(
+        "--episodes FILE  Episodes, as rookery ask --trace writes them; may be repeated."
     ),
-    _make_option("squad", "FILE", "A file of SQuAD; may be repeated."),
-    _make_option("ranker", "[NAME=]DIR", "The folder of an encoder; may be repeated."),
+    _make_list_option("--squad FILE  A file of SQuAD; may be repeated."),
+    _make_list_option("--ranker [NAME=]DIR  The folder of an encoder; may be repeated."),
 )
-CLAIM_RANKER = _make_option(
-    "ranker",
-    "DIR",
-    "Judge by the evidence model in this folder, not the bundled one; words: by shared words.",
+CLAIM_RANKER = _make_parameter(
     str,
+    "--ranker DIR  Judge by the evidence model in this folder, not the bundled one; words: by "
+    "shared words.",
     "",
 )
 WORKERS = (
-    _make_option(
-        "workers",
-        "NUMBER",
-        "Processes that judge; without it one, or one for each processor of --ray.",
+    _make_parameter(
         int,
+        "--workers NUMBER  Processes that judge; without it one, or one for each processor of "
+        "--ray.",
         0,
         least=0,
     ),
-    _make_option(
-        "ray",
-        "ADDRESS",
-        "Judge on the machines of a Ray cluster, such as auto or HOST:6379.",
+    _make_parameter(
         str,
+        "--ray ADDRESS  Judge on the machines of a Ray cluster, such as auto or HOST:6379.",
         "",
     ),
 )
 FIGURE_OPTIONS = (
-    _make_path_option("out", "DIR", "Also write the figure to this folder, with pictures."),
+    _make_parameter(
+        Path | None, "--out DIR  Also write the figure to this folder, with pictures.", None
+    ),
     Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
 )
 """options of every command that shows a figure"""

