@@ -34,7 +34,7 @@ from rookery.models.openai_protocol import (
     select_endpoint,
 )
 from rookery.models.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
-from rookery.models.remote_model import LanguageModel, RemoteModel, SlotTable, StreamingPolicy
+from rookery.models.remote_model import LanguageModel, RemoteModel, SlotTable
 from rookery.records import Failure, Library, Question, digest_of
 from rookery.settings import (
     LOCAL,
@@ -184,8 +184,7 @@ class ModelPool:
         """Return the role's model, with its replies recorded under a name, or replayed offline."""
         if self._offline:
             return ReplayPolicy(self._transcript, name, self._get_name(role))
-        model = RecordingPolicy(self._transcript, self.open_model(role), name)
-        return StreamingPolicy(model, observe_text) if observe_text else model
+        return RecordingPolicy(self._transcript, self.open_model(role), name, observe_text)
 
     def hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
         """Constrain the writing model to quote its sources verbatim. Raises Failed.

@@ -306,37 +306,18 @@ class _BrowserState:
         window = view.window_at(self.position.top)
         scrollbar = view.get_scrollbar(window)
         head = format_prompt_head(question, self.quotes_text, self.actions_text, title, scrollbar)
-        return Observation(
-            prompt=f"{head}{window.text}{format_prompt_foot(actions_left)}",
-            question=question,
-            quotes=tuple(self.quotes),
-            past=tuple(self.past_actions),
-            title=title,
-            scrollbar=scrollbar,
-            text=window.text,
-            left=actions_left,
-            url=view.page.url,
-            digest=view.page.digest,
-            start=window.start,
-            end=window.end,
-            note=self.note,
-        )
+        prompt = f"{head}{window.text}{format_prompt_foot(actions_left)}"
+        state = (tuple(self.quotes), tuple(self.past_actions), title, scrollbar, window.text)
+        place = (view.page.url, view.page.digest, window.start, window.end)
+        return Observation(prompt, question, *state, actions_left, *place, self.note)
 
     def build_answer_prompt(self, actions_left: int) -> Observation:
         """Return the observation that starts the answering phase."""
         titled = ((self._title_with_domain(quote.title, quote.url), quote) for quote in self.quotes)
-        return Observation(
-            prompt=format_answer_prompt(self.task.question.text, titled),
-            question=self.task.question.text,
-            quotes=tuple(self.quotes),
-            past=tuple(self.past_actions),
-            title="",
-            scrollbar=(0, 0),
-            text="",
-            left=actions_left,
-            note=self.note,
-            answering=True,
-        )
+        question, past = self.task.question.text, tuple(self.past_actions)
+        prompt = format_answer_prompt(question, titled)
+        state = (tuple(self.quotes), past, "", (0, 0), "", actions_left)
+        return Observation(prompt, question, *state, note=self.note, answering=True)
 
     def run_command(
         self, command: BrowserCommand | None
@@ -403,9 +384,8 @@ class _BrowserState:
         elif not isinstance(reply, Page):
             raise TypeError("an opening is answered with a Page or a Failure")
         elif is_subdomain(get_domain(reply.url), self.rules.blocked):
-            self._show_failure(
-                Failure(url, Outcome.BLOCKED_DOMAIN, f"{get_domain(reply.url)} is not to be read")
-            )
+            detail = f"{get_domain(reply.url)} is not to be read"
+            self._show_failure(Failure(url, Outcome.BLOCKED_DOMAIN, detail))
         elif self._gives_away(reply):
             detail = "the page repeats the question or a reference answer"
             self._show_failure(Failure(url, Outcome.CENSORED, detail))
@@ -444,9 +424,8 @@ class _BrowserState:
         if len(quote.text) <= room:
             self.quotes.append(quote)
             self._add_action("Quote")
-            self.quotes_text += format_reference(
-                quote, self._title_with_domain(quote.title, quote.url)
-            )
+            title = self._title_with_domain(quote.title, quote.url)
+            self.quotes_text += format_reference(quote, title)
         enough = len(quote.text) >= room or len(self.quotes) == self.rules.quotes
         return Outcome.MAX_QUOTES if enough else ""
 
@@ -511,13 +490,8 @@ def _require_text(reply: str | BrowserReply) -> str:
 
 
 FINISHED_STOPS = (
-    "end",
-    Outcome.MAX_ACTIONS,
-    Outcome.MAX_QUOTES,
-    Outcome.NO_QUOTES,
-    Outcome.NONSENSE,
-    Outcome.CONTROVERSIAL,
-    Outcome.BAD_SYNTAX,
+    *(*ANSWERED_STOPS, Outcome.NO_QUOTES),
+    *(Outcome.NONSENSE, Outcome.CONTROVERSIAL, Outcome.BAD_SYNTAX),
 )
 """stops of episodes that came to their end; others were broken off: policy_failed where the policy
 gave no completion, browser_failed where a library's answer could not be shown"""
@@ -529,7 +503,7 @@ class BrowserEpisode:
 
     `begin_browsing`, `accept_completion` and `accept_reply` return the request that the library is
     to answer next, or None where there is an observation or the episode has ended. What the browser
-    itself raises is raised by them; `break_off` then ends the episode. Share `views` between
+    itself raises ends the episode (browser_failed): no page ends the others. Share `views` between
     episodes to render pages once.
     """
 
@@ -554,15 +528,21 @@ class BrowserEpisode:
         """Begin the episode."""
         return self._advance_browser(None)
 
+    @property
+    def prompt(self) -> str:
+        """The prompt that waits for a command, or for the answer; empty after the end."""
+        return self.observation.prompt if self.observation else ""
+
+    def accept_text(self, text: str) -> BrowserRequest | None:
+        """Take a command or the answer as it was typed. Raises ValueError where none is awaited."""
+        return self.accept_completion(Completion(replace_surrogates(text)))
+
     def accept_completion(self, completion: Completion) -> BrowserRequest | None:
         """Take a command, or in the answering phase the answer. Raises ValueError where none is
         awaited."""
         if self.observation is None:
-            raise ValueError(
-                "the episode has ended: begin another"
-                if self.result
-                else "the library is being asked: no command is awaited"
-            )
+            why = "the library is being asked: no command is awaited"
+            raise ValueError("the episode has ended: begin another" if self.result else why)
         self.steps.append(Step(self.observation.prompt, completion))
         return self._advance_browser(completion.text)
 
@@ -586,18 +566,19 @@ class BrowserEpisode:
                 browsed = ended.value
         self._flow.close()
         failures = (*browsed.failures, failure)
-        return self._finish(
-            msgspec.structs.replace(
-                browsed, stop=failure.outcome, answer_text=None, failures=failures
-            )
-        )
+        return self._finish(BrowseResult(browsed.quotes, failure.outcome, None, failures))
 
     def _advance_browser(self, sent: str | BrowserReply | None) -> BrowserRequest | None:
         self.observation = None
         try:
-            observation = next(self._flow) if sent is None else self._flow.send(sent)
-        except StopIteration as ended:
-            self._finish(ended.value)
+            try:
+                observation = next(self._flow) if sent is None else self._flow.send(sent)
+            except StopIteration as ended:
+                self._finish(ended.value)
+                return None
+        except Exception as error:  # what one page holds must not end the other episodes
+            detail = f"{type(error).__name__}: {error}"
+            self.break_off(Failure(self.task.question.id, Outcome.BROWSER_FAILED, detail))
             return None
         if isinstance(observation, Observation):
             self.observation = observation
@@ -626,9 +607,8 @@ def build_episode(
         except CitationSyntaxError as error:
             stop = "bad_syntax"
             failures = (*failures, Failure(by, stop, str(error)))
-    return ensure_encodable(
-        Episode(task.question, by, tuple(steps), answer, stop, failures, session)
-    )
+    ended = Episode(task.question, by, tuple(steps), answer, stop, failures, session)
+    return ensure_encodable(ended)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -644,8 +624,6 @@ def ensure_encodable(episode: Episode) -> Episode:
     try:
         episode.to_json()
     except UnicodeEncodeError:
-        return msgspec.convert(
-            convert_nested(msgspec.to_builtins(episode), str, replace_surrogates),
-            prepare_type(Episode),
-        )
+        plain = convert_nested(msgspec.to_builtins(episode), str, replace_surrogates)
+        return msgspec.convert(plain, prepare_type(Episode))
     return episode

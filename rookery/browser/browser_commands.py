@@ -21,14 +21,10 @@ from rookery.records import Question, Quote, Record
 # A command may hold line breaks (a quote does), but nothing that no keyboard and no page shows.
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 _ARGUMENTS = {
-    "Search": re.compile(r"(?s:.+)"),
+    **dict.fromkeys(("Search", "Find in page:", "Quote:"), re.compile(r"(?s:.+)")),
+    **dict.fromkeys(("Scrolled down", "Scrolled up"), re.compile(r"[123]")),
+    **dict.fromkeys(("Top", "Back"), re.compile(r"")),
     "Clicked on link": re.compile(r"0|[1-9][0-9]{0,8}"),
-    "Find in page:": re.compile(r"(?s:.+)"),
-    "Quote:": re.compile(r"(?s:.+)"),
-    "Scrolled down": re.compile(r"[123]"),
-    "Scrolled up": re.compile(r"[123]"),
-    "Top": re.compile(r""),
-    "Back": re.compile(r""),
     "End:": re.compile(r"Answer|Nonsense|Controversial"),
 }
 _VERB = re.compile("|".join(map(re.escape, _ARGUMENTS)))
@@ -89,17 +85,9 @@ class BrowserRules(Record, frozen=True):
     """characters of a title, of a link's text in past actions, and of a query there"""
 
     def __post_init__(self) -> None:
-        least = {
-            "actions": 1,
-            "quoted": 1,
-            "quotes": 0,
-            "window": 100,
-            "results": 1,
-            "overlap": 0,
-            "title": 1,
-        }
-        for name, value in least.items():
-            if getattr(self, name) < value:
+        least = {"quotes": 0, "overlap": 0, "window": 100}
+        for name in ("actions", "quoted", "quotes", "window", "results", "overlap", "title"):
+            if getattr(self, name) < (value := least.get(name, 1)):
                 raise ValueError(f"BrowserRules.{name} must be at least {value}")
 
 

@@ -13,26 +13,22 @@ call and stays in the context. WebGPT's policies see the last prompt alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from random import Random
+from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
 
 from rookery.browser.browser import (
     BrowserEpisode,
-    BrowserReply,
-    BrowserRequest,
-    answer_request,
-    replace_surrogates,
 )
 from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.page_view import PageViewCache
-from rookery.errors import Outcome
 from rookery.library.call_recording import CallRecording, RecordingLibrary, WrappedLibrary
 from rookery.library.libraries import get_contents_digest
 from rookery.library.question_files import is_correct_answer
-from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Reward
+from rookery.records import Answer, Episode, Library, Question, Reward
 
 REMEMBERED_SEARCHES = 4096
 REMEMBERED_PAGES = 512
@@ -46,64 +42,14 @@ class SelectedTask(msgspec.Struct, frozen=True):
     task: BrowserTask
 
 
-class SourceEpisode:
-    """An episode of an `EpisodeSource`, with the library that answers its requests.
+class SourceEpisode(NamedTuple):
+    """An episode of an `EpisodeSource`, with the library that answers its requests."""
 
-    `begin_browsing`, `accept_text` and `accept_reply` do as those of its BrowserEpisode, but what
-    the browser raises ends the episode (browser_failed), as it does in rollouts.
-    """
-
-    def __init__(
-        self, selected: SelectedTask, browser: BrowserEpisode, library: Library, session: str
-    ) -> None:
-        self.selected = selected
-        self.browser = browser
-        self.library = library
-        self.session = session
-        """name in the recording; empty without one"""
-
-    @property
-    def prompt(self) -> str:
-        """The prompt that waits for a command, or for the answer; empty after the end."""
-        return self.browser.observation.prompt if self.browser.observation else ""
-
-    def begin_browsing(self) -> BrowserRequest | None:
-        """Begin the episode; return the request that the library is to answer."""
-        return self._advance_browser(self.browser.begin_browsing)
-
-    def accept_text(self, text: str) -> BrowserRequest | None:
-        """Take a command, or in the answering phase the answer. Raises ValueError after the end."""
-        if self.browser.result is not None:
-            raise ValueError("the episode has ended: begin another")
-        completion = Completion(replace_surrogates(text))
-        return self._advance_browser(partial(self.browser.accept_completion, completion))
-
-    def accept_reply(self, reply: BrowserReply) -> BrowserRequest | None:
-        """Take the library's reply to the last request."""
-        return self._advance_browser(partial(self.browser.accept_reply, reply))
-
-    def step(self, text: str) -> None:
-        """Take a command or the answer, and wait for the library.
-
-        Raises ValueError after the end, and Failed where the store of pages fails.
-        """
-        self.wait_for_library(self.accept_text(text))
-
-    def wait_for_library(self, request: BrowserRequest | None) -> None:
-        """Have the library answer a request and those that follow. Raises Failed as `step` does."""
-        while request is not None:
-            request = self.accept_reply(answer_request(self.library, request))
-
-    def _advance_browser(
-        self, advance: Callable[[], BrowserRequest | None]
-    ) -> BrowserRequest | None:
-        try:
-            return advance()
-        except Exception as error:  # what one page holds must not end the other episodes
-            detail = f"{type(error).__name__}: {error}"
-            identity = self.selected.task.question.id
-            self.browser.break_off(Failure(identity, Outcome.BROWSER_FAILED, detail))
-            return None
+    selected: SelectedTask
+    browser: BrowserEpisode
+    library: Library
+    session: str
+    """name in the recording; empty without one"""
 
 
 class EpisodeSource:
@@ -115,8 +61,6 @@ class EpisodeSource:
     thread. Episodes of one source belong to one thread, apart from their libraries' answers. Raises
     ValueError for a split without questions.
     """
-
-    _library: Library | Callable[[], Library]
 
     def __init__(
         self,
@@ -139,7 +83,9 @@ class EpisodeSource:
         self.slow_reward = slow_reward
         self.splits = {name: tuple(questions) for name, questions in splits.items()}
         self.rules = rules
-        self._library = library if fixed is None else remember_replies(fixed)
+        self._library: Library | Callable[[], Library] = library
+        if fixed is not None:
+            self._library = remember_replies(fixed)
         self._reward = reward
         self._by = by
         self._recording = recording
@@ -159,9 +105,8 @@ class EpisodeSource:
         """
         split = split or next(iter(self.splits))
         if split not in self.splits:
-            raise ValueError(
-                f"there is no split {split[:80]!r}: use one of {', '.join(self.splits)}"
-            )
+            names = ", ".join(self.splits)
+            raise ValueError(f"there is no split {split[:80]!r}: use one of {names}")
         questions = self.splits[split]
         if task:
             if index is not None:
@@ -190,7 +135,7 @@ class EpisodeSource:
     def begin_episode(self, selected: SelectedTask) -> SourceEpisode:
         """Create an episode of a task and show its first prompt. Raises Failed as libraries do."""
         episode = self.create_episode(selected)
-        episode.wait_for_library(episode.begin_browsing())
+        episode.browser.answer_from(episode.library, episode.browser.begin_browsing())
         return episode
 
     def compute_reward(self, episode: Episode) -> float:
@@ -235,7 +180,7 @@ class TrlBrowserEnvironment:
         where there is no such task, and Failed as libraries do.
         """
         self._episode = self._source.begin_episode(self._source.select_task(split, index))
-        return self._episode.prompt
+        return self._episode.browser.prompt
 
     def type_command(self, command: str) -> str:
         """Type one command into the text browser, or the answer where the prompt asks for it.
@@ -251,8 +196,9 @@ class TrlBrowserEnvironment:
         """
         if self._episode is None:
             raise ValueError("no episode was begun: call reset() first")
-        self._episode.step(command)
-        return self._episode.prompt
+        browser, library = self._episode.browser, self._episode.library
+        browser.answer_from(library, browser.accept_text(command))
+        return self._episode.browser.prompt
 
     def get_reward(self) -> float:
         """Return the reward of the answer; 0 before it, and for an episode without one."""

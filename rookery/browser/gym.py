@@ -8,11 +8,11 @@ itself. Gymnasium is an optional dependency.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-from rookery.browser.browser import BrowserEpisode, replace_surrogates
+from rookery.browser.browser import BrowserEpisode
 from rookery.browser.browser_commands import BrowserTask, Observation, format_prompt_foot
 from rookery.browser.page_view import PageViewCache
 from rookery.library.question_files import parse_question
-from rookery.records import Completion, Library, Reward
+from rookery.records import Library, Reward
 
 try:
     import gymnasium
@@ -191,9 +191,7 @@ class BrowserEnv(gymnasium.Env[str, str]):
         episode = self._episode
         if episode is None or episode.result is not None:
             raise gymnasium.error.ResetNeeded("the episode has ended, or none begun: call reset()")
-        episode.answer_from(
-            self._library, episode.accept_completion(Completion(replace_surrogates(action)))
-        )
+        episode.answer_from(self._library, episode.accept_text(action))
         return self._describe_state(episode)
 
     def close(self) -> None:

@@ -6,10 +6,10 @@ places are offsets into the page's text. Pages of search results and errors are 
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from unicodedata import combining
 from urllib.parse import unquote
 
@@ -29,6 +29,7 @@ SCRIPTS = {"sup": "^", "sub": "_"}
 _HOST = re.compile(r"https?://(?:[^/?#]*@)?(\[[^\]/]*\]|[^/?#:]*)", re.IGNORECASE)
 _get_start = attrgetter("start")
 _get_end = attrgetter("end")
+T = TypeVar("T")
 Inserted = tuple[int, int, str]
 """a place, the order among what is put in there, and what is put in"""
 
@@ -87,16 +88,12 @@ class WindowText:
                 covered.append((part.start + first, part.start + last))
             at += len(part.text)
         text = self._page.text
-        visible_parts = [
-            (start, words) for start, end in covered if (words := text[start:end]).strip()
-        ]
-        if not visible_parts:
+        shows = [(start, words) for start, end in covered if (words := text[start:end]).strip()]
+        if not shows:
             return None
-        start, end = (
-            visible_parts[0][0] + len(visible_parts[0][1]) - len(visible_parts[0][1].lstrip()),
-            visible_parts[-1][0] + len(visible_parts[-1][1].rstrip()),
-        )
-        letters_before = sum(_count_letters(words) for _, words in visible_parts)
+        (first, begun), (last, ending) = shows[0], shows[-1]
+        start, end = first + len(begun) - len(begun.lstrip()), last + len(ending.rstrip())
+        letters_before = sum(_count_letters(words) for _, words in shows)
         return (start, end) if _count_letters(text[start:end]) == letters_before else None
 
 
@@ -130,21 +127,13 @@ class PageView:
 
     def window_at(self, top: int) -> ViewWindow:
         """Return the window that starts at `top` or, if nothing is shown there, next after it."""
-        window = self._windows.get(top)
-        if window is None:
-            if len(self._windows) >= KEPT_WINDOWS:
-                self._windows.clear()
-            window = self._windows[top] = self._render_window(top)
-        return window
+        return _remember_place(self._windows, top, self._render_window)
 
     def get_window_text(self, top: int) -> WindowText:
         """Return the text of the window at `top`, with what of the page is under it."""
-        found = self._texts.get(top)
-        if found is None:
-            if len(self._texts) >= KEPT_WINDOWS:
-                self._texts.clear()
-            found = self._texts[top] = WindowText(self.page, list(self.iter_parts(top)))
-        return found
+        return _remember_place(
+            self._texts, top, lambda top: WindowText(self.page, list(self.iter_parts(top)))
+        )
 
     def window_below(self, top: int) -> int:
         """Return the start of the window below the one at `top`; `top` itself at the bottom."""
@@ -223,9 +212,8 @@ class PageView:
                 continue
             end = min(block.end, top)
             if end - block.start > room:
-                return (
-                    top if room < self._size / 2 else self._find_cut(block.start, end - room, end)
-                )
+                cut = self._find_cut(block.start, end - room, end)
+                return top if room < self._size / 2 else cut
             room -= end - block.start
             top = block.start
         return top
@@ -235,14 +223,18 @@ class PageView:
 
         Joined, they are the window's text, up to the last white space.
         """
-        pieces = list(self._iter_pieces(top))
-        text = self._neutralize_pieces(pieces)
+        return self._cut_into_parts(list(self._iter_pieces(top)))
+
+    def _cut_into_parts(self, pieces: list[BlockPiece]) -> Iterator[WindowPart]:
+        if not pieces:
+            return
+        first = pieces[0].start
+        text = neutralize_text(self.page.text[first : pieces[-1].end])
         for piece, gap, marks in self._mark_pieces(pieces):
             if gap:
                 yield WindowPart(gap, piece.start, piece.start, piece.block)
             for start, end, mark in _split_at_marks(marks, piece):
                 if start < end:
-                    first = pieces[0].start
                     yield WindowPart(text[start - first : end - first], start, end, piece.block)
                 if mark:
                     yield WindowPart(mark, end, end, piece.block)
@@ -251,24 +243,13 @@ class PageView:
         pieces = list(self._iter_pieces(top))
         if not pieces:
             return ViewWindow("", top, top)
-        first = pieces[0].start
-        text = self._neutralize_pieces(pieces)
-        rendered: list[str] = []
-        for piece, gap, marks in self._mark_pieces(pieces):
-            rendered.append(gap)
-            for start, end, mark in _split_at_marks(marks, piece):
-                rendered += (text[start - first : end - first], mark)
-        return ViewWindow("".join(rendered).rstrip(), first, pieces[-1].end)
-
-    def _neutralize_pieces(self, pieces: list[BlockPiece]) -> str:
-        return neutralize_text(self.page.text[pieces[0].start : pieces[-1].end]) if pieces else ""
+        text = "".join(part.text for part in self._cut_into_parts(pieces))
+        return ViewWindow(text.rstrip(), pieces[0].start, pieces[-1].end)
 
     def _mark_pieces(
         self, pieces: list[BlockPiece]
     ) -> Iterator[tuple[BlockPiece, str, list[Inserted]]]:
         """Yield each piece with what stands before it and what is put into it."""
-        if not pieces:
-            return
         start = pieces[0].start
         link = self._first_link(start)
         mark = bisect_left(self.page.marks, start, key=_get_start)
@@ -276,9 +257,8 @@ class PageView:
         for piece in pieces:
             gap = ""
             if before is not None:
-                gap = join_separator(
-                    self.page.text[before.end : piece.block.start], before, piece.block
-                )
+                between = self.page.text[before.end : piece.block.start]
+                gap = join_separator(between, before, piece.block)
             before = piece.block
             marks: list[Inserted] = []
             link = self._add_links(marks, piece, link)
@@ -326,12 +306,8 @@ class PageView:
         links = self.page.links
         position = piece.start
         while number < len(links) and links[number].start < piece.stop:
-            start, end, url = (
-                max(links[number].start, piece.start),
-                links[number].end,
-                links[number].url,
-            )
-            domain = get_domain(url)
+            start, end = max(links[number].start, piece.start), links[number].end
+            domain = get_domain(links[number].url)
             if start >= position and not is_subdomain(domain, self._blocked):
                 ending = "】" if domain == self.domain else f"†{domain}】"
                 if end > start and piece.end > start:
@@ -367,6 +343,15 @@ class PageView:
         before = piece.start < place <= piece.end and not around[0].isspace()
         after = place < piece.end and not around[1].isspace()
         return f"{' ' * before}{image}{' ' * after}"
+
+
+def _remember_place(cache: dict[int, T], place: int, make: Callable[[int], T]) -> T:
+    """Return what the cache has for a place, or what is made of it now and kept from then on."""
+    if place not in cache:
+        if len(cache) >= KEPT_WINDOWS:
+            cache.clear()
+        cache[place] = make(place)
+    return cache[place]
 
 
 def _split_at_marks(marks: list[Inserted], piece: BlockPiece) -> Iterator[tuple[int, int, str]]:
@@ -536,11 +521,8 @@ def build_results_page(
 
 def build_error_page(failure: Failure) -> Page:
     """Return the page that is shown in place of one that could not be had."""
-    detail = failure.detail or failure.outcome
-    text = (
-        f"This could not be opened: {truncate_line(detail, SHOWN_SNIPPET_LENGTH)} "
-        f"({failure.outcome})"
-    )
+    detail = truncate_line(failure.detail or failure.outcome, SHOWN_SNIPPET_LENGTH)
+    text = f"This could not be opened: {detail} ({failure.outcome})"
     return Page(failure.what, "Error", text, (Block(0, len(text), "paragraph"),))
 
 
@@ -555,10 +537,8 @@ def _lay_out_hits(query: str, hits: Iterable[Hit], longest: int) -> Page:
     blocks: list[Block] = []
     links: list[Link] = []
     for hit in hits:
-        lines = [
-            truncate_line(hit.title, longest) or hit.url,
-            truncate_line(hit.snippet, SHOWN_SNIPPET_LENGTH),
-        ]
+        title = truncate_line(hit.title, longest) or hit.url
+        lines = [title, truncate_line(hit.snippet, SHOWN_SNIPPET_LENGTH)]
         for number, line in enumerate(filter(None, lines)):
             text += "" if not text else "\n" if number else "\n\n"
             blocks.append(Block(len(text), len(text) + len(line), "paragraph"))
@@ -568,10 +548,5 @@ def _lay_out_hits(query: str, hits: Iterable[Hit], longest: int) -> Page:
     if not text:
         text = "No results."
         blocks.append(Block(0, len(text), "paragraph"))
-    return Page(
-        "",
-        f"Search results for: {truncate_line(query, longest)}",
-        text,
-        tuple(blocks),
-        tuple(links),
-    )
+    title = f"Search results for: {truncate_line(query, longest)}"
+    return Page("", title, text, tuple(blocks), tuple(links))

@@ -82,9 +82,8 @@ class LibraryRequests:
         until = time.monotonic() + self._seconds
         pending = _PendingRequest(session, request, library, noted, until, threading.Lock())
         if self._late >= MAX_ABANDONED_THREADS:
-            self._answer_timed_out(
-                pending, f"{self._late} requests before this one have come to no end"
-            )
+            why = f"{self._late} requests before this one have come to no end"
+            self._answer_timed_out(pending, why)
             return
         self._asked[session] = pending
         self._waiting.put(pending)
@@ -92,9 +91,8 @@ class LibraryRequests:
             self._free -= 1
         else:
             self._threads += 1
-            threading.Thread(
-                target=self._serve_requests, name="rollouts: request", daemon=True
-            ).start()
+            name, serve = "rollouts: request", self._serve_requests
+            threading.Thread(target=serve, name=name, daemon=True).start()
 
     def close(self) -> None:
         """Let every thread end after the requests that were sent before."""
@@ -116,9 +114,8 @@ class LibraryRequests:
             del self._asked[pending.session]
             if pending.claim_reply():
                 self._late += 1
-                self._answer_timed_out(
-                    pending, f"not here after {self._seconds:g} seconds; allow more time"
-                )
+                why = f"not here after {self._seconds:g} seconds; allow more time"
+                self._answer_timed_out(pending, why)
 
     def _serve_requests(self) -> None:
         while (asked := self._waiting.get()) is not None:
@@ -371,9 +368,8 @@ def _load_task(session: str, recording: CallRecording) -> BrowserTask:
     try:
         return BrowserTask.from_json(recording.load_metadata(session))
     except msgspec.MsgspecError as error:
-        raise _make_replay_error(
-            session, f"it was not begun with a BrowserTask ({error})"
-        ) from error
+        why = f"it was not begun with a BrowserTask ({error})"
+        raise _make_replay_error(session, why) from error
 
 
 def _make_replay_error(session: str, why: str) -> Failed:
@@ -471,13 +467,7 @@ class _RolloutLoop:
         self, session: _RolloutSession, advance: Callable[[], BrowserRequest | None]
     ) -> None:
         """Advance a session until it waits for the policy or a request, or is done."""
-        episode = session.episode
-        try:
-            request = advance()
-        except Exception as error:  # an error in one session must not end the others
-            detail = _describe_error(error)
-            episode.break_off(Failure(episode.task.question.id, Outcome.BROWSER_FAILED, detail))
-            request = None
+        request, episode = advance(), session.episode
         if request is not None:
             self._requests.ask(session.number, request, session.library, session.recorder)
         elif episode.observation is not None:
@@ -503,16 +493,14 @@ class _RolloutLoop:
         """Send the policy all waiting turns as one batch, if it is free."""
         if self._ready and not self._acting:
             self._acting = True
-            self._batches.put(
-                [self._make_turn(*waiting) for waiting in sorted(self._ready.items())]
-            )
+            turns = [self._make_turn(*waiting) for waiting in sorted(self._ready.items())]
+            self._batches.put(turns)
             self._ready.clear()
 
     def _make_turn(self, session: int, observation: Observation) -> RolloutTurn:
         number = len(self._sessions[session].episode.steps)
-        return RolloutTurn(
-            session, number, derive_turn_seed(self._seed, session, number), observation
-        )
+        seed = derive_turn_seed(self._seed, session, number)
+        return RolloutTurn(session, number, seed, observation)
 
     def _run_policy_thread(self) -> None:
         while (turns := self._batches.get()) is not None:
@@ -525,9 +513,8 @@ class _RolloutLoop:
         try:
             completions = self._act(turns)
             if len(completions) != len(turns):
-                raise ValueError(
-                    f"the policy gave {len(completions)} completions for {len(turns)} turns"
-                )
+                what = f"{len(completions)} completions for {len(turns)} turns"
+                raise ValueError(f"the policy gave {what}")
         except Exception as error:
             if len(turns) == 1:
                 return [Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))]

@@ -48,10 +48,10 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
             raise ValueError('a sample needs extra_info = {"split": ..., "index": ...}')
         selected = self._source.select_task(extra_info.get("split") or "", int(extra_info["index"]))
         episode, request_id = self._source.create_episode(selected), uuid4().hex
-        await self._answer_requests(episode, episode.begin_browsing())
+        await self._answer_requests(episode, episode.browser.begin_browsing())
         rows: list[AgentLoopOutput] = []
         while episode.browser.observation is not None:
-            prompt_ids, longest = self._encode_prompt(episode.prompt), self._longest_prompt
+            prompt_ids, longest = self._encode_prompt(episode.browser.prompt), self._longest_prompt
             if len(prompt_ids) > longest:
                 if not rows:
                     sizes = f"{len(prompt_ids):,} tokens, and rollout.prompt_length is {longest:,}"
@@ -59,7 +59,7 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
                 break
             row, text = await self._sample_turn(request_id, prompt_ids, sampling_params)
             rows.append(row)
-            await self._answer_requests(episode, episode.accept_text(text))
+            await self._answer_requests(episode, episode.browser.accept_text(text))
         return self._reward_rows(rows, episode)
 
     @property
@@ -103,7 +103,7 @@ class VerlBrowserLoop(AgentLoopBase):  # type: ignore[misc]
                 reply = await self.loop.run_in_executor(
                     None, answer_request, episode.library, request
                 )
-            request = episode.accept_reply(reply)
+            request = episode.browser.accept_reply(reply)
 
     def _reward_rows(
         self, rows: list[AgentLoopOutput], episode: SourceEpisode

@@ -92,12 +92,11 @@ def constrain_by_tokens(policy: Policy, grammar: VerbatimGrammar, budget: int) -
             constraint.start_decoding(budget=budget)
         except ValueError:
             return policy
-        return _ConstrainedPolicy(
-            policy.name,
-            lambda prompt, n: policy.complete(
-                prompt, n, constraint.make_token_filter(budget=budget)
-            ),
-        )
+
+        def complete(prompt: str, n: int) -> Sequence[Completion]:
+            return policy.complete(prompt, n, constraint.make_token_filter(budget=budget))
+
+        return _ConstrainedPolicy(policy.name, complete)
 
     return constrain_policy
 
@@ -125,13 +124,10 @@ def choose_constrainer(
     constrainer = probe_grammar(model)
     if constrainer == "obeyed":
         return ConstrainerChoice(constrain_by_grammar(model, shape))
-    detail = (
-        f"{_PROBE_PROBLEMS[constrainer]}; quotes are only checked afterwards: "
-        f"{_SERVER_ADVICE[endpoint.grammars]}"
-    )
-    return ConstrainerChoice(
-        leave_unconstrained(model), Failure(endpoint.name, f"grammar_{constrainer}", detail)
-    )
+    problem, advice = _PROBE_PROBLEMS[constrainer], _SERVER_ADVICE[endpoint.grammars]
+    detail = f"{problem}; quotes are only checked afterwards: {advice}"
+    failure = Failure(endpoint.name, f"grammar_{constrainer}", detail)
+    return ConstrainerChoice(leave_unconstrained(model), failure)
 
 
 _PROBE_PROBLEMS = {
@@ -242,10 +238,9 @@ def _check_size(quotable: Mapping[str, Sequence[str]]) -> None:
     )
     if size > MAX_CHARACTERS:
         raise ValueError(
-            f"a grammar of {size:,} characters ({CHARACTERS_PER_TITLE} for each title "
-            "counted in) is more than "
-            f"the {MAX_CHARACTERS:,} that all servers accept: give fewer pages, or shorter "
-            "parts of them"
+            f"a grammar of {size:,} characters ({CHARACTERS_PER_TITLE} for each title counted in) "
+            f"is more than the {MAX_CHARACTERS:,} that all servers accept: give fewer pages, or "
+            "shorter parts of them"
         )
 
 

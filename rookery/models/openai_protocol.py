@@ -101,9 +101,8 @@ def _check_address(base_url: str) -> None:
         # The address is not repeated, since these parts may hold a secret.
         raise ValueError("base_url must hold neither a user, a password, nor a query")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(
-            f"base_url must be an address such as http://localhost:8000/v1: {base_url}"
-        )
+        example = "http://localhost:8000/v1"
+        raise ValueError(f"base_url must be an address such as {example}: {base_url}")
 
 
 def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
@@ -217,26 +216,6 @@ def is_sendable_key(key: str) -> bool:
     return all("!" <= letter <= "~" for letter in key)
 
 
-MODEL_FAILURE_OUTCOMES = (
-    Outcome.NO_MODEL,  # none was named, or no role of a file has one
-    Outcome.NO_KEY,
-    Outcome.BAD_ENDPOINT,  # a setting that is wrong in itself
-    Outcome.NO_OPENAI,  # the client library is not installed
-    Outcome.MODEL_UNREACHABLE,
-    Outcome.MODEL_TIMED_OUT,
-    Outcome.MODEL_REFUSED_KEY,
-    Outcome.MODEL_NOT_FOUND,  # the model, or the route to it
-    Outcome.MODEL_QUOTA,
-    Outcome.MODEL_REFUSED,  # the request: too long, a field that the server does not know
-    Outcome.MODEL_FAILED,  # a fault of the server
-    Outcome.MODEL_BAD_ANSWER,
-    Outcome.MODEL_BROKE_OFF,  # the answer has no end
-    Outcome.SPENDING_CAP,
-)
-"""outcomes of the Failed that a call of a remote model raises; a recorded model raises not_recorded
-and the outcomes of a PageArchive"""
-
-
 @dataclass(eq=False)
 class ModelRequestError(Exception):
     """One failed attempt of a request to a model server."""
@@ -273,9 +252,8 @@ def make_status_error(
         message = f"HTTP {status} {headers.get('location', '')}".rstrip()
         advice = "it redirects: give the address that it redirects to as base_url"
         return ModelRequestError(Outcome.MODEL_UNREACHABLE, advice, message, billed=False)
-    outcome = _STATUS_OUTCOMES.get(
-        status, Outcome.MODEL_FAILED if status >= 500 else Outcome.MODEL_REFUSED
-    )
+    other = Outcome.MODEL_FAILED if status >= 500 else Outcome.MODEL_REFUSED
+    outcome = _STATUS_OUTCOMES.get(status, other)
     again = status in (408, 429) or (status >= 500 and status not in (501, 505))
     again = again and "insufficient_quota" not in message
     billed = status in (408, 504)  # a proxy gave up waiting, but the model may have gone on
@@ -287,15 +265,10 @@ def make_status_error(
 
 
 _STATUS_OUTCOMES = {
-    401: Outcome.MODEL_REFUSED_KEY,
-    402: Outcome.MODEL_QUOTA,
-    403: Outcome.MODEL_REFUSED_KEY,
-    404: Outcome.MODEL_NOT_FOUND,
-    405: Outcome.MODEL_NOT_FOUND,
-    408: Outcome.MODEL_TIMED_OUT,
-    410: Outcome.MODEL_NOT_FOUND,
-    429: Outcome.MODEL_QUOTA,
-    504: Outcome.MODEL_TIMED_OUT,
+    **dict.fromkeys((401, 403), Outcome.MODEL_REFUSED_KEY),
+    **dict.fromkeys((402, 429), Outcome.MODEL_QUOTA),
+    **dict.fromkeys((404, 405, 410), Outcome.MODEL_NOT_FOUND),
+    **dict.fromkeys((408, 504), Outcome.MODEL_TIMED_OUT),
 }
 _STATUS_ADVICE = {
     Outcome.MODEL_REFUSED_KEY: "set {key} in the environment to a key that it takes",
@@ -311,11 +284,9 @@ _STATUS_ADVICE = {
 
 def _advise_route(endpoint: ModelEndpoint, message: str) -> str:
     """Return advice if the server's text shows that it serves only the other route, else empty."""
-    wrong = (
-        r"chat.?template|not a chat model|v1/completions"
-        if endpoint.uses_chat
-        else r"v1/chat/completions|is a chat model"
-    )
+    wrong = r"v1/chat/completions|is a chat model"
+    if endpoint.uses_chat:
+        wrong = r"chat.?template|not a chat model|v1/completions"
     return f"it {_describe_other_route(endpoint)}" if re.search(wrong, message, re.I) else ""
 
 
@@ -443,9 +414,8 @@ class SpendingBudget:
         with self._turn:
             if excess := self._describe_excess(self._spent.add_total(most)):
                 raise Failed(Failure(what, Outcome.SPENDING_CAP, excess))
-            if self._describe_excess(
-                reduce(SpendingTotal.add_total, self._reserved, self._spent.add_total(most))
-            ):
+            total = reduce(SpendingTotal.add_total, self._reserved, self._spent.add_total(most))
+            if self._describe_excess(total):
                 return False
             self._reserved.append(most)
             return True
@@ -474,12 +444,8 @@ class SpendingBudget:
 T = TypeVar("T")
 
 _FINISH_REASONS = {
-    "stop": "end",
-    "eos": "end",
-    "eos_token": "end",
-    "stop_sequence": "end",
-    "length": "length",
-    "max_tokens": "length",
+    **dict.fromkeys(("stop", "eos", "eos_token", "stop_sequence"), "end"),
+    **dict.fromkeys(("length", "max_tokens"), "length"),
     "content_filter": "content_filter",
 }
 _ABORT_REASONS = ("abort", "cancelled", "error", "insufficient_system_resource")
@@ -602,16 +568,14 @@ def _decode_response(data: bytes | bytearray, endpoint: ModelEndpoint) -> _Respo
     try:
         reply = _response_decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise make_bad_response_error(
-            f"its response is not that of a model ({error}): check that base_url ends in /v1",
-            extract_error_message(bytes(data[:2000])),
-        ) from None
+        advice = f"its response is not that of a model ({error}): check that base_url ends in /v1"
+        excerpt = extract_error_message(bytes(data[:2000]))
+        raise make_bad_response_error(advice, excerpt) from None
     if reply.error:
         code = reply.error.get("code") if isinstance(reply.error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise make_status_error(
-            endpoint, status, extract_error_message(msgspec.json.encode(reply.error)), {}
-        )
+        message = extract_error_message(msgspec.json.encode(reply.error))
+        raise make_status_error(endpoint, status, message, {})
     return reply
 
 
@@ -678,9 +642,8 @@ class ResponseReader:
             response = CompletionResponse([completion], _convert_or_none(self._usage, TokenUsage))
         text, emitted_text = response.completions[0].text, "".join(self.emitted)
         if not text.startswith(emitted_text):
-            raise make_bad_response_error(
-                "it streams its reasoning as text: start it with a reasoning parser"
-            )
+            advice = "it streams its reasoning as text: start it with a reasoning parser"
+            raise make_bad_response_error(advice)
         if self._emit and text != emitted_text:
             self._emit(text[len(emitted_text) :])
         return response
@@ -688,9 +651,9 @@ class ResponseReader:
     def _parse_object(self) -> CompletionResponse:
         reply = _decode_response(self._data, self._endpoint)
         if not reply.choices:
+            excerpt = extract_error_message(bytes(self._data[:2000]))
             raise make_bad_response_error(
-                "its response has no choices: see the server's log",
-                extract_error_message(bytes(self._data[:2000])),
+                "its response has no choices: see the server's log", excerpt
             )
         good, bad = [], []
         for choice in reply.choices:
@@ -766,9 +729,8 @@ def _to_completion(choice: _Choice) -> Completion:
     thought = message.reasoning or message.reasoning_content or text != (written or "")
     if not text and stop in ("end", "unknown") and (thought or written is None):
         did = "gave only its reasoning" if thought else "gave no text at all"
-        raise make_bad_response_error(
-            f"it {did}: allow more tokens, or see the server's log", reason
-        )
+        advice = f"it {did}: allow more tokens, or see the server's log"
+        raise make_bad_response_error(advice, reason)
     if thought:  # the tokens and log-probabilities include those of the reasoning
         return Completion(text, stop=stop)
     tokens, logprobs = _get_tokens(choice)
@@ -831,13 +793,9 @@ _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 def _strip_partial_reasoning(text: str) -> str:
     """Strip the reasoning of an unfinished text; return empty while all of it may be reasoning."""
     start = text.lstrip()[: len(_THINK_OPEN)]
-    return (
-        strip_reasoning(text)
-        if start == _THINK_OPEN
-        else ""
-        if _THINK_OPEN.startswith(start)
-        else text
-    )
+    if start == _THINK_OPEN:
+        return strip_reasoning(text)
+    return "" if _THINK_OPEN.startswith(start) else text
 
 
 def cut_at_stop_string(completion: Completion, stops: Sequence[str]) -> Completion:

@@ -1,16 +1,17 @@
 """Policies that repeat stored completions: recordings in SQLite, and scripts in a file."""
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.library.call_recording import CallRecording, CallReplay, RecordedAnswer
 from rookery.library.page_archive import decode_column
-from rookery.models.remote_model import AllowedTokens, LanguageModel, Seed
+from rookery.models.remote_model import AllowedTokens, LanguageModel, SampleOptions, Seed
 from rookery.records import Completion, Episode, Failure, Policy, prepare_type
 
 
@@ -18,26 +19,37 @@ class RecordingPolicy:
     """A policy that stores the completions and failures of another one before it gives them.
 
     Seeds, grammars and streams work where the other has them; a stream that is closed early is not
-    stored. `allow` is passed on but not stored, so that replay ignores it. Raises `Failed`
-    (not_recorded) where the session was not begun.
+    stored. A single completion is streamed to `on_text`, if it is given, which is called with the
+    whole text so far after each piece; several, and those under `allow` or a grammar, are not.
+    `allow` is passed on but not stored, so that replay ignores it. Raises `Failed` (not_recorded)
+    where the session was not begun.
     """
 
-    def __init__(self, recording: CallRecording, policy: Policy, session: str) -> None:
+    def __init__(
+        self,
+        recording: CallRecording,
+        policy: Policy,
+        session: str,
+        on_text: Callable[[str], None] | None = None,
+    ) -> None:
         recording.require_session(session)
         self.name = policy.name
         self._recording = recording
         self._policy = policy
         self._session = session
+        self._on_text = on_text
 
     def complete(
         self,
         prompt: str,
         n: int = 1,
         allow: AllowedTokens = None,
-        seed: Seed = None,
-        grammar: str = "",
+        **options: Unpack[SampleOptions],
     ) -> list[Completion]:
         """Return the other policy's n completions after storing them."""
+        seed, grammar = options.get("seed"), options.get("grammar", "")
+        if self._on_text and n == 1 and allow is None and not grammar:
+            return [self._stream_to_callback(self._on_text, prompt, seed)]
         named: dict[str, Any] = {"seed": seed, "grammar": grammar}
         named = {name: value for name, value in named.items() if value not in (None, "")}
         call = self._recording.record_call(self._session, self.name, prompt, n, seed, grammar)
@@ -45,6 +57,18 @@ class RecordingPolicy:
             completions = list(self._policy.complete(prompt, n, allow, **named))
             recorded.append(RecordedAnswer(completions=tuple(completions)))
         return completions
+
+    def _stream_to_callback(
+        self, on_text: Callable[[str], None], prompt: str, seed: Seed
+    ) -> Completion:
+        text, pieces = "", self.stream(prompt, seed)
+        while True:
+            try:
+                text += next(pieces)
+            except StopIteration as ended:
+                completion: Completion = ended.value
+                return completion
+            on_text(text)
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
         """Yield the pieces of the other policy's completion; store it whole at the end."""
@@ -79,8 +103,7 @@ class ReplayPolicy:
         prompt: str,
         n: int = 1,
         allow: AllowedTokens = None,
-        seed: Seed = None,
-        grammar: str = "",
+        **options: Unpack[SampleOptions],
     ) -> list[Completion]:
         """Return the next stored completions for this call, or raise its stored failure.
 
@@ -92,7 +115,7 @@ class ReplayPolicy:
             detail = f"this was asked {len(answers)} times: record a session that asks it again"
             raise Failed(Failure(" ".join(prompt.split())[:80], Outcome.NOT_RECORDED, detail))
 
-        call = (self.name, prompt, n, seed, grammar)
+        call = (self.name, prompt, n, options.get("seed"), options.get("grammar", ""))
         return list(self._replay.replay_call(*call, find_other=refuse_call).completions)
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
@@ -122,21 +145,15 @@ class ScriptedPolicy:
         except (OSError, UnicodeDecodeError) as error:
             detail = f"the script cannot be read ({error}): name a file of JSON lines"
             raise Failed(Failure(str(path), Outcome.NO_MODEL, detail)) from None
-        self._left = iter(
-            [
-                completion
-                for number, line in enumerate(lines, 1)
-                for completion in self._parse_line(line, number)
-            ]
-        )
+        parsed = [self._parse_line(line, number) for number, line in enumerate(lines, 1)]
+        self._left = chain.from_iterable(parsed)
 
     def complete(
         self,
         prompt: str,
         n: int = 1,
         allow: AllowedTokens = None,
-        seed: Seed = None,
-        grammar: str = "",
+        **options: Unpack[SampleOptions],
     ) -> list[Completion]:
         """Return the next n completions of the script; the other arguments are ignored."""
         with self._turn:
@@ -152,17 +169,14 @@ class ScriptedPolicy:
         yield from said.text.splitlines(keepends=True)
         return said
 
-    def _parse_line(self, line: str, number: int) -> Iterator[Completion]:
+    def _parse_line(self, line: str, number: int) -> list[Completion]:
         if not line.strip():
-            return
+            return []
         try:
             value: Any = msgspec.json.decode(line)
             if isinstance(value, str):
-                yield Completion(value)
-            else:
-                yield from (
-                    step.said for step in msgspec.convert(value, prepare_type(Episode)).steps
-                )
+                return [Completion(value)]
+            return [step.said for step in msgspec.convert(value, prepare_type(Episode)).steps]
         except (msgspec.MsgspecError, ValueError) as error:
             detail = f"line {number} is neither a JSON string nor an episode: {error}"
             raise Failed(Failure(str(self._path), Outcome.NO_MODEL, detail)) from None

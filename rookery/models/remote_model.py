@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from concurrent.futures import CancelledError, Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
@@ -249,6 +249,15 @@ _MAX_SERVER_TEXT = 300
 """characters of a server's error text that a failure repeats"""
 
 
+class SampleOptions(TypedDict, total=False):
+    """Options of a completion that not every policy takes."""
+
+    seed: Seed
+    """sampling seed; None: the model's own"""
+    grammar: str
+    """in llguidance's dialect of Lark, constrains the text; empty: none"""
+
+
 class LanguageModel(Protocol):
     """A Policy that also takes sampling seeds and grammars, and streams completions."""
 
@@ -259,14 +268,11 @@ class LanguageModel(Protocol):
         prompt: str,
         n: int = 1,
         allow: AllowedTokens = None,
-        seed: Seed = None,
-        grammar: str = "",
+        **options: Unpack[SampleOptions],
     ) -> Sequence[Completion]:
         """Return n completions of one prompt. Raises Failed where the model gives none.
 
-        `allow` maps the tokens so far to the ids that may follow. `seed` is the sampling seed;
-        None: the model's own. `grammar`, in llguidance's dialect of Lark, constrains the text;
-        empty: none.
+        `allow` maps the tokens so far to the ids that may follow.
         """
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
@@ -361,8 +367,11 @@ class RemoteModel:
     Models that are given one table of slots never send a server more at once than it shows slots.
 
     Temporary refusals (429, 5xx) and failed connections are retried. `complete` and `stream` raise
-    Failed with one of MODEL_FAILURE_OUTCOMES and never show the key. The constructor raises Failed:
-    no_openai where the client library is missing, bad_endpoint.
+    Failed, and never show the key: model_unreachable, model_timed_out, model_refused_key,
+    model_not_found (the model, or the route to it), model_quota, model_refused (the request: too
+    long, a field that the server does not know), model_failed (a fault of the server),
+    model_bad_answer, model_broke_off (the answer has no end), spending_cap. The constructor raises
+    Failed: no_openai where the client library is missing, no_key, bad_endpoint.
     """
 
     def __init__(
@@ -393,8 +402,7 @@ class RemoteModel:
         prompt: str,
         n: int = 1,
         allow: AllowedTokens = None,
-        seed: Seed = None,
-        grammar: str = "",
+        **options: Unpack[SampleOptions],
     ) -> list[Completion]:
         """Return n completions of one prompt, by one request if the server can, else by several.
 
@@ -406,7 +414,7 @@ class RemoteModel:
             raise ValueError("a remote model cannot be told its tokens: give it a grammar instead")
         if n < 1:
             raise ValueError("n must be at least 1")
-        request = CompletionRequest(replace_surrogates(prompt), n, seed, grammar)
+        request = CompletionRequest(replace_surrogates(prompt), n, **options)
         return self._connection.wait(self._connection.start(self._request_completions(request)))
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
@@ -598,49 +606,3 @@ def probe_grammar(model: LanguageModel) -> Literal["obeyed", "ignored", "refused
             return "refused"
         raise
     return "obeyed" if completions[0].text == PROBE_TEXT else "ignored"
-
-
-class StreamingPolicy:
-    """Wrap a model and stream each single completion to a callback.
-
-    `on_text` is called with the whole text so far after each piece. Several completions at once,
-    and those under `allow` or a grammar, are not streamed.
-    """
-
-    def __init__(self, model: LanguageModel, on_text: Callable[[str], None]) -> None:
-        self.name = model.name
-        self._model = model
-        self._on_text = on_text
-
-    def complete(
-        self,
-        prompt: str,
-        n: int = 1,
-        allow: AllowedTokens = None,
-        seed: Seed = None,
-        grammar: str = "",
-    ) -> Sequence[Completion]:
-        """Return n completions of one prompt; a single one is streamed to the callback.
-
-        Several, and those under `allow` or a grammar, are not streamed.
-        """
-        if n > 1 or allow is not None or grammar:
-            return self._model.complete(prompt, n, allow, seed, grammar)
-        return [self._stream_completion(self._model.stream(prompt, seed))]
-
-    def _stream_completion(self, pieces: Generator[str, None, Completion]) -> Completion:
-        text = ""
-        while True:
-            try:
-                text += next(pieces)
-            except StopIteration as ended:
-                said: Completion = ended.value
-                return said
-            self._on_text(text)
-
-    def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
-        """Yield the pieces of one completion as they come; the generator returns it whole.
-
-        The callback is not called.
-        """
-        return self._model.stream(prompt, seed)

@@ -312,7 +312,7 @@ class EnvSession:
         self.episode_id, self._episode = episode_id or uuid4().hex, None
         episode = await self._create_episode(selected)
         self._episode = episode
-        await self._answer_requests(episode, episode.begin_browsing())
+        await self._answer_requests(episode, episode.browser.begin_browsing())
         return await self._describe_step(episode, None)
 
     async def step(self, text: str) -> EnvStepResult:
@@ -325,7 +325,7 @@ class EnvSession:
             raise EnvError(EXECUTION_ERROR, "no episode is running: send a reset first")
         if episode.browser.result is not None:
             raise EnvError(EXECUTION_ERROR, "the episode has ended: send a reset to begin another")
-        await self._answer_requests(episode, episode.accept_text(text))
+        await self._answer_requests(episode, episode.browser.accept_text(text))
         return await self._describe_step(episode, 0.0)
 
     def describe_state(self) -> EnvState:
@@ -356,7 +356,7 @@ class EnvSession:
                     # A later answer would be recorded, and a replay would show it.
                     episode.browser.break_off(reply)
                     return
-                request = episode.accept_reply(reply)
+                request = episode.browser.accept_reply(reply)
         except Failed as failed:
             self._episode = None
             raise _convert_store_failure(failed.failure) from failed
@@ -394,7 +394,7 @@ class EnvSession:
             about = msgspec.structs.replace(
                 about, stop=ended.stop, answer=ended.answer, quotes=quotes, failures=ended.failures
             )
-        return EnvStepResult(EnvObservation(episode.prompt), reward, ended is not None, about)
+        return EnvStepResult(EnvObservation(browser.prompt), reward, ended is not None, about)
 
     async def _compute_reward(self, ended: Episode) -> float:
         compute = self._source.compute_reward

@@ -57,7 +57,7 @@ def play_alone(how: EnvSettings, commands: Sequence[str]) -> tuple[SourceEpisode
     try:
         episode = opened.source.begin_episode(opened.source.select_task(index=0))
         for command in commands:
-            episode.step(command)
+            episode.browser.answer_from(episode.library, episode.browser.accept_text(command))
         assert episode.browser.result is not None
         return episode, opened.source.compute_reward(episode.browser.result)
     finally:
