@@ -31,11 +31,11 @@ from rookery.desk.demonstration_pages import STOP_DESCRIPTIONS
 from rookery.desk.forms import FORMS, Judgement, JudgementKind, LabellingItem
 from rookery.desk.page_endpoints import (
     NavigationLink,
-    get_app_context,
     get_form_fields,
     get_last_value,
+    get_person_name,
     get_session_token,
-    get_signed_in_person,
+    get_store,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -182,9 +182,7 @@ def submit_question(request: Request) -> Response:
     """
     inquiry = find_context(request, parse_question_form(request))
     try:
-        answer = get_answer_service(request).enqueue_question(
-            inquiry, get_signed_in_person(request).name
-        )
+        answer = get_answer_service(request).enqueue_question(inquiry, get_person_name(request))
     except Failed as failed:
         if failed.failure.outcome not in FORM_OUTCOMES:
             raise
@@ -197,7 +195,7 @@ def show_history(request: Request) -> Response:
     """Show the person's questions, newest first, filtered by words."""
     words = request.query_params.get("words", "")[:200]
     found = answer_queue.list_person_answers(
-        get_app_context(request).store, get_signed_in_person(request).name, words, HISTORY_LIMIT
+        get_store(request), get_person_name(request), words, HISTORY_LIMIT
     )
     return render_page(request, "asked.html", found=found, words=words, most=HISTORY_LIMIT)
 
@@ -208,8 +206,8 @@ def show_answer_page(request: Request) -> Response:
     answering = get_answer_service(request)
     stored = find_requested_answer(request)
     progress = answering.read_events(stored.id)
-    mine = stored.person == get_signed_in_person(request).name
-    person = get_signed_in_person(request).name
+    mine = stored.person == get_person_name(request)
+    person = get_person_name(request)
     conversation = answer_queue.list_conversation(
         answering.store, stored.wanted.conversation or stored.id
     )
@@ -232,9 +230,7 @@ def show_answer_page(request: Request) -> Response:
     view = make_answer_view(stored.answered.episode, stored.answered.verdicts, answering.find_page)
     rating = None
     if stored.answered.episode.answer:
-        rating = load_reader_rating(
-            get_app_context(request).store, stored, get_signed_in_person(request).name
-        )
+        rating = load_reader_rating(get_store(request), stored, get_person_name(request))
     method = stored.wanted.method
     method = METHODS[method].title if method in METHODS else method  # one that is gone: its name
     return render_page(request, "answer.html", shown=view, rated=rating, method=method, **common)
@@ -244,7 +240,7 @@ def show_answer_page(request: Request) -> Response:
 def cancel_own_answer(request: Request) -> Response:
     """Cancel an unfinished answer of the person's own."""
     found = find_requested_answer(request)
-    if found.person != get_signed_in_person(request).name:
+    if found.person != get_person_name(request):
         return render_problem_page(request, 403, "Only who asked can cancel this.")
     answering = get_answer_service(request)
     answering.cancel_answer(found.id, bool(get_draft_text(answering.read_events(found.id))))
@@ -257,10 +253,10 @@ def rate_answer(request: Request) -> Response:
     stored, fields, name = (
         find_requested_answer(request),
         get_form_fields(request),
-        get_signed_in_person(request).name,
+        get_person_name(request),
     )
     save_answer_rating(
-        get_app_context(request).store,
+        get_store(request),
         stored,
         name,
         get_last_value(fields, "thumbs"),
@@ -275,13 +271,11 @@ def report_wrong_citation(request: Request) -> Response:
     stored, fields, name = (
         find_requested_answer(request),
         get_form_fields(request),
-        get_signed_in_person(request).name,
+        get_person_name(request),
     )
     number = get_last_value(fields, "quote")
     counted = int(number) if number.isdecimal() and len(number) < 4 else 0
-    flag_citation(
-        get_app_context(request).store, stored, name, counted, get_last_value(fields, "words")
-    )
+    flag_citation(get_store(request), stored, name, counted, get_last_value(fields, "words"))
     return redirect_after_post(f"/answers/{stored.id}?said=noted")
 
 
@@ -294,11 +288,13 @@ async def stream_answer_page(request: Request) -> Response:
     answering = get_answer_service(request)
     try:
         person = await run_in_threadpool(
-            accounts.find_session_person, get_app_context(request).store, get_session_token(request)
+            accounts.find_session_person, get_store(request), get_session_token(request)
         )
         if person is None or not has_role(person, "reader"):
             return PlainTextResponse("You are not in.", 401)
-        stored = await run_in_threadpool(answering.find_answer, request.path_params["answer"])
+        stored = await run_in_threadpool(
+            answer_queue.find_answer, answering.store, request.path_params["answer"]
+        )
         _require_access(stored, person.name)
     except Failed as failed:
         status = 404 if failed.failure.outcome == Outcome.NO_ANSWER else 503
@@ -342,7 +338,7 @@ def render_ask_page(
     request.app.state.documents.notice_changes()
     offered = get_answer_service(request).capabilities
     recent = answer_queue.list_person_answers(
-        get_app_context(request).store, get_signed_in_person(request).name, most=RECENT_COUNT + 1
+        get_store(request), get_person_name(request), most=RECENT_COUNT + 1
     )
     decline = inquiry.decline
     return render_page(
@@ -394,12 +390,12 @@ def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
     if not before:
         return inquiry
     try:
-        previous = get_answer_service(request).find_answer(before)
+        previous = answer_queue.find_answer(get_store(request), before)
     except Failed as failed:
         if failed.failure.outcome != Outcome.NO_ANSWER:
             raise
         return inquiry
-    if previous.person != get_signed_in_person(request).name:
+    if previous.person != get_person_name(request):
         return inquiry
     follow_up = answer_queue.follow_answer(inquiry, previous)
     return msgspec.structs.replace(follow_up, follows="") if "exact" in fields else follow_up
@@ -438,8 +434,8 @@ def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 def find_requested_answer(request: Request) -> StoredAnswer:
     """Return the answer of the address. Raises Failed (no_answer), also for a private one."""
-    found = get_answer_service(request).find_answer(request.path_params["answer"])
-    _require_access(found, get_signed_in_person(request).name)
+    found = answer_queue.find_answer(get_store(request), request.path_params["answer"])
+    _require_access(found, get_person_name(request))
     return found
 
 
@@ -454,9 +450,9 @@ def _require_access(stored: StoredAnswer, person: str) -> None:
 def post_sharing(request: Request) -> Response:
     """Set with whom an answer of the person's own is shared."""
     found, said = find_requested_answer(request), get_form_fields(request)
-    if found.person != get_signed_in_person(request).name:
+    if found.person != get_person_name(request):
         return render_problem_page(request, 403, "Only who asked can share this.")
-    store = get_app_context(request).store
+    store = get_store(request)
     answer_queue.share_answer(store, found.id, "team" in said, "link" in said)
     ended = "withdrawn" if found.link else "shared"
     return redirect_after_post(f"/answers/{found.id}?said={'linked' if 'link' in said else ended}")
@@ -466,12 +462,12 @@ def post_sharing(request: Request) -> Response:
 def post_deletion(request: Request) -> Response:
     """Delete an answer of the person's own for good, with its ratings."""
     found = find_requested_answer(request)
-    if found.person != get_signed_in_person(request).name:
+    if found.person != get_person_name(request):
         return render_problem_page(request, 403, "Only who asked can delete this.")
     item = ""
     if found.answered is not None and found.answered.episode.answer is not None:
         item = _make_item_id(_make_item(found))
-    answer_queue.delete_answer(get_app_context(request).store, found.id, item)
+    answer_queue.delete_answer(get_store(request), found.id, item)
     return redirect_after_post("/asked?said=deleted")
 
 
@@ -479,9 +475,7 @@ def post_deletion(request: Request) -> Response:
 def show_linked_answer(request: Request) -> Response:
     """Show an answer to whoever has its link, without anything that needs an account."""
     request.state.person = None
-    stored = answer_queue.find_linked_answer(
-        get_app_context(request).store, request.path_params["link"]
-    )
+    stored = answer_queue.find_linked_answer(get_store(request), request.path_params["link"])
     if stored.answered is None or stored.answered.episode.answer is None:
         return render_problem_page(request, 409, "There is no answer here yet: look again later.")
     outcome, find_page = stored.answered, get_answer_service(request).find_page

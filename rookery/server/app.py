@@ -39,10 +39,11 @@ from rookery.desk.page_endpoints import (
     TEMPLATE_FUNCTIONS,
     AppContext,
     NavigationLink,
-    get_app_context,
     get_form_fields,
     get_last_value,
+    get_posted_value,
     get_session_token,
+    get_store,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -223,7 +224,7 @@ def post_invite_acceptance(request: Request) -> Response:
     Sets the new session's cookie, which is Secure over https or where a Secure cookie came back.
     Raises Failed (no_invite).
     """
-    store = get_app_context(request).store
+    store = get_store(request)
     session = accounts.redeem_invite(store, request.path_params["token"])
     return _let_in(request, session, "/?said=in")
 
@@ -234,7 +235,7 @@ def show_crowd_entry(request: Request) -> Response:
 
     Raises Failed (no_invite).
     """
-    store = get_app_context(request).store
+    store = get_store(request)
     arrival = crowd_entry.check_crowd_link(
         store, request.path_params["project"], request.query_params
     )
@@ -247,7 +248,7 @@ def show_crowd_entry(request: Request) -> Response:
 @require_role(None)
 def post_crowd_entry(request: Request) -> Response:
     """Let somebody in who comes by a crowd platform's link. Raises Failed (no_invite)."""
-    store = get_app_context(request).store
+    store = get_store(request)
     arrival = crowd_entry.check_crowd_link(
         store, request.path_params["project"], request.query_params
     )
@@ -256,7 +257,7 @@ def post_crowd_entry(request: Request) -> Response:
 
 def _let_in(request: Request, session: str, address: str) -> Response:
     """End the browser's earlier session, set the cookie of the new one, and redirect."""
-    accounts.end_session(get_app_context(request).store, get_session_token(request))
+    accounts.end_session(get_store(request), get_session_token(request))
     answer = redirect_after_post(address)
     strict = request.url.scheme == "https" or SECURE_PROBE_COOKIE in request.cookies
     answer.set_cookie(
@@ -273,7 +274,7 @@ def _let_in(request: Request, session: str, address: str) -> Response:
 @require_role(None)
 def post_sign_out(request: Request) -> Response:
     """End the session in the store, and delete its cookies and the site's browser storage."""
-    accounts.end_session(get_app_context(request).store, get_session_token(request))
+    accounts.end_session(get_store(request), get_session_token(request))
     answer = redirect_after_post("/?said=out")
     answer.delete_cookie(SECURE_COOKIE, secure=True, httponly=True, samesite="lax")
     answer.delete_cookie(PLAIN_COOKIE, httponly=True, samesite="lax")
@@ -285,7 +286,7 @@ def post_sign_out(request: Request) -> Response:
 def post_shortcut_preference(request: Request) -> Response:
     """Turn single-key shortcuts on or off in this browser (WCAG 2.1.4), by a cookie."""
     answer = redirect_after_post("/?said=keys")
-    value = "off" if get_last_value(get_form_fields(request), "keys") == "off" else "on"
+    value = "off" if get_posted_value(request, "keys") == "off" else "on"
     answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, httponly=True, samesite="lax")
     return answer
 

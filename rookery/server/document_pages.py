@@ -25,10 +25,11 @@ from rookery.desk.accounts import Person, has_role
 from rookery.desk.page_endpoints import (
     NavigationLink,
     get_app_context,
-    get_form_fields,
-    get_last_value,
+    get_person_name,
+    get_posted_value,
     get_session_token,
     get_signed_in_person,
+    get_store,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -178,7 +179,7 @@ def post_address(request: Request) -> Response:
     """Take the address of a page, which is then fetched and read in the background."""
     if not _may_fetch(request):
         return render_problem_page(request, 403, NO_FETCHING)
-    address = get_last_value(get_form_fields(request), "address")
+    address = get_posted_value(request, "address")
     _get_reader(request).accept_address(address, get_signed_in_person(request))
     return redirect_after_post("/documents#uploads")
 
@@ -187,7 +188,7 @@ def post_fetching(request: Request) -> Response:
     """Fetch a document of the web again; where it has changed, its owner is asked first."""
     if not _may_fetch(request):
         return render_problem_page(request, 403, NO_FETCHING)
-    name, person = get_last_value(get_form_fields(request), "name"), get_signed_in_person(request)
+    name, person = get_posted_value(request, "name"), get_signed_in_person(request)
     record = load_document_records().get(name)
     version = record.shown if record else None
     if version is None or not version.address:
@@ -220,7 +221,7 @@ def post_version_deletion(request: Request) -> Response:
 
 def _get_posted_number(request: Request) -> Callable[[DocumentRecord], int]:
     """Return a function that gives the number of the version of the form; 0 for the current one."""
-    said = get_last_value(get_form_fields(request), "version")
+    said = get_posted_value(request, "version")
     number = int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 0
     return lambda record: 0 if number == record.current else number
 
@@ -235,7 +236,7 @@ def _change_document(
 
     The person must be allowed to change that version and the current one.
     """
-    name, person = get_last_value(get_form_fields(request), "name"), get_signed_in_person(request)
+    name, person = get_posted_value(request, "name"), get_signed_in_person(request)
     with lock_documents():
         # Looked up among what is there, so that no path comes from outside.
         record = load_document_records().get(name)
@@ -271,8 +272,8 @@ def post_dismissal(request: Request) -> Response:
 def _change_upload(
     request: Request, change: Callable[[DocumentUpload], None], states: tuple[str, ...]
 ) -> Response:
-    wanted = get_last_value(get_form_fields(request), "id")
-    uploads = list_uploads(get_signed_in_person(request).name)
+    wanted = get_posted_value(request, "id")
+    uploads = list_uploads(get_person_name(request))
     upload = next((each for each in uploads if each.id == wanted and each.state in states), None)
     if upload is None:
         return render_problem_page(request, 404, "There is no such upload.")
@@ -313,7 +314,7 @@ def _may_fetch(request: Request) -> bool:
 
 def _is_reader(request: Request) -> bool:
     token = get_session_token(request)
-    person = accounts.find_session_person(get_app_context(request).store, token)
+    person = accounts.find_session_person(get_store(request), token)
     return person is not None and has_role(person, "reader")
 
 

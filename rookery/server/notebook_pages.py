@@ -16,7 +16,7 @@ from starlette.routing import Route
 from rookery.desk.page_endpoints import (
     get_form_fields,
     get_last_value,
-    get_signed_in_person,
+    get_person_name,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -97,12 +97,12 @@ def post_questions(request: Request) -> Response:
             raise Failed(Failure("questions", Outcome.BAD_QUESTION, detail))
         requests = [msgspec.structs.replace(inquiry, question=line, follows="") for line in lines]
         for each in requests:
-            parse_requested_question(each, "")
+            parse_requested_question(each)
         first = ""
         for each in requests:
             conversation = each.conversation or first
             one = msgspec.structs.replace(each, conversation=conversation)
-            answer = answering.enqueue_question(one, get_signed_in_person(request).name)
+            answer = answering.enqueue_question(one, get_person_name(request))
             first = first or answer
     except Failed as failed:
         if failed.failure.outcome not in FORM_OUTCOMES:
@@ -123,7 +123,7 @@ def show_notebook(request: Request) -> Response:
         rows=rows,
         title=_suggest_title(request, [row.found for row in rows]),
         options=list_option_fields(stored),
-        mine=stored.person == get_signed_in_person(request).name,
+        mine=stored.person == get_person_name(request),
         going=sum(not row.found.over for row in rows),
         kinds=(("html", mark_text("Web page")), ("md", "Markdown"), ("docx", "Word")),
     )
@@ -158,7 +158,7 @@ def download_report(request: Request) -> Response:
 
 def _list_answers(request: Request, stored: StoredAnswer) -> list[StoredAnswer]:
     """Return the answers of the conversation that the person may read."""
-    person = get_signed_in_person(request).name
+    person = get_person_name(request)
     store = get_answer_service(request).store
     conversation = stored.wanted.conversation or stored.id
     return [

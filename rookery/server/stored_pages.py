@@ -25,6 +25,7 @@ from rookery.answers.answer_session import EvidenceSources
 from rookery.browser.page_view import truncate_line
 from rookery.desk.page_endpoints import (
     get_app_context,
+    get_store,
     render_page,
     render_problem_page,
     require_role,
@@ -423,7 +424,7 @@ class StoredPageViewer:
         archive = self._get_session(request).archive
         kept = (archive.find_page(digest, url) if url else None) or archive.find_page(digest)
         if kept is None:
-            at_desk = find_pages_by_digest(get_app_context(request).store, digest)
+            at_desk = find_pages_by_digest(get_store(request), digest)
             kept = next((one for one in at_desk if one.url == url), next(iter(at_desk), None))
         return kept
 

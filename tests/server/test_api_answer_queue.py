@@ -101,7 +101,7 @@ def test_what_happens_is_heard_and_kept_in_the_same_order(
         == found[5:]
         == answering.read_events(answer, 4)
     )
-    kept = answering.find_answer(answer)
+    kept = answer_queue.find_answer(answering.store, answer)
     assert kept.answered is not None
     assert kept.answered.episode.answer is not None
     quotes = [event.data["quote"]["text"] for event in found if event.kind == "quote"]
@@ -119,7 +119,7 @@ def test_many_at_once_each_hear_their_own_answer(answering: AnswerService) -> No
         found = read_events(answering, answer)
         searched = [event.data["query"] for event in found if event.kind == "searching"]
         assert searched == [question]
-        kept = answering.find_answer(answer).answered
+        kept = answer_queue.find_answer(answering.store, answer).answered
         assert kept is not None
         assert kept.episode.question.text == question
 
@@ -164,13 +164,13 @@ def test_who_waits_for_a_worker_hears_at_once_that_it_begins(store: Store) -> No
             waiting = asyncio.create_task(
                 answering.wait_for_events(answer, len(asked) - 1, 10 * SECONDS)
             )
-            while answer not in answering._expecting:
+            while answer not in answering._listeners:
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(held.let_go)
             return asked + await waiting
 
     assert kinds(awaited(listen()))[:2] == ["asked", "begun"]
-    assert not answering._expecting
+    assert not answering._listeners
     answering.close()
 
 
@@ -295,7 +295,7 @@ def test_a_question_that_waits_is_cancelled_and_never_begun(store: Store) -> Non
     held.let_go()
     answering.close()
     assert kinds(answer_queue.read_answer_events(store, answer)) == ["asked", "stopped"]
-    assert answering.find_answer(answer).state == "failed"
+    assert answer_queue.find_answer(answering.store, answer).state == "failed"
 
 
 @pytest.mark.slow
@@ -336,7 +336,10 @@ def test_what_was_not_begun_at_the_end_is_answered_by_the_next(store: Store) -> 
     assert first._closing.wait(SECONDS)
     held.let_go()
     closing.join(SECONDS)
-    assert {first.find_answer(answer).state for answer in ids} <= {"asked", "done"}
+    assert {answer_queue.find_answer(first.store, answer).state for answer in ids} <= {
+        "asked",
+        "done",
+    }
     second = AnswerService(store, CROWS)
     second.start()
     for answer in ids:

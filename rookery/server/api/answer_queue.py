@@ -44,7 +44,6 @@ from rookery.records import (
     Page,
     Question,
     Quote,
-    digest_of,
     prepare_type,
 )
 from rookery.server.api.answer_sessions import (
@@ -455,33 +454,24 @@ PendingEvents = list[tuple[EventKind, Any]]
 """kind and data of events that are not yet numbered or stored"""
 
 
-EventLoopListener = tuple[asyncio.AbstractEventLoop, asyncio.Event]
-"""an event of asyncio, and the loop in which it is waited for"""
-
-
-def wake_listeners(listeners: Iterable[EventLoopListener]) -> None:
-    """Set events of asyncio from any thread."""
-    for loop, event in listeners:
-        try:
-            loop.call_soon_threadsafe(event.set)
-        except RuntimeError:  # the event loop is closed, and its listeners with it
-            continue
-
-
 class LiveAnswer:
-    """An answer that a worker of this process has leased: its events, who waits for them, and its
-    lease in the queue. Thread-safe; events go to listeners at
-    once and to the store with `flush`."""
+    """An answer that a worker of this process has leased: its events, and its lease in the queue.
 
-    def __init__(self, store: Store, leased: AnswerLease, lease: float) -> None:
+    Thread-safe; events go to the store with `flush`, and `wake` is called at once with the id of
+    the answer at each change.
+    """
+
+    def __init__(
+        self, store: Store, leased: AnswerLease, lease: float, wake: Callable[[str], None]
+    ) -> None:
         self.lease = leased
         self._store = store
+        self._wake = wake
         self._lease_seconds = lease
         self._events: list[AnswerEvent] = []
         self._pending: PendingEvents = []
         self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._listeners: set[EventLoopListener] = set()
         self._last_progress = 0.0
         self.stopped = False
         """True if the work is over, was given up, or was lost to another worker."""
@@ -509,23 +499,10 @@ class LiveAnswer:
         before = read_answer_events(self._store, self.lease.id, number)
         return [event for event in before if event.number < first] + here
 
-    def add_listener(self) -> asyncio.Event:
-        """Return an asyncio event of the running loop that is set at each change from now on."""
-        ear = asyncio.Event()
-        with self._lock:
-            self._listeners.add((asyncio.get_running_loop(), ear))
-        return ear
-
-    def remove_listener(self, ear: asyncio.Event) -> None:
-        """Remove a listener, so that it is set no more."""
-        with self._lock:
-            self._listeners = {each for each in self._listeners if each[1] is not ear}
-
     def stop(self) -> None:
         """Stop the work: the worker's next event raises, and everyone who waits is woken."""
-        with self._lock:
-            self.stopped = True
-            wake_listeners(self._listeners)
+        self.stopped = True
+        self._wake(self.lease.id)
 
     def flush(self, beat: bool = False) -> None:
         """Store the events not yet stored and renew the lease; without such events, renew it only
@@ -590,7 +567,7 @@ class LiveAnswer:
                 )
             if pending:
                 self._pending += new_events
-            wake_listeners(self._listeners)
+        self._wake(self.lease.id)
 
 
 LONGEST_POLL_SECONDS = 2.0
@@ -635,8 +612,8 @@ class AnswerService:
         self._waiting: queue.Queue[str] = queue.Queue()
         self._queued: set[str] = set()
         self._live: dict[str, LiveAnswer] = {}
-        self._expecting: dict[str, set[EventLoopListener]] = {}
-        """who waits for a worker of this process to begin an answer"""
+        self._listeners: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
+        """events of asyncio, with their loops, that are set at each change of an answer"""
         self._lock = threading.Lock()
         self._lease_lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -704,7 +681,7 @@ class AnswerService:
         Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
         """
         self._resolve_settings(inquiry)
-        question = parse_requested_question(inquiry, "")
+        question = parse_requested_question(inquiry)
         if self._waiting.qsize() >= self.worker_settings.waiting:
             raise Failed(Failure("the question", Outcome.BUSY, TOO_BUSY))
         answer = enqueue_answer(self.store, inquiry, question.text, by, token)
@@ -725,7 +702,7 @@ class AnswerService:
         session do.
         """
         self._resolve_settings(inquiry)
-        parse_requested_question(inquiry, "")
+        parse_requested_question(inquiry)
 
         def report_event(kind: EventKind, data: dict[str, Any]) -> None:
             if disconnected():
@@ -750,10 +727,6 @@ class AnswerService:
             shelf = reading.sources.open_library_for_question()
             yield (DomainFilteredLibrary(shelf, inquiry.domains) if inquiry.domains else shelf)
 
-    def find_answer(self, answer: str) -> StoredAnswer:
-        """Return the stored answer. Raises Failed (no_answer)."""
-        return find_answer(self.store, answer)
-
     def read_events(self, answer: str, after: int = -1) -> list[AnswerEvent]:
         """Return the events after number `after`, from memory if this process makes the answer."""
         live = self._find_live(answer)
@@ -767,45 +740,45 @@ class AnswerService:
         The list is empty if none arrives in time. No thread is blocked while waiting.
         """
         deadline, pause = time.monotonic() + seconds, self.worker_settings.flush
-        while True:
-            live = self._find_live(answer)
-            ear = live.add_listener() if live else None
-            try:
-                progress = (
-                    live.list_events_after(after)
-                    if live
-                    else await run_in_threadpool(read_answer_events, self.store, answer, after)
-                )
+        with self._listen_for_changes(answer) as changed:
+            while True:
+                changed.clear()
+                if live := self._find_live(answer):
+                    progress, pause = live.list_events_after(after), 1.0
+                else:
+                    progress = await run_in_threadpool(
+                        read_answer_events, self.store, answer, after
+                    )
                 remaining = deadline - time.monotonic()
                 if progress or remaining <= 0:
                     return progress
-                if ear is None:
-                    await self._wait_for_worker(answer, min(remaining, pause))
-                    # Hundreds may wait long for their turn: each asks the store ever less often.
-                    pause = min(2 * pause, LONGEST_POLL_SECONDS)
-                    continue
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(ear.wait(), min(remaining, 1.0))
-            finally:
-                if live and ear:
-                    live.remove_listener(ear)
+                    await asyncio.wait_for(changed.wait(), min(remaining, pause))
+                # Hundreds may wait long for their turn: each asks the store ever less often.
+                pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
-    async def _wait_for_worker(self, answer: str, seconds: float) -> None:
-        """Wait for `seconds`, or less if a worker of this process begins the answer."""
-        begun = asyncio.Event()
-        listener = (asyncio.get_running_loop(), begun)
+    @contextmanager
+    def _listen_for_changes(self, answer: str) -> Iterator[asyncio.Event]:
+        """Yield an event of the running loop that is set at each change of the answer."""
+        changed = asyncio.Event()
+        listener = (asyncio.get_running_loop(), changed)
         with self._lock:
-            if self._find_live(answer):
-                return
-            self._expecting.setdefault(answer, set()).add(listener)
+            self._listeners.setdefault(answer, set()).add(listener)
         try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(begun.wait(), seconds)
+            yield changed
         finally:
             with self._lock:
-                self._expecting[answer].discard(listener)
-                if not self._expecting[answer]:
-                    del self._expecting[answer]
+                self._listeners[answer].discard(listener)
+                if not self._listeners[answer]:
+                    del self._listeners[answer]
+
+    def _wake_listeners(self, answer: str) -> None:
+        """Set the events of whoever waits for changes of the answer, from any thread."""
+        with self._lock:
+            listeners = list(self._listeners.get(answer, ()))
+        for loop, changed in listeners:
+            with suppress(RuntimeError):  # the event loop is closed, and its listeners with it
+                loop.call_soon_threadsafe(changed.set)
 
     def find_page(self, quote: Quote) -> Page | None:
         """Return the archived version of the page that a quote was cut from; None if missing."""
@@ -866,11 +839,8 @@ class AnswerService:
             leased = lease_answer(self.store, answer, self.worker_settings.lease)
             if leased is None:
                 return
-            live = LiveAnswer(self.store, leased, self.worker_settings.lease)
+            live = LiveAnswer(self.store, leased, self.worker_settings.lease, self._wake_listeners)
             self._live[answer] = live
-        with self._lock:
-            expecting = set(self._expecting.get(answer, ()))
-        wake_listeners(expecting)
         try:
             live.publish_event("begun", {"again": leased.last_event > 0})
             context = find_standing_question(self.store, leased.wanted.follows)
@@ -900,12 +870,9 @@ class AnswerService:
 
     def _answer_question(self, inquiry: QuestionRequest, hear: EventListener) -> AnswerOutcome:
         settings = self._resolve_settings(inquiry)
-        question = parse_requested_question(inquiry, "")
-        named = msgspec.structs.replace(question, id=digest_of(question.text))
         # Without a model the CPU is the limit: more threads would slow each other and the pages.
         turn = nullcontext() if settings.models else self._core_slots
-        with self._sessions.use_session(settings) as reading, turn:
-            return reading.answer_question(named, hear, inquiry.domains, inquiry.earlier)
+        return self._sessions.answer_question(settings, inquiry, hear, turn)
 
     def _resolve_settings(self, inquiry: QuestionRequest) -> Settings:
         """Return the settings of a question over the places as they are now.

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -112,10 +112,11 @@ def list_capabilities(settings: Settings) -> ServerCapabilities:
     return ServerCapabilities(methods, models, names, tuple(names))
 
 
-def parse_requested_question(inquiry: QuestionRequest, identity: str) -> Question:
-    """Return the question of a request, with `identity` as its id. Raises Failed (bad_question)."""
+def parse_requested_question(inquiry: QuestionRequest) -> Question:
+    """Return the question of a request, with its digest as its id. Raises Failed (bad_question)."""
     try:
-        return parse_question(inquiry.question, identity)
+        text = parse_question(inquiry.question).text
+        return Question(digest_of(text), text)
     except ValueError as error:
         detail = str(error).partition(":")[0] + ": ask in one sentence"
         raise Failed(Failure("question", Outcome.BAD_QUESTION, detail)) from error
@@ -432,6 +433,21 @@ class SharedSessionPool:
             with self._lock:
                 reading.users -= 1
                 self._close_unused()
+
+    def answer_question(
+        self,
+        settings: Settings,
+        inquiry: QuestionRequest,
+        hear: EventListener,
+        turn: AbstractContextManager[object] = nullcontext(),
+    ) -> AnswerOutcome:
+        """Answer a request in `turn` with the session for these settings.
+
+        Raises Failed: bad_question, and as `SharedAnswerSession.answer_question`.
+        """
+        question = parse_requested_question(inquiry)
+        with self.use_session(settings) as reading, turn:
+            return reading.answer_question(question, hear, inquiry.domains, inquiry.earlier)
 
     def reopen_place(self, place: str) -> None:
         """Drop sessions that use a place, so that the next question opens it anew."""

@@ -18,6 +18,7 @@ from rookery.records import Failure
 from rookery.server.api.answer_queue import (
     AnswerService,
     StoredAnswer,
+    find_answer,
     follow_answer,
     get_answer_service,
 )
@@ -238,7 +239,7 @@ def _build_missing_error(call: ApiRequest, answer: str) -> ApiError:
 def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") -> StoredAnswer:
     """Return an answer that this key asked for. Raises ApiError (404)."""
     try:
-        found = get_answer_service(call.request).find_answer(answer)
+        found = find_answer(call.store, answer)
         if found.person == call.key.person:
             return found
     except Failed as failed:

@@ -9,17 +9,21 @@ import threading
 import time
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Callable,
     Coroutine,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+)
 
 import msgspec
 from msgspec import Meta
@@ -43,7 +47,6 @@ from rookery.server.api.answer_sessions import (
     ServerCapabilities,
 )
 from rookery.server.api.endpoints import (
-    INTERNAL_ERROR_MESSAGE,
     OUTCOME_ERRORS,
     ApiError,
     ApiKey,
@@ -268,31 +271,27 @@ def list_model_names(offered: ServerCapabilities) -> list[str]:
 
 
 def build_question_request(
-    call: ApiRequest,
-    question: str,
-    model: str,
-    options: RookeryOptions,
-    earlier: Sequence[str] = (),
-    domains: tuple[str, ...] = (),
+    call: ApiRequest, conversation: "AskedConversation", domains: Sequence[str] = ()
 ) -> QuestionRequest:
-    """Build the request for a model's name, options, earlier questions and the hosts to search.
+    """Build the request for a conversation and the hosts to search, by the model of the body.
 
     Raises ApiError: 404, and 429 if the key's budget is spent.
     """
     require_budget(call.key)
+    model, options = call.body.model, call.body.rookery or RookeryOptions()
     offered = get_answer_service(call.request).capabilities
     if model not in list_model_names(offered):
         raise build_unknown_model_error(model)
     method, _, name = model.removeprefix(MODEL_PREFIX).partition("/")
     return QuestionRequest(
-        question,
+        conversation.question,
         method,
         name,
         options.places,
         options.decline,
         samples=options.samples,
-        domains=domains,
-        earlier=tuple(earlier),
+        domains=tuple(domains),
+        earlier=conversation.earlier,
     )
 
 
@@ -507,17 +506,6 @@ def raise_on_model_failure(episode: Episode) -> None:
         raise Failed(next(why, episode.failures[-1]))
 
 
-async def collect_answer(
-    call: ApiRequest, inquiry: QuestionRequest
-) -> tuple[list[ProgressEvent], AnswerOutcome]:
-    """Answer a question and return its progress events and outcome.
-
-    Raises ApiError. A client that disconnects stops the work.
-    """
-    async with aclosing(stream_answer(call, inquiry)) as telling:
-        return await run_until_disconnect(call.request, _collect_events(telling))
-
-
 async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, Worked]) -> Worked:
     """Return the coroutine's result; cancel it and raise ApiError (499) on disconnect."""
     working, leaving = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
@@ -530,17 +518,6 @@ async def run_until_disconnect(request: Request, work: Coroutine[Any, Any, Worke
         for task in (working, leaving):
             task.cancel()
         await asyncio.gather(working, leaving, return_exceptions=True)
-
-
-async def _collect_events(
-    telling: AsyncIterator[ProgressEvent | AnswerOutcome],
-) -> tuple[list[ProgressEvent], AnswerOutcome]:
-    heard: list[ProgressEvent] = []
-    async for each in telling:
-        if isinstance(each, AnswerOutcome):
-            return heard, each
-        heard.append(each)
-    raise ApiError(500, INTERNAL_ERROR_MESSAGE)
 
 
 async def _wait_for_disconnect(request: Request) -> None:
@@ -566,35 +543,6 @@ def build_answer_metadata(
         episode.question.text,
         answer.calibrated if answer else False,
     )
-
-
-class AnswerUsage(NamedTuple):
-    """Numbers of tokens, as OpenAI's `usage` counts them."""
-
-    read: int
-    """tokens of the user messages and of every prompt that a language model was given"""
-    written: int
-    """tokens that language models wrote; where none was asked, those of the answer's text"""
-
-
-async def count_usage(
-    call: ApiRequest, inquiry: QuestionRequest, answered: AnswerOutcome
-) -> AnswerUsage:
-    """Count what was read and written for an answer.
-
-    The tokens of what a model wrote are its own where it tells them; all others are those of the
-    tokenizer of the bundled evidence model, so that the counts compare questions, not prices.
-    """
-    episode, count = answered.episode, get_answer_service(call.request).count_tokens
-    text = explain_decline(episode) or (episode.answer.text if episode.answer else "")
-
-    def count_texts() -> AnswerUsage:
-        read = count((*inquiry.earlier, inquiry.question, *(step.prompt for step in episode.steps)))
-        told = sum(len(step.said.tokens) for step in episode.steps)
-        untold = [step.said.text for step in episode.steps if not step.said.tokens]
-        return AnswerUsage(read, told + count(untold if episode.steps else [text]))
-
-    return await call.run_in_thread(count_texts)
 
 
 def explain_decline(episode: Episode) -> str:

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import ServerCapabilities
 from rookery.server.api.answers import ANSWER_OPERATIONS
-from rookery.server.api.chat_completions import CHAT_OPERATIONS
+from rookery.server.api.chat_protocols import CHAT_OPERATIONS
 from rookery.server.api.endpoints import (
     EVENT_STREAM_TYPE,
     JSON_TYPE,
@@ -35,9 +35,7 @@ from rookery.server.api.endpoints import (
     EndpointContext,
     build_json_response,
 )
-from rookery.server.api.messages import MESSAGE_OPERATIONS
 from rookery.server.api.questions import RookeryOptions, list_model_names
-from rookery.server.api.responses import RESPONSE_OPERATIONS
 from rookery.server.api.search import SEARCH_OPERATIONS
 from rookery.shell.security import TokenBuckets
 from rookery.version import __version__
@@ -350,9 +348,7 @@ def _list_parameters(path: str) -> list[dict[str, Any]]:
 
 
 API_OPERATIONS = (
-    *RESPONSE_OPERATIONS,
     *CHAT_OPERATIONS,
-    *MESSAGE_OPERATIONS,
     *ANSWER_OPERATIONS,
     *SEARCH_OPERATIONS,
 )

@@ -32,7 +32,7 @@ from starlette.types import Receive, Scope, Send
 from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url
-from rookery.records import Failure, Hit, Library, Page, digest_of
+from rookery.records import Failure, Hit, Library, Page
 from rookery.server.api.answer_queue import AnswerService, get_answer_service
 from rookery.server.api.answer_sessions import (
     EXTRACT_METHOD,
@@ -42,7 +42,6 @@ from rookery.server.api.answer_sessions import (
     QuestionRequest,
     SharedSessionPool,
     list_capabilities,
-    parse_requested_question,
     resolve_settings,
 )
 from rookery.server.api.endpoints import (
@@ -399,15 +398,12 @@ class StdioAnswerer:
     def __call__(self, disconnected: Callable[[], bool], inquiry: QuestionRequest) -> AnswerOutcome:
         """Answer a question. Raises Failed, and AnswerCancelledError once `gone()` is true."""
         settings = resolve_settings(self._settings, self._capabilities, inquiry)
-        question = parse_requested_question(inquiry, "")
-        question = msgspec.structs.replace(question, id=digest_of(question.text))
 
         def check_cancelled(kind: EventKind, data: dict[str, Any]) -> None:
             if disconnected():
                 raise AnswerCancelledError
 
-        with self._sessions.use_session(settings) as reading:
-            return reading.answer_question(question, check_cancelled)
+        return self._sessions.answer_question(settings, inquiry, check_cancelled)
 
     def close(self) -> None:
         """Close libraries and models."""

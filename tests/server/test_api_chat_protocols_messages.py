@@ -20,7 +20,7 @@ from rookery.quotes.saved_answers import extract_claimed_quotes
 from rookery.quotes.verification import Verdict
 from rookery.records import Answer, Claim, Page
 from rookery.server.api import endpoints
-from rookery.server.api.messages import split_into_cited_blocks
+from rookery.server.api.chat_protocols import split_into_cited_blocks
 from rookery.server.api.questions import list_cited_sources
 from rookery.settings import ARCHIVE, Settings, get_data_folder
 

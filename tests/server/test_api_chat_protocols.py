@@ -25,8 +25,8 @@ from rookery.library.page_archive import PageArchive
 from rookery.quotes.verification import Verdict
 from rookery.records import Answer, Claim, Page
 from rookery.server.api.answer_sessions import QuestionRequest
+from rookery.server.api.chat_protocols import SearchFilters, WebSearchTool, apply_tools
 from rookery.server.api.questions import CitationStyle, insert_citation_marks, list_cited_sources
-from rookery.server.api.responses import SearchFilters, WebSearchTool, apply_tools
 from rookery.settings import ARCHIVE, Settings, get_data_folder
 
 QUESTIONS = (
