@@ -28,7 +28,7 @@ PLACES = {
     ],
     "postgres": [],
     "gym": ["rookery/browser/gym.py"],
-    "render": ["rookery/network/chromium_worker.py"],
+    "render": ["rookery/network/page_rendering.py"],
     "ray": ["rookery/library/worker_processes.py"],
     "measure": ["rookery/measure", "rookery/cli/measure_figures.py"],
     "write": [*(f"rookery/learn/{name}.py" for name in WRITING), *CONSTRAINT],

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -102,29 +102,33 @@ def _encode_host(host: str) -> str:
 # Which addresses
 
 
-def _parse_ipv4_networks(*names: str) -> tuple[IPv4Network, ...]:
-    return tuple(map(IPv4Network, names))
+def _parse_networks(names: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(map(ip_network, names.split()))
 
 
-def _parse_ipv6_networks(*names: str) -> tuple[IPv6Network, ...]:
-    return tuple(map(IPv6Network, names))
-
-
-# The registries of special addresses are written out: ipaddress.is_global changed its mind
-# between versions of Python, and knows nothing of an address inside an address.
-CLOUD_IPV4 = _parse_ipv4_networks("100.100.100.200/32", "168.63.129.16/32", "192.0.0.0/24")
-CLOUD_IPV6 = _parse_ipv6_networks("fd00:ec2::/32", "fd20:ce::/32")
-PRIVATE_IPV4 = _parse_ipv4_networks("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12")
-PRIVATE_IPV4 += _parse_ipv4_networks("192.168.0.0/16")
-SPECIAL_IPV4 = _parse_ipv4_networks("0.0.0.0/8", "169.254.0.0/16", "192.0.2.0/24", "192.88.99.0/24")
-SPECIAL_IPV4 += _parse_ipv4_networks("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24")
-SPECIAL_IPV4 += _parse_ipv4_networks("224.0.0.0/4", "240.0.0.0/4")
-PRIVATE_IPV6 = _parse_ipv6_networks("::1/128", "fc00::/7")
-SPECIAL_IPV6 = _parse_ipv6_networks("2001::/23", "2001:db8::/32", "3fff::/20")
-GLOBAL_IPV6 = IPv6Network("2000::/3")
 TEREDO, SIXTOFOUR = IPv6Network("2001::/32"), IPv6Network("2002::/16")
 NAT64, MAPPED = IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0/96")
-IPV4_CARRIERS = (TEREDO, SIXTOFOUR, NAT64, MAPPED)
+# The registries of special addresses are written out: ipaddress.is_global changed its mind
+# between versions of Python, and knows nothing of an address inside an address.
+CLASSES_OF_NETWORKS = (
+    ("public", (TEREDO, SIXTOFOUR, NAT64, MAPPED)),  # as bad as the addresses inside
+    (
+        "special",
+        _parse_networks(
+            "100.100.100.200/32 168.63.129.16/32 192.0.0.0/24 0.0.0.0/8 169.254.0.0/16"
+            " 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4"
+            " 240.0.0.0/4 fd00:ec2::/32 fd20:ce::/32 2001::/23 2001:db8::/32 3fff::/20"
+        ),
+    ),
+    (
+        "private",
+        _parse_networks(
+            "10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7"
+        ),
+    ),
+    ("public", _parse_networks("0.0.0.0/0 2000::/3")),
+)
+"""of an address the first that holds it counts; what is in none is special"""
 
 
 def classify_address(address: str) -> str:
@@ -134,34 +138,19 @@ def classify_address(address: str) -> str:
     services of clouds, anything with a scope, anything unreadable. An address that carries
     others (IPv4 in IPv6) is as bad as the worst of them.
     """
-    if "%" in address:
-        return "special"
     try:
-        ip = ip_address(address)
+        ip = None if "%" in address else ip_address(address)
     except ValueError:
+        ip = None
+    if ip is None:
         return "special"
-    return _classify_ipv4(ip) if isinstance(ip, IPv4Address) else _classify_ipv6(ip)
+    inside = _extract_ipv4(ip) if isinstance(ip, IPv6Address) else []
+    return max(map(_classify_alone, (ip, *inside)), key=ADDRESS_CLASSES.index)
 
 
-def _classify_ipv4(ip: IPv4Address) -> str:
-    if _is_in_networks(ip, CLOUD_IPV4 + SPECIAL_IPV4):
-        return "special"
-    return "private" if _is_in_networks(ip, PRIVATE_IPV4) else "public"
-
-
-def _classify_ipv6(ip: IPv6Address) -> str:
-    found = [_classify_ipv6_prefix(ip), *map(_classify_ipv4, _extract_ipv4(ip))]
-    return max(found, key=ADDRESS_CLASSES.index)
-
-
-def _classify_ipv6_prefix(ip: IPv6Address) -> str:
-    if _is_in_networks(ip, IPV4_CARRIERS):
-        return "public"
-    if _is_in_networks(ip, CLOUD_IPV6):
-        return "special"
-    if _is_in_networks(ip, PRIVATE_IPV6):
-        return "private"
-    return "public" if ip in GLOBAL_IPV6 and not _is_in_networks(ip, SPECIAL_IPV6) else "special"
+def _classify_alone(ip: IPv4Address | IPv6Address) -> str:
+    classes = (name for name, networks in CLASSES_OF_NETWORKS if any(ip in one for one in networks))
+    return next(classes, "special")
 
 
 def _extract_ipv4(ip: IPv6Address) -> list[IPv4Address]:
@@ -181,12 +170,6 @@ def _extract_ipv4(ip: IPv6Address) -> list[IPv4Address]:
     if int(ip) >> 32 & 0xFDFFFFFF == 0x5EFE:  # ISATAP, under any prefix
         return [IPv4Address(int(ip) & 0xFFFFFFFF)]
     return []
-
-
-def _is_in_networks(
-    ip: IPv4Address | IPv6Address, networks: Iterable[IPv4Network | IPv6Network]
-) -> bool:
-    return any(ip in network for network in networks)
 
 
 ADDRESS_CLASSES = ["public", "private", "special"]

@@ -145,13 +145,16 @@ def decode_content(chunks: Iterable[bytes], encoding: str, limit: int) -> Iterat
     No stage may produce more than `limit` bytes. Raises FetchError: too_large, malformed (not
     what the encoding says, or an unknown one), truncated (the compressed stream has no end).
     """
-    names = _split_encodings(encoding)
+    written = (name.strip().lower() for name in encoding.split(","))
+    names = [name for name in written if name not in NO_ENCODING]
     if len(names) > MOST_ENCODINGS:
         raise FetchError(Outcome.MALFORMED, f"the body is encoded {len(names)} times over")
-    stages = [_get_decoder(name) for name in reversed(names)]
+    if unknown := next((name for name in reversed(names) if name not in BODY_DECODERS), ""):
+        detail = f"the server sent the encoding {unknown[:40]!r}, not asked for"
+        raise FetchError(Outcome.MALFORMED, detail)
     pieces = limit_size(chunks, limit)
-    for stage in stages:
-        pieces = limit_size(stage(pieces), limit)
+    for name in reversed(names):
+        pieces = limit_size(BODY_DECODERS[name](pieces), limit)
     return pieces
 
 
@@ -169,19 +172,6 @@ def limit_size(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _split_encodings(encoding: str) -> list[str]:
-    names = (name.strip().lower() for name in encoding.split(","))
-    return [name for name in names if name not in NO_ENCODING]
-
-
-def _get_decoder(name: str) -> BodyDecoder:
-    if name not in BODY_DECODERS:
-        raise FetchError(
-            Outcome.MALFORMED, f"the server sent the encoding {name[:40]!r}, not asked for"
-        )
-    return BODY_DECODERS[name]
-
-
 def _decode_gzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
     stream, members, begun = zlib.decompressobj(wbits=31), 1, False
     for chunk in chunks:
@@ -192,7 +182,7 @@ def _decode_gzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 if chunk[:1] != b"\x1f":
                     break  # what follows the last member is ignored by every reader of gzip
                 stream, members = zlib.decompressobj(wbits=31), _count_member(members, "gzip")
-            yield _inflate_data(stream, chunk)
+            yield _decode_piece(stream.decompress, chunk)
             chunk = stream.unused_data if stream.eof else stream.unconsumed_tail
         yield from _drain_stream(stream)
     if begun and not stream.eof:
@@ -208,7 +198,7 @@ def _decode_deflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 continue
             stream, chunk = zlib.decompressobj(wbits=15 if _has_zlib_header(head) else -15), head
         while chunk and not stream.eof:
-            yield _inflate_data(stream, chunk)
+            yield _decode_piece(stream.decompress, chunk)
             chunk = stream.unconsumed_tail
         yield from _drain_stream(stream)
     if head and (stream is None or not stream.eof):
@@ -220,16 +210,18 @@ def _has_zlib_header(head: bytes) -> bool:
     return head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0
 
 
-def _inflate_data(stream: "zlib._Decompress", data: bytes) -> bytes:
+def _decode_piece(
+    decode: Callable[..., bytes], data: bytes, limit_name: str = "max_length"
+) -> bytes:
     try:
-        return stream.decompress(data, PIECE_BYTES)
-    except zlib.error as error:
+        return decode(data, **{limit_name: PIECE_BYTES})
+    except (zlib.error, brotli.error, zstd.ZstdError) as error:
         raise FetchError(Outcome.MALFORMED, f"the compressed body is broken: {error}") from None
 
 
 def _drain_stream(stream: "zlib._Decompress") -> Iterator[bytes]:
     # the input may be used up while a full piece of output still waits inside
-    while not stream.eof and (piece := _inflate_data(stream, b"")):
+    while not stream.eof and (piece := _decode_piece(stream.decompress, b"")):
         yield piece
 
 
@@ -241,18 +233,10 @@ def _decode_brotli(chunks: Iterable[bytes]) -> Iterator[bytes]:
         while chunk or piece or not stream.can_accept_more_data():
             if stream.is_finished():
                 return
-            yield (piece := _decode_brotli_data(stream, chunk))
+            yield (piece := _decode_piece(stream.process, chunk, "output_buffer_limit"))
             chunk = b""
     if begun and not stream.is_finished():
         raise _build_truncated_error("brotli")
-
-
-def _decode_brotli_data(stream: "brotli.Decompressor", data: bytes) -> bytes:
-    try:
-        piece: bytes = stream.process(data, output_buffer_limit=PIECE_BYTES)
-    except brotli.error as error:
-        raise FetchError(Outcome.MALFORMED, f"the compressed body is broken: {error}") from None
-    return piece
 
 
 def _decode_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -262,7 +246,7 @@ def _decode_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
         while chunk or not (stream.eof or stream.needs_input):
             if stream.eof:
                 stream, frames = _zstd_stream(), _count_member(frames, "zstd")
-            yield _decode_zstd_data(stream, chunk)
+            yield _decode_piece(stream.decompress, chunk)
             chunk = stream.unused_data if stream.eof else b""
     if begun and not stream.eof:
         raise _build_truncated_error("zstd")
@@ -270,13 +254,6 @@ def _decode_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _zstd_stream() -> zstd.ZstdDecompressor:
     return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: WINDOW_LOG})
-
-
-def _decode_zstd_data(stream: zstd.ZstdDecompressor, data: bytes) -> bytes:
-    try:
-        return stream.decompress(data, PIECE_BYTES)
-    except zstd.ZstdError as error:
-        raise FetchError(Outcome.MALFORMED, f"the compressed body is broken: {error}") from None
 
 
 def _count_member(members: int, name: str) -> int:
@@ -292,10 +269,5 @@ def _build_truncated_error(name: str) -> FetchError:
 NO_ENCODING = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-8", "utf8"})
 """what servers write that encode nothing; only the first two are meant by the standard"""
 
-BODY_DECODERS: dict[str, BodyDecoder] = {
-    "gzip": _decode_gzip,
-    "x-gzip": _decode_gzip,
-    "deflate": _decode_deflate,
-    "br": _decode_brotli,
-    "zstd": _decode_zstd,
-}
+BODY_DECODERS: dict[str, BodyDecoder] = {"gzip": _decode_gzip, "x-gzip": _decode_gzip}
+BODY_DECODERS |= {"deflate": _decode_deflate, "br": _decode_brotli, "zstd": _decode_zstd}

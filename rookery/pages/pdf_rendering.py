@@ -18,6 +18,7 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.pages.pdf_documents import UprightPage, open_upright_page
+from rookery.pages.reader_processes import build_worker_command
 from rookery.records import Failure, Page, prepare_type
 
 MAX_PICTURE_SIDE = 1240
@@ -117,13 +118,12 @@ class PdfRenderer:
         return self._run_job(make_box_job(pdf, page, sheet, span))
 
     def _run_job(self, job: DrawJob) -> DrawnPage:
-        order = msgspec.msgpack.encode(
-            msgspec.structs.replace(job, text=_replace_surrogates(job.text))
-        )
+        text = job.text.encode("utf-8", "replace").decode()  # surrogates have no UTF-8
+        order = msgspec.msgpack.encode(msgspec.structs.replace(job, text=text))
         try:
             with self._semaphore:
                 process = subprocess.run(
-                    [sys.executable, "-c", _CHILD_CODE, repr(sys.path)],
+                    build_worker_command(run_drawing_process),
                     input=order,
                     capture_output=True,
                     timeout=3 * MAX_DRAW_SECONDS,
@@ -134,16 +134,6 @@ class PdfRenderer:
             detail = "this page of the PDF cannot be drawn: read its text instead"
             what = f"page {job.number}"
             raise Failed(Failure(what, Outcome.NOT_DRAWN, detail)) from error
-
-
-_CHILD_CODE = (
-    "import ast, sys; sys.path[:] = ast.literal_eval(sys.argv[1]); "
-    "from rookery.pages.pdf_rendering import run_drawing_process; run_drawing_process()"
-)
-
-
-def _replace_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def run_drawing_process() -> None:

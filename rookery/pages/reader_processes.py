@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
@@ -358,12 +358,8 @@ class _ReaderProcess:
         """Start the process."""
         parent_socket, child_socket = socketpair()
         with child_socket:
-            # Not multiprocessing: it would run the user's main module again in the child.
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-c", _SERVE, repr(sys.path)),
-                    *(str(child_socket.fileno()), str(self._memory)),
-                ],
+                build_worker_command(serve_jobs, child_socket.fileno(), self._memory),
                 pass_fds=[child_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -433,11 +429,19 @@ class _ReaderProcess:
         return Failure(name, Outcome.CRASHED, f"the process that read it ended with {ended}")
 
 
-_SERVE = (
-    "import ast, sys; sys.path[:] = ast.literal_eval(sys.argv[1]); "
-    "from rookery.pages.reader_processes import serve_jobs; "
-    "serve_jobs(int(sys.argv[2]), int(sys.argv[3]))"
+_CALL = (
+    "import ast, importlib, sys; sys.path[:] = ast.literal_eval(sys.argv[1]); "
+    "getattr(importlib.import_module(sys.argv[2]), sys.argv[3])(*map(int, sys.argv[4:]))"
 )
+
+
+def build_worker_command(serve: Callable[..., None], *numbers: int) -> list[str]:
+    """Return the command of a Python process that calls a function of a module with these numbers.
+
+    Not multiprocessing: it would run the user's main module again in the child.
+    """
+    call = [sys.executable, "-c", _CALL, repr(sys.path), serve.__module__, serve.__name__]
+    return [*call, *map(str, numbers)]
 
 
 def serve_jobs(line: int, memory: int) -> None:

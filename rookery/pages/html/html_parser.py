@@ -31,9 +31,7 @@ MAX_REBUILT_ELEMENTS = 2_000_000
 HARMLESS_TAG_COUNT = 1_400
 """tags that cannot hurt, whatever they are, even if each were written twice"""
 
-_FORMATTING_TAGS = frozenset(
-    "b big code em font i nobr s small strike strong tt u".split(),
-)
+_FORMATTING_TAGS = frozenset("b big code em font i nobr s small strike strong tt u".split())
 # Elements whose end tag may be left out close each other: they cannot nest by themselves.
 _UNNESTED_TAGS = frozenset(
     "area base basefont bgsound body br col colgroup dd dt embed frame head hr html img input"
@@ -95,25 +93,17 @@ def simplify_markup(html: str) -> str:
     very many formatting tags that have attributes, formatting tags such as `<b>`. The text stays.
     """
     starts = html.count("<")
-    if starts <= TAGS_WITHOUT_SCAN and (
-        starts * starts <= 4 * MAX_REBUILT_ELEMENTS
-        or starts * len(_FORMATTING_WITH_ATTRIBUTES.findall(html)) <= MAX_REBUILT_ELEMENTS
-    ):
+    if starts <= TAGS_WITHOUT_SCAN and starts * starts <= 4 * MAX_REBUILT_ELEMENTS:
         return html
-    if not re.search(r"<[a-zA-Z/]", html):
+    rebuilt = starts * len(_FORMATTING_WITH_ATTRIBUTES.findall(html)) > MAX_REBUILT_ELEMENTS
+    if (starts <= TAGS_WITHOUT_SCAN and not rebuilt) or not re.search(r"<[a-zA-Z/]", html):
         return html
-    return _flatten_tags(html)
+    return _flatten_tags(html, _FORMATTING_TAGS if rebuilt else frozenset())
 
 
-def _flatten_tags(html: str) -> str:
+def _flatten_tags(html: str, formatting: frozenset[str]) -> str:
     """Return the text without tags nested deeper than the limit, and without formatting that the
     parser would rebuild."""
-    attributed = len(_FORMATTING_WITH_ATTRIBUTES.findall(html))
-    formatting = (
-        _FORMATTING_TAGS
-        if html.count("<") * attributed > MAX_REBUILT_ELEMENTS
-        else frozenset[str]()
-    )
     open_tags: dict[str, int] = {}
     dropped: dict[str, int] = {}
     depth = 0
@@ -214,16 +204,15 @@ def parse_tag(written: str) -> HtmlTag:
         return _parse_bare_tag(name)
     kind = _KINDS.get(name, "inline")
     block = kind in _BLOCKS or name == "hr"
-    classes = get_attribute(written, ' class="').lower() if ' class="' in written else ""
-    identity = get_attribute(written, ' id="') if ' id="' in written else ""
-    named = identity.lower()
+    classes = get_attribute(written, ' class="').lower()
+    identity = get_attribute(written, ' id="')
     hidden = ' style="' in written or 'hidden="' in written or ' popover="' in written
     if (hidden or name == "dialog") and kind not in _ALWAYS_SHOWN and _is_hidden(name, written):
         kind = "silent"
     elif name == "template" and ' shadowrootmode="' in written:
         kind = "block"
-    if named:
-        classes = f"{classes} {named}"
+    if identity:
+        classes = f"{classes} {identity.lower()}"
     if kind in _PLAIN and (classes or ' role="' in written or "author" in written):
         kind = _PLAIN[kind]
     return HtmlTag(name, kind, block, written, classes, identity)
@@ -932,50 +921,33 @@ class HtmlWalk:
 
 
 TagAction = Callable[[HtmlWalk, HtmlTag], None]
-_TAG_ACTIONS: dict[str, TagAction] = {
-    "inline": HtmlWalk.open_inline,
-    "/inline": HtmlWalk.close_inline,
-    "bare": HtmlWalk.open_bare,
-    "/bare": HtmlWalk.close_inline,
-    "root": HtmlWalk.open_block,
-    "/root": HtmlWalk.close_block,
-    "block": HtmlWalk.open_block,
-    "/block": HtmlWalk.close_block,
-    "item": HtmlWalk.open_item,
-    "/item": HtmlWalk.close_item,
-    "numbered-item": HtmlWalk.open_numbered_item,
-    "/numbered-item": HtmlWalk.close_item,
-    "table": HtmlWalk.open_table,
-    "/table": HtmlWalk.close_table,
-    "row": HtmlWalk.open_row,
-    "/row": HtmlWalk.close_row,
-    "cell": HtmlWalk.open_cell,
-    "/cell": HtmlWalk.close_cell,
-    "list": HtmlWalk.open_list,
-    "/list": HtmlWalk.close_list,
-    "verbatim": HtmlWalk.open_verbatim,
-    "/verbatim": HtmlWalk.close_verbatim,
-    "title": HtmlWalk.open_title,
-    "/title": HtmlWalk.close_title,
-    "link": HtmlWalk.open_link,
-    "named link": HtmlWalk.open_named_link,
-    "/link": HtmlWalk.close_link,
-    "ruby": HtmlWalk.open_ruby,
-    "/ruby": HtmlWalk.close_ruby,
-    "frame": HtmlWalk.open_frame,
-    "/frame": HtmlWalk.close_inline,
-    "void": HtmlWalk.add_void,
-    "/void": HtmlWalk.close_inline,
-    "head": HtmlWalk.read_head_tag,
-    "/head": HtmlWalk.close_inline,
-    "silent": HtmlWalk.start_hiding,
-    "/silent": HtmlWalk.close_inline,
-    "ignored": HtmlWalk.skip_doctype,
+_TAG_ACTIONS: dict[str, tuple[TagAction, TagAction]] = {
+    "inline": (HtmlWalk.open_inline, HtmlWalk.close_inline),
+    "bare": (HtmlWalk.open_bare, HtmlWalk.close_inline),
+    "root": (HtmlWalk.open_block, HtmlWalk.close_block),
+    "block": (HtmlWalk.open_block, HtmlWalk.close_block),
+    "item": (HtmlWalk.open_item, HtmlWalk.close_item),
+    "numbered-item": (HtmlWalk.open_numbered_item, HtmlWalk.close_item),
+    "table": (HtmlWalk.open_table, HtmlWalk.close_table),
+    "row": (HtmlWalk.open_row, HtmlWalk.close_row),
+    "cell": (HtmlWalk.open_cell, HtmlWalk.close_cell),
+    "list": (HtmlWalk.open_list, HtmlWalk.close_list),
+    "verbatim": (HtmlWalk.open_verbatim, HtmlWalk.close_verbatim),
+    "title": (HtmlWalk.open_title, HtmlWalk.close_title),
+    "link": (HtmlWalk.open_link, HtmlWalk.close_link),
+    "named link": (HtmlWalk.open_named_link, HtmlWalk.close_link),
+    "ruby": (HtmlWalk.open_ruby, HtmlWalk.close_ruby),
+    "frame": (HtmlWalk.open_frame, HtmlWalk.close_inline),
+    "void": (HtmlWalk.add_void, HtmlWalk.close_inline),
+    "head": (HtmlWalk.read_head_tag, HtmlWalk.close_inline),
+    "silent": (HtmlWalk.start_hiding, HtmlWalk.close_inline),
+    "ignored": (HtmlWalk.skip_doctype, HtmlWalk.skip_doctype),
 }
+"""what a walk does about the start tag and the end tag of each kind"""
 
 
 def _add_action(tag: HtmlTag) -> HtmlTag:
-    tag.act = _TAG_ACTIONS[tag.kind]
+    tag.act = _TAG_ACTIONS[tag.kind.removeprefix("/")][tag.kind[0] == "/"]
     return tag
 
 
