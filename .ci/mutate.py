@@ -29,9 +29,9 @@ TESTS = {
         "tests/browser/test_page_view.py",
         "tests/browser/test_browser.py",
     ],
-    "rookery/quotes/text_search.py": [
-        "tests/quotes/test_text_search.py",
-        "tests/quotes/test_text_search_in_windows.py",
+    "rookery/pages/text_folding.py": [
+        "tests/pages/test_text_folding_search.py",
+        "tests/pages/test_text_folding_search_in_windows.py",
     ],
     "rookery/quotes/saved_answers.py": ["tests/quotes/test_saved_answers.py"],
     "rookery/quotes/citation_syntax.py": ["tests/quotes/test_citation_syntax.py"],

@@ -26,8 +26,7 @@ from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed
 from rookery.pages.page_reader import read_page
-from rookery.pages.text_folding import fold_text
-from rookery.quotes.text_search import TextFinder
+from rookery.pages.text_folding import TextFinder, fold_text
 from rookery.records import Failure, Hit, Page, Question, Quote
 
 EPISODES = report.choose_size(3, 1)

@@ -22,8 +22,13 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from bench import report
 from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.constraint import DecodingState, VerbatimConstraint
-from rookery.quotes.grammar import IndexedDocument, VerbatimGrammar, index_document
+from rookery.quotes.constraint import (
+    DecodingState,
+    IndexedDocument,
+    VerbatimConstraint,
+    VerbatimGrammar,
+    index_document,
+)
 from rookery.quotes.verification import check_quote
 from rookery.quotes.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page

@@ -67,7 +67,7 @@ from rookery.settings import WORDS, LocalModelSettings, Settings
 
 if TYPE_CHECKING:
     from rookery.learn.pretrained_models import LoadedModel
-    from rookery.quotes.grammar import VerbatimGrammar
+    from rookery.quotes.constraint import VerbatimGrammar
 
 PAGES = choose_size(60, 8)
 ANSWER_TOKENS, CLAIM_TOKENS = 40, 80
@@ -153,7 +153,7 @@ class KeptModel:
     @cached_property
     def grammar(self) -> "VerbatimGrammar":
         """The grammar of claims with quotes over the model's tokens."""
-        from rookery.quotes.grammar import VerbatimGrammar
+        from rookery.quotes.constraint import VerbatimGrammar
 
         return VerbatimGrammar(self._loaded.vocabulary, LOCAL_QUOTE_SHAPE)
 

@@ -27,8 +27,7 @@ from rookery.learn.random_models import write_tiny_model
 from rookery.library.libraries import get_bundled_folder
 from rookery.pages.page_reader import read_page
 from rookery.quotes.citation_syntax import AnswerShape, CitationSyntaxError, parse_inline
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.verification import verify_quotes
 from rookery.records import Page
 from rookery.settings import LocalModelSettings

@@ -38,7 +38,7 @@ from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.ratings import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.models.remote_model import AllowedTokens
 from rookery.quotes.citation_syntax import AnswerShape
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimGrammar
 from rookery.records import Record
 
 

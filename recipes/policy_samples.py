@@ -34,7 +34,7 @@ from rookery.learn.single_step_environments import (
 from rookery.learn.training_data import PromptConstraint
 from rookery.pages.page_text import neutralize_line
 from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimGrammar
 from rookery.records import Answer, Library, Page, Question, Record
 
 

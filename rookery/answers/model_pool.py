@@ -47,7 +47,7 @@ from rookery.settings import (
 )
 
 if TYPE_CHECKING:
-    from rookery.quotes.grammar import VerbatimGrammar
+    from rookery.quotes.constraint import VerbatimGrammar
 
 MAX_CONSTRAINED_TOKENS = 512
 """tokens within which a constrained answer is brought to its end"""
@@ -198,7 +198,7 @@ class ModelPool:
         if self._offline or isinstance(named, str):
             return ConstrainerChoice(leave_unconstrained(model))
         from rookery.learn.local_model import LocalModel
-        from rookery.quotes.grammar import VerbatimGrammar
+        from rookery.quotes.constraint import VerbatimGrammar
 
         local = self.open_model("write")
         assert isinstance(local, LocalModel)

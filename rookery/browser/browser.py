@@ -39,8 +39,8 @@ from rookery.browser.page_view import (
 from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import convert_nested
 from rookery.pages.page_text import neutralize_text
+from rookery.pages.text_folding import Span, TextFinder
 from rookery.quotes.citation_syntax import CitationSyntaxError, parse_numbered
-from rookery.quotes.text_search import Span, TextFinder
 from rookery.records import (
     Completion,
     Episode,

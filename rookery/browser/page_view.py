@@ -17,8 +17,7 @@ import msgspec
 
 from rookery.browser.browser_commands import BrowserRules
 from rookery.pages.page_text import join_separator, neutralize_text
-from rookery.pages.text_folding import fold_text
-from rookery.quotes.text_search import Span, TextFinder
+from rookery.pages.text_folding import Span, TextFinder, fold_text
 from rookery.records import Block, Failure, Hit, Link, Page, Question
 
 LONGEST_WORD = 200

@@ -56,7 +56,7 @@ from rookery.desk.tables import judgements
 from rookery.errors import Failed, Outcome
 from rookery.evidence.calibration import grade_score
 from rookery.pages.page_text import neutralize_text
-from rookery.quotes.text_search import Span
+from rookery.pages.text_folding import Span
 from rookery.records import Episode, Page, Quote, digest_of
 from rookery.shell import demonstration_commands
 from rookery.shell.browser_session import (

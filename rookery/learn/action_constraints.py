@@ -24,8 +24,7 @@ from rookery.learn.training_data import PromptConstraint
 from rookery.models.constrained_decoding import UNFORCED, build_command_grammar
 from rookery.models.remote_model import AllowedTokens
 from rookery.quotes.citation_syntax import AnswerShape
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.records import Failure
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")

@@ -25,8 +25,7 @@ from rookery.learn.pretrained_models import PolicyTokenizer
 from rookery.models.constrained_decoding import UNFORCED, build_lark_grammar
 from rookery.models.remote_model import AllowedTokens
 from rookery.quotes.citation_syntax import AnswerShape, order_quotes_by_use
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.repair import parse_and_correct
 from rookery.records import Answer, Failure, Library, Question
 

@@ -25,7 +25,7 @@ from rookery.quotes.citation_syntax import AnswerShape, render_inline
 from rookery.records import Answer, Claim, Completion, Failure, Page, Policy
 
 if TYPE_CHECKING:
-    from rookery.quotes.grammar import VerbatimGrammar
+    from rookery.quotes.constraint import VerbatimGrammar
 
 
 MAX_INDEXED_PAGES = 64
@@ -81,8 +81,7 @@ def constrain_by_tokens(policy: Policy, grammar: VerbatimGrammar, budget: int) -
     time. The policy stays unconstrained where no quote of the documents fits into the budget. The
     indices of the last 64 pages are kept.
     """
-    from rookery.quotes.constraint import VerbatimConstraint
-    from rookery.quotes.grammar import index_document
+    from rookery.quotes.constraint import VerbatimConstraint, index_document
 
     ready = lru_cache(MAX_INDEXED_PAGES)(partial(index_document, grammar))
 
@@ -175,7 +174,7 @@ CHARACTERS_PER_TOKEN = 4
 """characters assumed for a token of free text, since a server's own tokens are not known"""
 
 # A claim is written in units such that neither one nor two in a row contain the mark that ends it.
-# As in `rookery.quotes.grammar`, a backslash escapes the character after it.
+# As in `rookery.quotes.constraint`, a backslash escapes the character after it.
 _ARROWS = r"(?:>|%>)*"
 _AFTER_ARROWS = r"(?:[^\\>%]|\\.|%(?:[^\\>(]|\\.))"
 _UNIT = rf"(?:[^\\>]|\\.|>{_ARROWS}{_AFTER_ARROWS})"

@@ -24,9 +24,8 @@ from rookery.browser.browser_commands import parse_command
 from rookery.browser.page_view import ViewWindow, WindowPart, WindowText, truncate_line
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.passages import find_sentences
-from rookery.pages.text_folding import fold_text
+from rookery.pages.text_folding import Span, TextFinder, fold_text
 from rookery.quotes.citation_syntax import CitationSyntaxError, parse_numbered
-from rookery.quotes.text_search import Span, TextFinder
 from rookery.records import Answer, Episode, Page
 from rookery.shell.browser_session import FIND_PREFIX, BrowserSession, parse_typed_command
 

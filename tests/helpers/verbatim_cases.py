@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from rookery.quotes.citation_syntax import AnswerShape
-from rookery.quotes.constraint import DecodingState, VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import DecodingState, VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.vocabulary import Vocabulary
 
 END = "<|endoftext|>"

@@ -20,8 +20,7 @@ from rookery.learn.random_models import write_tiny_model
 from rookery.models.openai_protocol import SpendingBudget, SpendingCap, SpendingTotal
 from rookery.models.remote_model import LanguageModel
 from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.verification import verify_quotes
 from rookery.records import Completion, Policy
 from rookery.settings import LocalModelSettings

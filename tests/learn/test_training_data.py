@@ -30,7 +30,7 @@ from rookery.library.call_recording import CallRecording
 from rookery.library.search_index import InMemoryLibrary
 from rookery.models.remote_model import AllowedTokens
 from rookery.quotes.citation_syntax import AnswerShape
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimGrammar
 from rookery.records import Answer, Claim, Completion, Episode, Question, Rating, Step
 from rookery.settings import LocalModelSettings
 

@@ -23,8 +23,7 @@ from rookery.models.constrained_decoding import (
     build_lark_grammar,
 )
 from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.verification import verify_quotes
 from rookery.quotes.vocabulary import read_vocabulary
 from rookery.records import Page

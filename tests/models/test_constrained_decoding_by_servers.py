@@ -10,7 +10,7 @@ import pytest
 from models import Server, refused, serving
 from obedient import FREE, Kind, Obedient, tokenizer
 
-import rookery.quotes.grammar
+import rookery.quotes.constraint
 from rookery.errors import Failed
 from rookery.models.constrained_decoding import (
     MAX_CHARACTERS,
@@ -23,7 +23,7 @@ from rookery.models.constrained_decoding import (
 from rookery.models.openai_protocol import GrammarServer, ModelEndpoint
 from rookery.models.remote_model import RemoteLimits, RemoteModel
 from rookery.quotes.citation_syntax import parse_inline
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import VerbatimGrammar
 from rookery.quotes.verification import verify_quotes
 from rookery.quotes.vocabulary import Vocabulary
 from rookery.records import Answer, Completion, Page, Policy
@@ -212,13 +212,13 @@ def test_a_local_model_is_free_where_nothing_can_be_quoted() -> None:
 
 
 def test_a_page_is_made_ready_once_and_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, index = list[str](), rookery.quotes.grammar.index_document
+    made, index = list[str](), rookery.quotes.constraint.index_document
 
     def counted(grammar: VerbatimGrammar, title: str, text: str) -> Any:
         made.append(title)
         return index(grammar, title, text)
 
-    monkeypatch.setattr(rookery.quotes.grammar, "index_document", counted)
+    monkeypatch.setattr(rookery.quotes.constraint, "index_document", counted)
     model = Chance()
     hold = constrain_by_tokens(model, VerbatimGrammar(model.vocabulary), 90)
     for _ in range(2):

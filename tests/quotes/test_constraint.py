@@ -54,8 +54,7 @@ from verbatim_cases import (
 from verbatim_oracle import Oracle, escaped, in_lark, trained
 
 from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.constraint import DecodingState, VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
+from rookery.quotes.constraint import DecodingState, VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.verification import verify_quotes
 from rookery.quotes.vocabulary import Vocabulary, read_vocabulary
 from rookery.records import Page

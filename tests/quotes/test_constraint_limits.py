@@ -11,10 +11,9 @@ from verbatim_cases import CROWS, MARKS, ODD, SHAPES, chosen, may, plain, tokens
 from verbatim_oracle import Oracle
 
 from rookery.browser.browser import find_quote
+from rookery.pages.text_folding import TextFinder
 from rookery.quotes.citation_syntax import AnswerShape
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import VerbatimGrammar
-from rookery.quotes.text_search import TextFinder
+from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.records import Page
 
 CROSSING = [

@@ -353,7 +353,7 @@ class ArticleChoice:
             self.runs_of.setdefault(run.box, []).append(number)
         # Spans nest, and a page chooses how deeply: nothing may count the same text twice.
         comma = "," if tree.text.isascii() else f"[,{_OTHER_COMMAS}]"
-        self.comma_places = [found.start() for found in re.finditer(comma, tree.text)]
+        self.comma_places = [match.start() for match in re.finditer(comma, tree.text)]
         self.weigh = True
 
     def mark_inside(self, tags: frozenset[str]) -> bytearray:
@@ -920,7 +920,8 @@ def trim_article(
             position = end
     outside = bytes(map(dropped.__getitem__, tree.owners))
     trimmed = bytearray(map(gt, in_article, outside))
-    rest = bytearray(kept and named != 2 for kept, named in zip(in_article, outside, strict=True))
+    pairs = zip(in_article, outside, strict=True)
+    rest = bytearray(is_kept and named != 2 for is_kept, named in pairs)
     enough = 2 * count_kept_characters(tree, trimmed) >= count_kept_characters(tree, rest)
     return trimmed if enough else rest
 

@@ -32,9 +32,9 @@ from rookery.evidence.calibration import word_score
 from rookery.library.libraries import is_url
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import WebLibrary
+from rookery.pages.text_folding import Span
 from rookery.quotes.citation_syntax import render_numbered
 from rookery.quotes.saved_answers import ClaimedQuote
-from rookery.quotes.text_search import Span
 from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
 from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest

@@ -11,8 +11,7 @@ from rookery.browser.page_view import OpenedPage, WindowPart, WindowText
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
-from rookery.pages.text_folding import fold_text
-from rookery.quotes.text_search import TextFinder
+from rookery.pages.text_folding import TextFinder, fold_text
 from rookery.records import Block, Page, Question
 
 LINKED = """<title>Crows</title><p>Before <a href="http://c.org/">the first crow</a> came,

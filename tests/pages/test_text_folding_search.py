@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rookery.browser.browser import find_in_page, find_quote
-from rookery.pages.text_folding import fold_text
-from rookery.quotes.text_search import CHUNK_LENGTH, TextFinder
+from rookery.pages.text_folding import CHUNK_LENGTH, TextFinder, fold_text
 
 LETTERS = 'aAb \n\t\u00ad“"-–½1é'
 

@@ -9,8 +9,12 @@ from verbatim_cases import CROWS, END, may, plain, tokens
 from verbatim_oracle import escaped
 
 from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.constraint import VerbatimConstraint
-from rookery.quotes.grammar import IndexedDocument, VerbatimGrammar, index_document
+from rookery.quotes.constraint import (
+    IndexedDocument,
+    VerbatimConstraint,
+    VerbatimGrammar,
+    index_document,
+)
 from rookery.quotes.vocabulary import Vocabulary
 from rookery.records import Page
 
