@@ -46,158 +46,7 @@ _ClaimRow = dict[str, list[str]]
 
 
 class _ClaimError(Exception):
-    """A fault in one part of a posted claim."""
-
-    def __init__(self, part: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.problem = FormProblem(part, sentence)
-
-
-class ParsedClaims(NamedTuple):
-    """Claims of all answers, sorted by answer and offsets, and what is wrong or missing."""
-
-    claims: list[ClaimValues]
-    problems: list[FormProblem]
-
-
-def parse_claims(
-    field: FormField,
-    item: LabellingItem,
-    order: Sequence[int],
-    raw: PostedValues,
-    shown_answers: Sequence[int],
-    complete: Sequence[int],
-) -> ParsedClaims:
-    """Parse the posted claims, or other spans, of one field; rows in which nothing was filled in
-    are ignored.
-
-    `order` lists the item's answer numbers as shown on screen. A claim with a fault is left out and
-    gives a problem. Only claims of the answers at the positions `shown_answers` are read. Those at
-    the positions `complete` need a claim each, and every claim of them its support and relevance.
-    """
-    claims: dict[tuple[int, int, int], ClaimValues] = {}
-    problems: list[FormProblem] = []
-    for name, row in _group_claim_rows(field, raw):
-        try:
-            claim = _parse_claim(field, item, order, name, row)
-            place = order.index(claim["answer"])
-            if place not in shown_answers:
-                continue
-            span = (claim["answer"], claim["start"], claim["end"])
-            if span in claims:
-                raise _ClaimError(
-                    f"{name}.start", f"Marked twice: {_quote_claim_words(item, claim)}. Keep one."
-                )
-        except _ClaimError as error:
-            problems.append(error.problem)
-            continue
-        claims[span] = claim
-        if place in complete or field.kind == "spans":
-            problems += _find_missing_parts(field, item, name, claim)
-    marked = {order.index(answer) for answer, _, _ in claims}
-    problems += _find_missing_claims(field, len(order), [n for n in complete if n not in marked])
-    return ParsedClaims([claims[span] for span in sorted(claims)], problems)
-
-
-def encode_claims(
-    name: str, order: Sequence[int], claims: Iterable[ClaimValues]
-) -> dict[str, list[str]]:
-    """Encode stored claims as the posted values that `parse_claims` reads; its inverse.
-
-    `name` is the field's. `order` lists the item's answer numbers as shown on screen: the answer of
-    a claim is posted as its position there.
-    """
-    raw: dict[str, list[str]] = {}
-    for number, claim in enumerate(claims):
-        at = f"{name}.{number}"
-        raw[f"{at}.answer"] = [str(order.index(claim["answer"]))]
-        raw |= {f"{at}.{part}": [str(claim[part])] for part in ("start", "end")}
-        for part in ("support", "relevance", "label"):
-            raw |= {f"{at}.{part}": [claim[part]]} if claim.get(part) else {}
-        if claim.get("quotes"):
-            raw[f"{at}.quotes"] = [str(quote) for quote in claim["quotes"]]
-    return raw
-
-
-def is_claim_part(field: str, name: str) -> bool:
-    """Return True if `name` is an HTML input name of some claim of this field."""
-    return re.fullmatch(re.escape(field) + _CLAIM_PART, name) is not None
-
-
-def _group_claim_rows(field: FormField, raw: PostedValues) -> Iterator[tuple[str, _ClaimRow]]:
-    """Group posted values by claim number, leaving out sentences about which nothing was said."""
-    rows: defaultdict[int, _ClaimRow] = defaultdict(dict)
-    for name, said in raw.items():
-        if part := re.fullmatch(re.escape(field.name) + _CLAIM_PART, name):
-            rows[int(part[1])][part[2]] = [one for one in said if one.strip()]
-    parts = [*(part.name for part in field.span_parts), "quotes"]
-    for number, row in sorted(rows.items()):
-        if any(row.get(part) for part in parts):
-            yield f"{field.name}.{number}", row
-
-
-def _parse_claim(
-    field: FormField, item: LabellingItem, order: Sequence[int], name: str, row: _ClaimRow
-) -> ClaimValues:
-    answer_place, start, end = (
-        parse_number(row.get(part, [])) for part in ("answer", "start", "end")
-    )
-    if answer_place is None or start is None or end is None or answer_place >= len(order):
-        raise _ClaimError(f"{name}.start", "A claim is no part of an answer. Mark it again.")
-    answer = item.answers[order[answer_place]]
-    if not (start < end <= len(answer.text) and answer.text[start:end].strip()):
-        raise _ClaimError(f"{name}.start", "A claim is no part of its answer. Mark it again.")
-    claim: ClaimValues = {"answer": order[answer_place], "start": start, "end": end}
-    words = _quote_claim_words(item, claim)
-    for part, _label, choices in field.span_parts:
-        claim[part] = _parse_single_choice(
-            choices, row.get(part, []), f"{name}.{part}", f"{part} of {words}"
-        )
-    if field.kind == "spans":
-        return claim
-    quotes = {parse_number([one]) for one in row.get("quotes", [])}
-    if not quotes <= set(range(len(answer.quotes))):
-        raise _ClaimError(f"{name}.quotes", f"The answer has no such quote: {words}. Choose again.")
-    claim["quotes"] = sorted(quote for quote in quotes if quote is not None)
-    return claim
-
-
-def _parse_single_choice(
-    choices: Iterable[FieldChoice], values: Sequence[str], name: str, what: str
-) -> str | None:
-    if len(set(values)) > 1:
-        raise _ClaimError(name, f"Only one can be given: {what}.")
-    if values and values[0] not in {choice.value for choice in choices}:
-        raise _ClaimError(name, f"Not one of the choices: {what}. Choose again.")
-    return values[0] if values else None
-
-
-def _find_missing_parts(
-    field: FormField, item: LabellingItem, name: str, claim: ClaimValues
-) -> Iterator[FormProblem]:
-    for part, *_rest in field.span_parts:
-        if claim[part] is None:
-            words = _quote_claim_words(item, claim)
-            yield FormProblem(f"{name}.{part}", f"Not filled in yet: {part} of {words}.")
-
-
-def _find_missing_claims(
-    field: FormField, answers: int, places: Sequence[int]
-) -> Iterator[FormProblem]:
-    for place in places:
-        what = "the claims" if field.kind == "claims" else field.label
-        letter = "AB"[place] if answers <= 2 else str(place + 1)
-        name = FormInput(field.name, field, place).problem_name
-        yield FormProblem(name, f"Not filled in yet: {what} of answer {letter}.")
-
-
-def _quote_claim_words(item: LabellingItem, claim: Mapping[str, Any]) -> str:
-    words = item.answers[claim["answer"]].text[claim["start"] : claim["end"]]
-    return (
-        f"“{words}”"
-        if len(words) <= _MAX_SNIPPET_CHARACTERS
-        else f"“{words[:_MAX_SNIPPET_CHARACTERS]}…”"
-    )
+    """A fault in one part of a posted claim: the input's name, and a sentence."""
 
 
 class ParsedForm(NamedTuple):
@@ -248,69 +97,6 @@ def list_form_inputs(
             yield FormInput(field.name, field)
 
 
-def is_input_shown(
-    form: LabellingForm, order: Sequence[int], raw: PostedValues, each: FormInput
-) -> bool:
-    """Return True if an input's condition holds for the posted values, or it has none."""
-    condition = each.field.shown_when
-    return condition is None or _is_met(form, order, raw, each, condition)
-
-
-def is_input_required(
-    form: LabellingForm,
-    item: LabellingItem,
-    order: Sequence[int],
-    raw: PostedValues,
-    whole: bool,
-    each: FormInput,
-) -> bool:
-    """Return True if an input that is shown must be filled in."""
-    field = each.field
-    required = field.required == "always" or (field.required == "whole" and whole)
-    if field.required_when is not None and not required:
-        required = _is_met(form, order, raw, each, field.required_when)
-    if each.answer is None or not field.relied:
-        return required
-    cited = {quote for claim in item.answers[order[each.answer]].claims for quote in claim.quotes}
-    return each.quote in cited and required
-
-
-def find_condition_input(
-    form: LabellingForm, each: FormInput, condition: FormCondition
-) -> FormInput:
-    """Return the input on whose value a condition of another input depends."""
-    field = next(field for field in form.fields if field.name == condition.question)
-    places = {"": (), "answer": (each.answer,), "quote": (each.answer, each.quote)}[field.per]
-    return FormInput(".".join(map(str, (field.name, *places))), field, *places)
-
-
-def list_condition_values(
-    form: LabellingForm, field: FormField, condition: FormCondition
-) -> tuple[str, ...]:
-    """Return the posted values of a field that meet a condition; empty: any value does."""
-    if field.kind == "versus":
-        points = {"equal": ("0",), "better": ("-1", "1"), "much_better": ("-2", "2")}
-        return tuple(point for value in condition.values for point in points[value])
-    if field.kind == "pick" and "answer" in condition.values:
-        return (*condition.values, *map(str, range(form.answers)))
-    return condition.values
-
-
-def _is_met(
-    form: LabellingForm,
-    order: Sequence[int],
-    raw: PostedValues,
-    each: FormInput,
-    condition: FormCondition,
-) -> bool:
-    other = find_condition_input(form, each, condition)
-    if not is_input_shown(form, order, raw, other):
-        return False
-    values = {one for one in raw.get(other.name, ()) if _clean_text(one)}
-    allowed = list_condition_values(form, other.field, condition)
-    return bool(values) and (not allowed or values <= set(allowed))
-
-
 def get_answer_label(form: LabellingForm, answer: int) -> str:
     """Return the label of the answer at this screen position, counted from 0: A or B, or 1 to 4.
 
@@ -328,14 +114,8 @@ def parse_form(
     that are so only in part of the items. Wrong values are left out, but an over-long text is kept
     so that a draft loses nothing. Names that do not begin with a field's name are ignored.
     """
-    reading = _FormParser(form, item, order, raw, whole)
-    inputs = _list_all_inputs(form, item, order)
-    values = {field.name: reading.parse_field(field, inputs) for field in form.fields}
-    reading.report_unknown_names(
-        {each.name for each in inputs if each.field.kind not in ("claims", "spans")}
-    )
-    filled = {name: value for name, value in values.items() if value is not None}
-    return ParsedForm(filled, reading.problems)
+    sheet = TaskForm(form, item, order, whole, raw)
+    return ParsedForm(sheet.filled, sheet.faults)
 
 
 def encode_form(
@@ -357,6 +137,26 @@ def encode_form(
             value = _get_element(value, each.quote)
         if (encoded := _encode_value(each.field, order, value)) is not None:
             raw[each.name] = [encoded]
+    return raw
+
+
+def encode_claims(
+    name: str, order: Sequence[int], claims: Iterable[ClaimValues]
+) -> dict[str, list[str]]:
+    """Encode stored claims as the posted values that `parse_claims` reads; its inverse.
+
+    `name` is the field's. `order` lists the item's answer numbers as shown on screen: the answer of
+    a claim is posted as its position there.
+    """
+    raw: dict[str, list[str]] = {}
+    for number, claim in enumerate(claims):
+        at = f"{name}.{number}"
+        raw[f"{at}.answer"] = [str(order.index(claim["answer"]))]
+        raw |= {f"{at}.{part}": [str(claim[part])] for part in ("start", "end")}
+        for part in ("support", "relevance", "label"):
+            raw |= {f"{at}.{part}": [claim[part]]} if claim.get(part) else {}
+        if claim.get("quotes"):
+            raw[f"{at}.quotes"] = [str(quote) for quote in claim["quotes"]]
     return raw
 
 
@@ -394,130 +194,22 @@ def _clean_text(text: str) -> str:
     ).strip()
 
 
-class _FormParser:
-    """Parser of one posted form; collects problems as it goes."""
+def _group_claim_rows(field: FormField, raw: PostedValues) -> Iterator[tuple[str, _ClaimRow]]:
+    """Group posted values by claim number, leaving out sentences about which nothing was said."""
+    rows: defaultdict[int, _ClaimRow] = defaultdict(dict)
+    for name, said in raw.items():
+        if part := re.fullmatch(re.escape(field.name) + _CLAIM_PART, name):
+            rows[int(part[1])][part[2]] = [one for one in said if one.strip()]
+    parts = [*(part.name for part in field.span_parts), "quotes"]
+    for number, row in sorted(rows.items()):
+        if any(row.get(part) for part in parts):
+            yield f"{field.name}.{number}", row
 
-    def __init__(
-        self,
-        form: LabellingForm,
-        item: LabellingItem,
-        order: Sequence[int],
-        raw: PostedValues,
-        whole: bool,
-    ) -> None:
-        self.problems: list[FormProblem] = []
-        self._form, self._item, self._order = form, item, order
-        self._raw, self._whole = raw, whole
 
-    def parse_field(self, field: FormField, inputs: Sequence[FormInput]) -> Any:
-        """Return a field's values as they are stored; None if nothing was filled in."""
-        if field.kind in ("claims", "spans"):
-            mine = [each for each in inputs if each.field.name == field.name]
-            shown_inputs = [each for each in mine if self._is_shown(each)]
-            marked = parse_claims(
-                field,
-                self._item,
-                self._order,
-                self._raw,
-                [each.answer for each in shown_inputs if each.answer is not None],
-                [
-                    each.answer
-                    for each in shown_inputs
-                    if each.answer is not None and self._is_required(each)
-                ],
-            )
-            self.problems += marked.problems
-            return marked.claims or None
-        values: dict[tuple[int | None, int | None], Any] = {}
-        for each in inputs:
-            if each.field.name == field.name and (value := self._parse_value(each)) is not None:
-                answer = None if each.answer is None else self._order[each.answer]
-                values[answer, each.quote] = value
-        return self._arrange_values(field, values) if values else None
-
-    def report_unknown_names(self, names: set[str]) -> None:
-        """Add a problem for every posted name that belongs to a field but to no input of it."""
-        fields = {field.name: field for field in self._form.fields}
-        for name in self._raw:
-            field = fields.get(name.split(".")[0])
-            if field is None or name in names:
-                continue
-            if field.kind not in ("claims", "spans") or not is_claim_part(field.name, name):
-                self._add_problem(
-                    name, f"There is no such part to fill in: {field.label}. Load it again."
-                )
-
-    def _arrange_values(
-        self, field: FormField, values: Mapping[tuple[int | None, int | None], Any]
-    ) -> Any:
-        answers = self._item.answers
-        if field.per == "answer":
-            return [values.get((number, None)) for number in range(len(answers))]
-        if field.per == "quote":
-            return [
-                [values.get((number, quote)) for quote in range(len(answer.quotes))]
-                for number, answer in enumerate(answers)
-            ]
-        return values[None, None]
-
-    def _parse_value(self, each: FormInput) -> Any:
-        if not self._is_shown(each):
-            return None
-        values = list(
-            dict.fromkeys(one for one in self._raw.get(each.name, ()) if _clean_text(one))
-        )
-        if not values:
-            if self._is_required(each):
-                self._add_problem(each.name, f"Not filled in yet: {self._describe_input(each)}.")
-            return None
-        if len(values) > 1:
-            self._add_problem(each.name, f"Only one can be given: {self._describe_input(each)}.")
-            return None
-        return (
-            self._check_text(each, _clean_text(values[0]))
-            if each.field.kind == "text"
-            else self._parse_choice(each, values[0])
-        )
-
-    def _check_text(self, each: FormInput, text: str) -> str:
-        if len(text) > MAX_TEXT_CHARACTERS:
-            counted = f"At most {MAX_TEXT_CHARACTERS:,} characters, and these are {len(text):,}"
-            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
-        words = len(text.split())
-        if words < each.field.min_words:
-            counted = f"At least {each.field.min_words} words, and these are {words}"
-            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
-        return text
-
-    def _parse_choice(self, each: FormInput, value: str) -> str | int | None:
-        kind, number = each.field.kind, parse_number([value])
-        if kind == "pick" and number is not None and number < len(self._order):
-            return self._order[number]
-        if value in {choice.value for choice in each.field.choices}:
-            return _reorder_point(int(value), self._order) if kind == "versus" else value
-        self._add_problem(
-            each.name, f"Not one of the choices: {self._describe_input(each)}. Choose again."
-        )
-        return None
-
-    def _is_shown(self, each: FormInput) -> bool:
-        return is_input_shown(self._form, self._order, self._raw, each)
-
-    def _is_required(self, each: FormInput) -> bool:
-        return is_input_required(self._form, self._item, self._order, self._raw, self._whole, each)
-
-    def _describe_input(self, each: FormInput) -> str:
-        where = []
-        if each.answer is not None and self._form.answers > 1:
-            where.append(f"answer {get_answer_label(self._form, each.answer)}")
-        if each.quote is not None:
-            where.append(f"reference {each.quote + 1}")
-        return each.field.label + (f" ({', '.join(where)})" if where else "")
-
-    def _add_problem(self, name: str, sentence: str) -> None:
-        if sentence.endswith("?."):  # the label is a question
-            sentence = sentence[:-1]
-        self.problems.append(FormProblem(name, sentence))
+def _quote_claim_words(item: LabellingItem, claim: ClaimValues) -> str:
+    words = item.answers[claim["answer"]].text[claim["start"] : claim["end"]]
+    shown = words[:_MAX_SNIPPET_CHARACTERS]
+    return f"“{shown}”" if shown == words else f"“{shown}…”"
 
 
 class ClaimPiece(NamedTuple):
@@ -667,26 +359,29 @@ class ClaimRow(NamedTuple):
 
 
 class TaskForm:
-    """A form and an item: the answers in this rater's order, the filled values and, with `check`,
-    the problems that bar it from being handed in."""
+    """A form and an item: the answers in this rater's order, the filled values, what is wrong or
+    missing, and, with `check`, the problems that bar it from being handed in.
+
+    `order` lists the item's answer numbers as shown on screen.
+    """
 
     def __init__(
         self,
         form: LabellingForm,
         item: LabellingItem,
-        order: tuple[int, ...],
+        order: Sequence[int],
         whole: bool,
         raw: PostedValues,
         check: bool = False,
     ) -> None:
-        self.form = form
-        self.item = item
-        self.order = order
-        self.whole = whole
-        self.raw = raw
-        parsed = parse_form(form, item, order, raw, whole)
-        self.filled = parsed.filled
-        self.problems = {each.field: each.sentence for each in parsed.problems} if check else {}
+        self.form, self.item, self.order = form, item, tuple(order)
+        self.whole, self.raw = whole, raw
+        self.faults: list[FormProblem] = []
+        self._inputs = _list_all_inputs(form, item, order)
+        values = {field.name: self._parse_field(field) for field in form.fields}
+        self.filled = {name: value for name, value in values.items() if value is not None}
+        self._report_unknown_names()
+        self.problems = {each.field: each.sentence for each in self.faults} if check else {}
 
     @cached_property
     def answers(self) -> tuple[JudgedAnswer, ...]:
@@ -723,15 +418,14 @@ class TaskForm:
         Controls that depend on another page are left out where their condition does not hold.
         """
         steps = next(steps for steps in self.pages if step in steps)
-        page_inputs = {each.name for one in steps for each in self._list_inputs(one)}
+        page_inputs = {
+            each.name for one in steps for each in list_form_inputs(one, self.item, self.order)
+        }
         return [
             control
-            for each in self._list_inputs(step)
+            for each in list_form_inputs(step, self.item, self.order)
             if (control := self._make_control(each, page_inputs)) is not None
         ]
-
-    def _list_inputs(self, step: FormStep) -> Iterator[FormInput]:
-        return list_form_inputs(step, self.item, self.order)
 
     def find_page(self, name: str) -> int:
         """Return the number (from 0) of the page that a problem of this name is about, else 0."""
@@ -739,7 +433,7 @@ class TaskForm:
             (number, each)
             for number, steps in enumerate(self.pages)
             for step in steps
-            for each in self._list_inputs(step)
+            for each in list_form_inputs(step, self.item, self.order)
         ]
         named = (number for number, each in inputs if each.problem_name == name)
         claims = (number for number, each in inputs if self._is_claim(name, each))
@@ -753,42 +447,218 @@ class TaskForm:
         return str(each.answer) in about
 
     def _make_control(self, each: FormInput, page_inputs: Collection[str]) -> FormControl | None:
-        field, when = each.field, None
+        field, when, needed = each.field, None, ""
         if field.shown_when is not None:
-            other = find_condition_input(self.form, each, field.shown_when)
+            other = self._find_condition_input(each, field.shown_when)
             if other.name in page_inputs:
-                values = list_condition_values(self.form, other.field, field.shown_when)
+                values = self._list_condition_values(other.field, field.shown_when)
                 words = self._describe_condition(each, field.shown_when)
-                when = ShownWhen(
-                    other.name, values, _("Only where %(condition)s.", condition=words)
-                )
-            elif not is_input_shown(self.form, self.order, self.raw, each):
+                sentence = _("Only where %(condition)s.", condition=words)
+                when = ShownWhen(other.name, values, sentence)
+            elif not self._is_shown(each):
                 return None
+        if field.required_when is not None:
+            words = self._describe_condition(each, field.required_when)
+            needed = _("needed where %(condition)s", condition=words)
         return FormControl(
             each.name,
             field,
             _list_options(field, self.answers),
             tuple(self.raw.get(each.name, ())),
-            is_input_required(self.form, self.item, self.order, self.raw, self.whole, each),
+            self._is_required(each),
             self.problems.get(each.problem_name, ""),
             each.answer,
             each.quote,
             when,
-            ""
-            if field.required_when is None
-            else _(
-                "needed where %(condition)s",
-                condition=self._describe_condition(each, field.required_when),
-            ),
+            needed,
         )
 
     def _describe_condition(self, each: FormInput, condition: FormCondition) -> str:
-        other = find_condition_input(self.form, each, condition).field
-        values = list_condition_values(self.form, other, condition)
+        other = self._find_condition_input(each, condition).field
+        values = self._list_condition_values(other, condition)
         options = _list_options(other, self.answers)
         said = _(" or ").join(f"“{one.label}”" for one in options if one.value in values)
         return _(
             "you say %(values)s to “%(field)s”", values=said or _("something"), field=other.label
+        )
+
+    def _find_condition_input(self, each: FormInput, condition: FormCondition) -> FormInput:
+        """Return the input on whose value a condition of another input depends."""
+        field = next(field for field in self.form.fields if field.name == condition.question)
+        places = {"": (), "answer": (each.answer,), "quote": (each.answer, each.quote)}[field.per]
+        return FormInput(".".join(map(str, (field.name, *places))), field, *places)
+
+    def _list_condition_values(self, field: FormField, condition: FormCondition) -> tuple[str, ...]:
+        """Return the posted values of a field that meet a condition; empty: any value does."""
+        if field.kind == "versus":
+            points = {"equal": ("0",), "better": ("-1", "1"), "much_better": ("-2", "2")}
+            return tuple(point for value in condition.values for point in points[value])
+        if field.kind == "pick" and "answer" in condition.values:
+            return (*condition.values, *map(str, range(self.form.answers)))
+        return condition.values
+
+    def _is_shown(self, each: FormInput) -> bool:
+        condition = each.field.shown_when
+        return condition is None or self._is_met(each, condition)
+
+    def _is_required(self, each: FormInput) -> bool:
+        """Return True if an input that is shown must be filled in."""
+        field = each.field
+        required = field.required == "always" or (field.required == "whole" and self.whole)
+        if field.required_when is not None and not required:
+            required = self._is_met(each, field.required_when)
+        if each.answer is None or not field.relied:
+            return required
+        claims = self.item.answers[self.order[each.answer]].claims
+        return required and any(each.quote in claim.quotes for claim in claims)
+
+    def _is_met(self, each: FormInput, condition: FormCondition) -> bool:
+        other = self._find_condition_input(each, condition)
+        if not self._is_shown(other):
+            return False
+        values = {one for one in self.raw.get(other.name, ()) if _clean_text(one)}
+        allowed = self._list_condition_values(other.field, condition)
+        return bool(values) and (not allowed or values <= set(allowed))
+
+    def _parse_field(self, field: FormField) -> Any:
+        """Return a field's values as they are stored; None if nothing was filled in."""
+        mine = [each for each in self._inputs if each.field.name == field.name]
+        if field.kind in ("claims", "spans"):
+            return self._parse_claims(field, [each for each in mine if self._is_shown(each)])
+        values: dict[tuple[int | None, int | None], Any] = {}
+        for each in mine:
+            if (value := self._parse_value(each)) is not None:
+                answer = None if each.answer is None else self.order[each.answer]
+                values[answer, each.quote] = value
+        if not values or not field.per:
+            return values.get((None, None))
+        if field.per == "answer":
+            return [values.get((number, None)) for number in range(len(self.item.answers))]
+        return [
+            [values.get((number, quote)) for quote in range(len(answer.quotes))]
+            for number, answer in enumerate(self.item.answers)
+        ]
+
+    def _parse_claims(
+        self, field: FormField, inputs: Sequence[FormInput]
+    ) -> list[ClaimValues] | None:
+        """Parse the posted claims, or other spans, of one field, sorted by answer and offsets.
+
+        Rows in which nothing was filled in are ignored, and those of answers whose input is not
+        shown. A claim with a fault is left out.
+        """
+        complete = [each for each in inputs if self._is_required(each)]
+        claims: dict[tuple[int, int, int], ClaimValues] = {}
+        for name, row in _group_claim_rows(field, self.raw):
+            try:
+                claim = self._parse_claim(field, name, row)
+                place = self.order.index(claim["answer"])
+                if all(each.answer != place for each in inputs):
+                    continue
+                span = (claim["answer"], claim["start"], claim["end"])
+                words = _quote_claim_words(self.item, claim)
+                if span in claims:
+                    raise _ClaimError(f"{name}.start", f"Marked twice: {words}. Keep one.")
+            except _ClaimError as error:
+                self._add_problem(*error.args)
+                continue
+            claims[span] = claim
+            if field.kind == "spans" or any(each.answer == place for each in complete):
+                for part in (part.name for part in field.span_parts if claim[part.name] is None):
+                    self._add_problem(f"{name}.{part}", f"Not filled in yet: {part} of {words}.")
+        marked = {self.order.index(answer) for answer, *_span in claims}
+        what = "the claims" if field.kind == "claims" else field.label
+        for each in complete:
+            if each.answer is not None and each.answer not in marked:
+                letter = get_answer_label(self.form, each.answer)
+                sentence = f"Not filled in yet: {what} of answer {letter}."
+                self.faults.append(FormProblem(each.problem_name, sentence))
+        return [claims[span] for span in sorted(claims)] or None
+
+    def _parse_claim(self, field: FormField, name: str, row: _ClaimRow) -> ClaimValues:
+        place, start, end = (parse_number(row.get(part, [])) for part in ("answer", "start", "end"))
+        if place is None or start is None or end is None or place >= len(self.order):
+            raise _ClaimError(f"{name}.start", "A claim is no part of an answer. Mark it again.")
+        answer = self.item.answers[self.order[place]]
+        if not (start < end <= len(answer.text) and answer.text[start:end].strip()):
+            raise _ClaimError(f"{name}.start", "A claim is no part of its answer. Mark it again.")
+        claim: ClaimValues = {"answer": self.order[place], "start": start, "end": end}
+        words = _quote_claim_words(self.item, claim)
+        for part, _label, choices in field.span_parts:
+            values, what = row.get(part, []), f"{part} of {words}"
+            if len(set(values)) > 1:
+                raise _ClaimError(f"{name}.{part}", f"Only one can be given: {what}.")
+            if values and all(choice.value != values[0] for choice in choices):
+                sentence = f"Not one of the choices: {what}. Choose again."
+                raise _ClaimError(f"{name}.{part}", sentence)
+            claim[part] = values[0] if values else None
+        if field.kind == "spans":
+            return claim
+        quotes = {parse_number([one]) for one in row.get("quotes", [])}
+        if not quotes <= set(range(len(answer.quotes))):
+            sentence = f"The answer has no such quote: {words}. Choose again."
+            raise _ClaimError(f"{name}.quotes", sentence)
+        claim["quotes"] = sorted(quote for quote in quotes if quote is not None)
+        return claim
+
+    def _report_unknown_names(self) -> None:
+        """Add a problem for every posted name that belongs to a field but to no input of it."""
+        fields = {field.name: field for field in self.form.fields}
+        names = {each.name for each in self._inputs if each.field.kind not in ("claims", "spans")}
+        for name in self.raw:
+            field = fields.get(name.split(".")[0])
+            if field is None or name in names:
+                continue
+            marked = field.kind in ("claims", "spans")
+            if not (marked and re.fullmatch(re.escape(field.name) + _CLAIM_PART, name)):
+                sentence = f"There is no such part to fill in: {field.label}. Load it again."
+                self._add_problem(name, sentence)
+
+    def _parse_value(self, each: FormInput) -> Any:
+        if not self._is_shown(each):
+            return None
+        posted = dict.fromkeys(one for one in self.raw.get(each.name, ()) if _clean_text(one))
+        what = self._describe_input(each)
+        if not posted:
+            if self._is_required(each):
+                self._add_problem(each.name, f"Not filled in yet: {what}.")
+            return None
+        if len(posted) > 1:
+            self._add_problem(each.name, f"Only one can be given: {what}.")
+            return None
+        (value,) = posted
+        if each.field.kind == "text":
+            return self._check_text(each, _clean_text(value))
+        kind, number = each.field.kind, parse_number([value])
+        if kind == "pick" and number is not None and number < len(self.order):
+            return self.order[number]
+        if any(choice.value == value for choice in each.field.choices):
+            return _reorder_point(int(value), self.order) if kind == "versus" else value
+        self._add_problem(each.name, f"Not one of the choices: {what}. Choose again.")
+        return None
+
+    def _check_text(self, each: FormInput, text: str) -> str:
+        words, least = len(text.split()), each.field.min_words
+        if len(text) > MAX_TEXT_CHARACTERS:
+            counted = f"At most {MAX_TEXT_CHARACTERS:,} characters, and these are {len(text):,}"
+            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
+        if words < least:
+            counted = f"At least {least} words, and these are {words}"
+            self._add_problem(each.name, f"{counted}: {self._describe_input(each)}.")
+        return text
+
+    def _describe_input(self, each: FormInput) -> str:
+        where = []
+        if each.answer is not None and self.form.answers > 1:
+            where.append(f"answer {get_answer_label(self.form, each.answer)}")
+        if each.quote is not None:
+            where.append(f"reference {each.quote + 1}")
+        return each.field.label + (f" ({', '.join(where)})" if where else "")
+
+    def _add_problem(self, name: str, sentence: str) -> None:
+        # The label of a field may be a question.
+        self.faults.append(
+            FormProblem(name, sentence.removesuffix(".") if sentence.endswith("?.") else sentence)
         )
 
     def list_claim_rows(self, control: FormControl) -> list[ClaimRow]:
@@ -822,7 +692,7 @@ class TaskForm:
         """
         merged = {name: list(each) for name, each in self.raw.items()}
         for step in steps:
-            for each in self._list_inputs(step):
+            for each in list_form_inputs(step, self.item, self.order):
                 if each.field.kind in ("claims", "spans") and each.answer is not None:
                     _merge_claims(merged, posted, each.name, each.answer)
                     continue
