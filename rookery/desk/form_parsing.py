@@ -657,9 +657,7 @@ class TaskForm:
 
     def _add_problem(self, name: str, sentence: str) -> None:
         # The label of a field may be a question.
-        self.faults.append(
-            FormProblem(name, sentence.removesuffix(".") if sentence.endswith("?.") else sentence)
-        )
+        self.faults.append(FormProblem(name, re.sub(r"\?\.$", "?", sentence)))
 
     def list_claim_rows(self, control: FormControl) -> list[ClaimRow]:
         """Return a row for each sentence of an answer and each other marked span, in order."""

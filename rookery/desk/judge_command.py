@@ -24,25 +24,10 @@ from rookery.shell.command_options import (
 )
 
 if TYPE_CHECKING:
-    from rookery.desk.adjudication import (
-        FieldAlpha,
-        FieldKappa,
-        RaterGroupAgreement,
-        RaterPairAgreement,
-    )
-    from rookery.desk.crowd_entry import CrowdSession
     from rookery.desk.forms import LabellingForm, LabellingItem
     from rookery.desk.payment import PaymentReport
     from rookery.desk.projects import ProjectBatch, ProjectSettings, TrialResult
-    from rookery.desk.rater_quality import (
-        AttentionCheckScore,
-        QualityReport,
-        RaterReport,
-        ResearcherAgreement,
-    )
     from rookery.desk.store import Store
-    from rookery.measure.agreement import AgreementEstimate, SideBias
-
 
 MOST_PRELUDE_ITEMS = 500
 """people before whom an attention check is put, where it is not said: more than will ever come"""
@@ -61,6 +46,11 @@ TrialOption = Annotated[
         help="People do this batch first, and get no other of the project until they are admitted.",
     ),
 ]
+AddressOption = Annotated[str, typer.Option(metavar="URL", help="The address of the desk.")]
+DaysOption = Annotated[
+    float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
+]
+ProjectArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
 NamedOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -112,12 +102,8 @@ def run_judge_invite(
     role: Annotated[
         str, typer.Option(metavar="ROLE", help="labeller, reviewer, researcher or admin.")
     ] = "labeller",
-    days: Annotated[
-        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
-    ] = 7,
-    address: Annotated[
-        str, typer.Option(metavar="URL", help="The address of the desk.")
-    ] = DEFAULT_ADDRESS,
+    days: DaysOption = 7,
+    address: AddressOption = DEFAULT_ADDRESS,
     store: DeskStoreOption = "",
 ) -> None:
     """Print a link that lets one person in, once."""
@@ -266,6 +252,7 @@ judge_group.add_typer(form_group, name="form")
 def run_form_list(store: DeskStoreOption = "") -> None:
     """List the forms: those of Rookery, and those that were added to the desk's store."""
     from rookery.desk.forms import FORMS
+    from rookery.shell.terminal_output import format_table
 
     rows = [["form", "answers", "minutes", "versions", "what people are asked"]]
     rows += [[*_format_form(form), "rookery's", form.title] for form in FORMS.values()]
@@ -276,7 +263,7 @@ def run_form_list(store: DeskStoreOption = "") -> None:
             for form in list_forms(desk)[len(FORMS) :]:
                 versions = str(len(list_form_versions(desk, form.name)))
                 rows.append([*_format_form(form), versions, form.title])
-    _write_out(*_format_table(rows))
+    _write_out(*format_table(rows))
 
 
 @form_group.command("show")
@@ -428,7 +415,7 @@ def run_judge_project(
 
 @judge_group.command("admit")
 def run_judge_admit(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    project: ProjectArgument,
     person: Annotated[str, typer.Argument(metavar="NAME", help="Who did its trial.")],
     refuse: Annotated[
         str, typer.Option(metavar="REASON", help="Do not admit them, and why not.")
@@ -446,16 +433,12 @@ def run_judge_admit(
 
 @judge_group.command("link")
 def run_judge_link(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    days: Annotated[
-        float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
-    ] = 14,
+    project: ProjectArgument,
+    days: DaysOption = 14,
     study: Annotated[
         str, typer.Option(metavar="ID", help="Only for this study of the platform.")
     ] = "",
-    address: Annotated[
-        str, typer.Option(metavar="URL", help="The address of the desk.")
-    ] = DEFAULT_ADDRESS,
+    address: AddressOption = DEFAULT_ADDRESS,
     store: DeskStoreOption = "",
 ) -> None:
     """Print a signed link by which people of Prolific come to work on a project."""
@@ -469,7 +452,7 @@ def run_judge_link(
 
 @judge_group.command("sessions")
 def run_judge_sessions(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    project: ProjectArgument,
     as_json: JsonLinesOption = False,
     store: DeskStoreOption = "",
 ) -> None:
@@ -478,27 +461,21 @@ def run_judge_sessions(
         from rookery.desk.crowd_entry import list_crowd_sessions
 
         crowd_sessions = list_crowd_sessions(desk, project)
-    if as_json:
-        from rookery.shell.terminal_output import to_terminal_json
+    from rookery.shell.terminal_output import format_table, to_terminal_json
 
+    if as_json:
         sys.stdout.writelines(f"{to_terminal_json(each)}\n" for each in crowd_sessions)
         return
     if not crowd_sessions:
         _write_error(f"nobody has come to {project} from a platform")
-    heads = ["participant", "study", "session", "items", "finished", "code"]
-    rows = [
-        [each.participant, each.study, each.session, str(each.items), *_format_end(each)]
-        for each in crowd_sessions
-    ]
-    _write_out(*_format_table([heads, *rows]))
-
-
-def _format_end(session: "CrowdSession") -> tuple[str, str]:
-    """Return when the session was finished, and its code; both empty before that."""
-    if session.ended is None:
-        return "", ""
-    when = datetime.fromtimestamp(session.ended, UTC).strftime("%Y-%m-%d %H:%M")
-    return when, session.code
+    rows = ["participant,study,session,items,finished,code".split(",")]
+    for each in crowd_sessions:
+        when, code = "", ""
+        if each.ended is not None:
+            when = datetime.fromtimestamp(each.ended, UTC).strftime("%Y-%m-%d %H:%M")
+            code = each.code
+        rows.append([each.participant, each.study, each.session, str(each.items), when, code])
+    _write_out(*format_table(rows))
 
 
 @judge_group.command("pay")
@@ -556,7 +533,7 @@ def run_judge_stats(
 ) -> None:
     """Show how much each person judged, how well, and whose work is left out."""
     with _open_store(store) as desk:
-        from rookery.desk.rater_quality import build_quality_report
+        from rookery.desk.rater_quality import build_quality_report, format_rater_stats
 
         found = build_quality_report(desk, batch)
     _show_record(found, format_rater_stats(found), as_json)
@@ -568,7 +545,7 @@ def run_judge_agreement(
 ) -> None:
     """Show how far people agree with researchers and with each other, by form and field."""
     with _open_store(store) as desk:
-        from rookery.desk.rater_quality import build_quality_report
+        from rookery.desk.rater_quality import build_quality_report, format_agreement
 
         found = build_quality_report(desk, batch, BOOTSTRAP_SAMPLES)
     _show_record(found.agreement, format_agreement(found), as_json)
@@ -679,181 +656,18 @@ def _format_project(
 
 def _format_payment(report: "PaymentReport") -> Iterator[str]:
     """Yield lines on the hours and the pay of each rater."""
+    from rookery.shell.terminal_output import format_table
+
     settings = report.settings
     paid = f"{settings.rate:g} {settings.currency} for one {settings.per}" if settings.rate else ""
     name = f"project {report.project}" if report.project else "batches of no project"
     yield f"{name}: {report.seconds / 3600:.2f} hours{', ' * bool(paid)}{paid}"
-    if not report.raters:
-        return
-    yield ""
-    heads = ["rater", "items", "skipped", "flagged", "excluded", "hours", "amount"]
-    rows = [
-        [
-            each.name,
-            *map(str, (each.items, each.skipped, each.flagged, each.excluded)),
-            f"{each.hours:.2f}",
-            f"{each.amount:.2f}" if paid else "",
-        ]
-        for each in report.raters
-    ]
-    yield from _format_table([heads, *rows])
-    if paid:
-        yield ""
-        yield f"in all: {report.amount:.2f} {settings.currency}"
-
-
-_PASSED = {True: "passed", False: "failed", None: "not over"}
-
-
-def format_rater_stats(board: "QualityReport") -> Iterator[str]:
-    """Yield lines on each rater's work: how much, how good, and what is left out."""
-    where = f"batch {board.batch}" if board.batch else "all batches"
-    yield f"{where}: {board.items:,} items, {board.judgements:,} judgements that count"
-    yield from (f"left out: {count:,} {reason}" for reason, count in board.left_out.items())
-    if board.people:
-        heads = "name,role,done,late,skipped,flagged,excluded,median,fast,gold,first shown"
-        rows = [heads.split(","), *(_format_person(each) for each in board.people)]
-        yield ""
-        yield from _format_table(
-            [[*row, more] for row, more in zip(rows, _format_notes_column(board), strict=True)]
-        )
-    yield from _format_notes(board)
-
-
-def format_agreement(board: "QualityReport") -> Iterator[str]:
-    """Yield lines on the agreement between raters, by form and field."""
-    yield "which answer is better, a tie being half (two answers), or the same (more):"
-    for rate in board.rates:
-        yield from _format_rate(rate)
-    tables = [
-        (["two people", "items", "agree", "kappa", "same of more"], map(_format_pair, board.pairs)),
-        (["field", "level", "judgements", "alpha"], map(_format_alpha, board.alphas)),
-        (["field", "two people", "values", "kappa"], map(_format_kappa, board.kappas)),
-    ]
-    for heads, rows in tables:
-        if cells := list(rows):
-            yield ""
-            yield from _format_table([heads, *cells])
-
-
-def _format_person(each: "RaterReport") -> list[str]:
-    counts = (each.done, each.late, each.skipped, each.flagged, each.excluded)
-    return [
-        each.name,
-        each.role,
-        *map(str, counts),
-        "" if each.seconds is None else _format_time(each.seconds),
-        f"{each.fast}{' !' * each.hasty}",
-        f"{each.gold_right}/{each.gold}" if each.gold else "",
-        "" if each.side is None else f"{_format_side(each.side)}{' !' * each.lopsided}",
-    ]
-
-
-def _format_notes_column(board: "QualityReport") -> Iterator[str]:
-    """Yield the last column: what is known of a person besides."""
-    yield "besides"
-    for each in board.people:
-        told = [_format_prelude(prelude) for prelude in each.preludes]
-        told += [_format_trusted(each.trusted)] if each.trusted is not None else []
-        yield "; ".join(told)
-
-
-def _format_prelude(prelude: "AttentionCheckScore") -> str:
-    what = _PASSED[prelude.passed]
-    return f"check of {prelude.batch}: {prelude.right}/{prelude.of} {what}"
-
-
-def _format_trusted(trusted: "ResearcherAgreement") -> str:
-    three = (trusted.supported, trusted.plausible, trusted.preferred)
-    said = ", ".join(
-        f"{name} {_format_share(each)}"
-        for name, each in zip(("supported", "plausible", "preferred"), three, strict=True)
-        if each.items
-    )
-    return f"as researchers: {said}{' (super rater)' * bool(trusted.passed)}"
-
-
-def _format_notes(board: "QualityReport") -> Iterator[str]:
-    if any(each.hasty or each.lopsided for each in board.people):
-        yield ""
-        yield "! look into it: often done in a tenth of the time, or one side preferred too often"
-    if board.exclusions:
-        yield ""
-    for effect in board.exclusions:
-        row = effect.exclusion
-        where = f" in {row.batch}" if row.batch else ""
-        what = "excluded" if effect.holds else "excluded, and lifted again"
-        yield (
-            f"{what} (number {row.number}): {row.what} {row.which}{where}, "
-            f"{effect.judgements:,} judgements, by {row.by}: {row.reason}"
-        )
-    if board.proposals:
-        yield ""
-    for each in board.proposals:
-        yield f"to be excluded: {each.person}, {each.judgements:,} judgements: {each.reason}"
-
-
-def _format_rate(rate: "RaterGroupAgreement") -> Iterator[str]:
-    kinds = (("two answers", rate.credit), ("more", rate.same))
-    for what, measured in kinds:
-        if measured.items:
-            yield (
-                f"  {rate.between}, {what}: {_format_measured(measured)}, {measured.items:,} items"
-            )
-    if not (rate.credit.items or rate.same.items):
-        yield f"  {rate.between}: no item was judged by both"
-
-
-def _format_pair(pair: "RaterPairAgreement") -> list[str]:
-    items = str(max(pair.credit.items, pair.same.items))
-    measured = map(_format_measured, (pair.credit, pair.kappa, pair.same))
-    return [f"{pair.one}, {pair.other}", items, *measured]
-
-
-def _format_alpha(each: "FieldAlpha") -> list[str]:
-    return [_name_field(each), each.level, str(each.judgements), _format_measured(each.alpha)]
-
-
-def _format_kappa(each: "FieldKappa") -> list[str]:
-    names = f"{each.one}, {each.other}"
-    return [_name_field(each), names, str(each.kappa.items), _format_measured(each.kappa)]
-
-
-def _name_field(each: "FieldAlpha | FieldKappa") -> str:
-    changed = f" (choices {each.variant})" if each.variant > 1 else ""
-    return f"{each.form}: {each.field}{changed}"
-
-
-def _format_measured(measured: "AgreementEstimate") -> str:
-    """Return a number with its interval, or why there is none."""
-    from rookery.measure.agreement import UndefinedStatistic
-
-    if not measured.items:
-        return ""
-    if isinstance(measured.value, UndefinedStatistic):
-        return f"none ({measured.value.reason})"
-    interval = "" if measured.low is None else f" [{measured.low:.2f}, {measured.high:.2f}]"
-    return f"{measured.value:.2f}{interval}"
-
-
-def _format_share(measured: "AgreementEstimate") -> str:
-    from rookery.measure.agreement import UndefinedStatistic
-
-    shown = "" if isinstance(measured.value, UndefinedStatistic) else f"{measured.value:.0%}"
-    return f"{shown} of {measured.items}"
-
-
-def _format_side(side: "SideBias") -> str:
-    return f"{side.share:.0%} of {side.judged}"
-
-
-def _format_time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as their widest cell; what is empty everywhere is left out."""
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        yield "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
+    rows = ["rater,items,skipped,flagged,excluded,hours,amount".split(",")]
+    for each in report.raters:
+        counts = map(str, (each.items, each.skipped, each.flagged, each.excluded))
+        money = f"{each.amount:.2f}" if paid else ""
+        rows.append([each.name, *counts, f"{each.hours:.2f}", money])
+    if report.raters:
+        yield from ("", *format_table(rows))
+    if report.raters and paid:
+        yield from ("", f"in all: {report.amount:.2f} {settings.currency}")

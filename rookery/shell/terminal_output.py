@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -337,3 +337,14 @@ def _highlight_terms(text: str, question: str, language: str) -> Text:
             shown.append(word.group(), "bold yellow")
             last = word.end()
     return shown.append(text[last:] + "”")
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows as lines, with columns as wide as their widest cell.
+
+    The first row has the heads; columns that are empty below it are left out.
+    """
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
