@@ -15,8 +15,9 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import select
@@ -25,10 +26,11 @@ from starlette.responses import JSONResponse, Response
 
 from rookery.browser.browser_commands import Observation, parse_command
 from rookery.browser.page_view import WindowPart, get_domain, truncate_line
-from rookery.desk import form_versions, judgement_conversion, labelling_queue
+from rookery.desk import judgement_conversion, labelling_queue
 from rookery.desk.accounts import has_role
 from rookery.desk.demonstration_sessions import (
     DemonstrationKey,
+    DemonstrationSession,
     DemonstrationStatus,
     DemonstrationStore,
     DeskLibrary,
@@ -37,6 +39,7 @@ from rookery.desk.demonstration_sessions import (
     make_closed_error,
 )
 from rookery.desk.form_parsing import split_at_claims
+from rookery.desk.form_versions import load_guide
 from rookery.desk.forms import FLAG_REASONS, FORMS, SKIP_REASONS, Judgement, LabellingItem
 from rookery.desk.page_endpoints import (
     PageHandler,
@@ -57,7 +60,7 @@ from rookery.errors import Failed, Outcome
 from rookery.evidence.calibration import grade_score
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.text_folding import Span
-from rookery.records import Episode, Page, Quote, digest_of
+from rookery.records import Episode, Failure, Page, Quote, digest_of
 from rookery.shell import demonstration_commands
 from rookery.shell.browser_session import (
     FIND_PREFIX,
@@ -214,6 +217,7 @@ LEASE_EXPIRED = mark_text(
 ONLY_OPENED_PAGES = mark_text(
     "suggestions are passages of a page: open one first, by a link of the search results"
 )
+T = TypeVar("T")
 FormFields = dict[str, tuple[str, ...]]
 """values of a posted form by field name"""
 
@@ -232,16 +236,43 @@ def build_demonstration_pages() -> dict[str, PageHandler]:
     }
 
 
+class _Visit(NamedTuple):
+    """A request to a demonstration that was handed out to the person who asks."""
+
+    request: Request
+    key: DemonstrationKey
+    status: DemonstrationStatus
+    fields: FormFields
+    """values of the posted form"""
+    late: bool = False
+    """True: the lease ran out"""
+
+    def show_again(self, query: str = "", anchor: str = "") -> Response:
+        """Return a redirect to the page of the demonstration."""
+        queries = [query] * bool(query) + ["late=1"] * self.late
+        asked = f"?{'&'.join(queries)}" if queries else ""
+        return redirect_after_post(f"/demonstrate/{self.key.item}{asked}{anchor}")
+
+
 class DemonstrationPages:
     """The demonstration pages of one desk, as one process serves them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._opened: tuple[DemonstrationStore, FetchJobs, DeskLibrary] | None = None
+        self._jobs: FetchJobs | None = None
 
-    def get_store(self, request: Request) -> DemonstrationStore:
-        """Return the demonstration sessions of the application that serves the request."""
-        return self._open_store(request)[0]
+    def get_jobs(self, request: Request) -> FetchJobs:
+        """Return the sessions, library and fetch jobs of the application that serves the request.
+
+        They are made at the first use.
+        """
+        with self._lock:
+            if self._jobs is None:
+                desk = get_app_context(request)
+                library = DeskLibrary(desk.settings)
+                request.app.state.closing.append(library.close)
+                self._jobs = FetchJobs(DemonstrationStore(desk.store), library)
+            return self._jobs
 
     def show_question_form(self, request: Request) -> Response:
         """Show the form on which people ask a question of their own."""
@@ -273,19 +304,13 @@ class DemonstrationPages:
 
         One that was handed in redirects to its trace.
         """
-        sittings, errands = self._open_store(request)
-        place, standing = self._find_status(request)
-        if standing is None:
-            return _render_not_leased(request, place)
-        if standing.kind in ("done", "extra"):
-            return redirect_after_post(f"/trace/{standing.judgement}")
-        if standing.judgement:
-            raise make_closed_error(standing)
-        with sittings.open_session(place) as work:
-            number, pending = work.event_count, work.browser_session.pending_request
-        if pending is not None:
-            errands.run(place, number, COMMAND_WAIT)
-        return self._render_state(request, place, standing)
+        visit = self._begin_visit(request)
+        if visit.status.kind in ("done", "extra"):
+            return redirect_after_post(f"/trace/{visit.status.judgement}")
+        if visit.status.judgement:
+            raise make_closed_error(visit.status)
+        self._wait_for_page(visit)
+        return self._render_state(visit._replace(late="late" in request.query_params))
 
     def post_command(self, request: Request) -> Response:
         """Run the command of a posted form, or hand the demonstration in; show what came of it.
@@ -293,86 +318,64 @@ class DemonstrationPages:
         Nothing is done for a form that has not seen the newest events (409), or for a command that
         would do nothing (422, with the reason).
         """
-        sittings, errands = self._open_store(request)
-        place, standing = self._find_status(request)
-        fields = get_form_fields(request)
-        if standing is None:
-            return _render_not_leased(request, place)
-        if standing.judgement:
-            return _answer_resubmission(standing, fields)
-        late = labelling_queue.renew_lease(get_store(request), standing.token) is None
-        event_count = _parse_event_count(fields, "seen")
+        visit = self._begin_visit(request)
+        fields, status = visit.fields, visit.status
+        if status.kind in ("done", "extra") and "hand_in" in fields:
+            return redirect_after_post("/desk?said=again")
+        if status.judgement:
+            raise make_closed_error(status)
+        lease_end = labelling_queue.renew_lease(get_store(request), status.token)
+        visit = visit._replace(late=lease_end is None)
         if "suggest" in fields and get_app_context(request).suggest:
-            return self._suggest_passages(request, place, standing, event_count, late)
+            return self._suggest_passages(visit)
         try:
-            note = sittings.change_session(
-                place, event_count, lambda session: _apply_form(session, fields)
-            )
+            note = self._change_session(visit, lambda session: _apply_form(session, fields))
         except StaleSessionError:
-            if self._was_sent_before(request, place, event_count, fields):
-                return redirect_after_post(f"/demonstrate/{place.item}")
-            return self._render_state(
-                request, place, standing, 409, note=STALE_FORM, late=late, typed=fields
-            )
-        with sittings.open_session(place) as work:
-            number, pending = work.event_count, work.browser_session.pending_request
-            where = _make_anchor(work.browser_session, fields)
+            if self._was_sent_before(visit):
+                return redirect_after_post(f"/demonstrate/{visit.key.item}")
+            return self._render_state(visit, 409, STALE_FORM)
         if note:
-            return self._render_state(
-                request, place, standing, 422, note=note, late=late, typed=fields
-            )
+            return self._render_state(visit, 422, note)
         if "hand_in" in fields:
-            return self._submit_demonstration(request, place, standing, fields)
-        if pending is not None:
-            errands.run(place, number, COMMAND_WAIT)
-        return redirect_after_post(f"/demonstrate/{place.item}{'?late=1' if late else ''}{where}")
+            return self._submit_demonstration(visit)
+        with self._open_session(visit) as work:
+            anchor = _make_anchor(work.browser_session, fields)
+        self._wait_for_page(visit)
+        return visit.show_again(anchor=anchor)
 
-    def _suggest_passages(
-        self,
-        request: Request,
-        place: DemonstrationKey,
-        standing: DemonstrationStatus,
-        event_count: int,
-        late: bool,
-    ) -> Response:
+    def _suggest_passages(self, visit: _Visit) -> Response:
         """Suggest passages of the open page, and record in the session that they were shown.
 
         Nothing is recorded, and the reason shown (422), where no page is open or the model cannot
         be read.
         """
-        sittings = self.get_store(request)
-        target = f"/demonstrate/{place.item}?suggested=yes{'&late=1' if late else ''}#suggestions"
-        with sittings.open_session(place) as work:
-            view, question = (
-                work.browser_session.find_shown_view(),
-                work.browser_session.task.question,
-            )
-            suggestions = work.browser_session.find_suggestions()
+        jobs = self.get_jobs(visit.request)
+        with self._open_session(visit) as work:
+            session = work.browser_session
+            view, question = session.find_shown_view(), session.task.question
+            suggestions = session.find_suggestions()
         if view is None:
-            return self._render_state(
-                request, place, standing, 422, note=ONLY_OPENED_PAGES, late=late
-            )
-        if suggestions is not None:
-            return redirect_after_post(target)
-        # The session is not locked meanwhile: its other tabs need not wait for the model.
-        try:
-            load_judge = self._open_parts(request)[2].load_evidence_judge
-            suggested = sittings.suggest_passages(view.page, question.text, load_judge)
-        except Exception as error:  # a model with other outputs fails only when it runs
-            _LOG.exception("no suggestions for %s", place.stream)
-            why = mark_text("the evidence model failed")
-            if isinstance(error, Failed):
-                why = error.failure.detail
-            note = _("nothing can be suggested: %(reason)s", reason=translate_borrowed_text(why))
-            return self._render_state(request, place, standing, 422, note=note, late=late)
-        try:
-            sittings.change_session(
-                place, event_count, lambda session: session.add_suggestions(suggested)
-            )
-        except StaleSessionError:
-            if not self._was_sent_before(request, place, event_count, {"suggest": ("yes",)}):
-                return self._render_state(request, place, standing, 409, note=STALE_FORM, late=late)
-        return redirect_after_post(target)
+            return self._render_state(visit, 422, ONLY_OPENED_PAGES)
+        if suggestions is None:
+            # The session is not locked meanwhile: its other tabs need not wait for the model.
+            try:
+                suggested = jobs.sessions.suggest_passages(
+                    view.page, question.text, jobs.library.load_evidence_judge
+                )
+            except Exception as error:  # a model with other outputs fails only when it runs
+                _LOG.exception("no suggestions for %s", visit.key.stream)
+                why = mark_text("the evidence model failed")
+                if isinstance(error, Failed):
+                    why = error.failure.detail
+                reason = translate_borrowed_text(why)
+                note = _("nothing can be suggested: %(reason)s", reason=reason)
+                return self._render_state(visit, 422, note)
+            try:
+                self._change_session(visit, lambda session: session.add_suggestions(suggested))
+            except StaleSessionError:
+                if not self._was_sent_before(visit):
+                    return self._render_state(visit, 409, STALE_FORM)
+        return visit.show_again("suggested=yes", "#suggestions")
 
     def post_draft(self, request: Request) -> Response:
         """Store the draft of the answer for a script; return JSON.
@@ -381,22 +384,18 @@ class DemonstrationPages:
         Responds 409 to a form that has not seen the newest events, or after the demonstration was
         handed in.
         """
-        sittings = self.get_store(request)
-        place, standing = self._find_status(request)
-        fields = get_form_fields(request)
-        if standing is None or standing.judgement:
+        visit = self._find_visit(request)
+        if visit is None or visit.status.judgement:
             return JSONResponse({"sentence": _("This was handed in, or is not yours.")}, 409)
-        labelling_queue.renew_lease(get_store(request), standing.token)
-        words = get_last_value(fields, "answer")
+        labelling_queue.renew_lease(get_store(request), visit.status.token)
+        words = get_last_value(visit.fields, "answer")
         try:
-            note = sittings.change_session(
-                place,
-                _parse_event_count(fields, "seen"),
-                lambda session: demonstration_commands.save_draft_answer(session, words),
+            note = self._change_session(
+                visit, lambda session: demonstration_commands.save_draft_answer(session, words)
             )
         except StaleSessionError:
             return JSONResponse({"sentence": _(STALE_FORM)}, 409)
-        with sittings.open_session(place) as work:
+        with self._open_session(visit) as work:
             lints = [
                 {"sentence": translate_borrowed_text(lint.sentence), "bars": lint.bars}
                 for lint in demonstration_commands.lint_answer(work.browser_session, words)
@@ -406,66 +405,62 @@ class DemonstrationPages:
 
     def show_trace(self, request: Request) -> Response:
         """Show a whole demonstration (question, answer, quotes and steps), or one step of it."""
-        step = request.path_params.get("step", "")
-        number = int(step) if step.isascii() and step.isdigit() and len(step) < 6 else 0
-        return _render_trace(request, self.get_store(request), number)
+        number = _parse_number(request.path_params.get("step", ""), 0)
+        return _render_trace(request, self.get_jobs(request).sessions, number)
 
-    def _open_store(self, request: Request) -> tuple[DemonstrationStore, FetchJobs]:
-        return self._open_parts(request)[:2]
+    def _find_visit(self, request: Request) -> _Visit | None:
+        """Return the request as a visit; None: the person never had the item."""
+        key = DemonstrationKey(request.path_params["item"], get_person_name(request))
+        status = self.get_jobs(request).sessions.find_status(key)
+        return _Visit(request, key, status, get_form_fields(request)) if status else None
 
-    def _open_parts(self, request: Request) -> tuple[DemonstrationStore, FetchJobs, DeskLibrary]:
-        with self._lock:
-            if self._opened is None:
-                desk = get_app_context(request)
-                sittings, holdings = DemonstrationStore(desk.store), DeskLibrary(desk.settings)
-                request.app.state.closing.append(holdings.close)
-                self._opened = sittings, FetchJobs(sittings, holdings), holdings
-            return self._opened
+    def _begin_visit(self, request: Request) -> _Visit:
+        """Return the request as a visit. Raises Failed (no_item): the person never had the item."""
+        if (visit := self._find_visit(request)) is None:
+            item = request.path_params["item"]
+            labelling_queue.load_item(get_store(request), item)
+            detail = mark_text("You do not have this task. Take one from the desk's first page.")
+            raise Failed(Failure(item, Outcome.NO_ITEM, detail))
+        return visit
 
-    def _find_status(self, request: Request) -> tuple[DemonstrationKey, DemonstrationStatus | None]:
-        place = DemonstrationKey(request.path_params["item"], get_person_name(request))
-        return place, self.get_store(request).find_status(place)
+    def _open_session(self, visit: _Visit) -> AbstractContextManager[DemonstrationSession]:
+        return self.get_jobs(visit.request).sessions.open_session(visit.key)
 
-    def _was_sent_before(
-        self, request: Request, place: DemonstrationKey, event_count: int, fields: FormFields
-    ) -> bool:
+    def _change_session(self, visit: _Visit, change: Callable[[BrowserSession], T]) -> T:
+        """Change the session that the posted form has seen. Raises StaleSessionError."""
+        event_count = _parse_number(get_last_value(visit.fields, "seen"), -1)
+        return self.get_jobs(visit.request).sessions.change_session(visit.key, event_count, change)
+
+    def _wait_for_page(self, visit: _Visit) -> None:
+        """Fetch the page or search that the session waits for, if any, and wait a moment for it."""
+        with self._open_session(visit) as work:
+            number, pending = work.event_count, work.browser_session.pending_request
+        if pending is not None:
+            self.get_jobs(visit.request).run(visit.key, number, COMMAND_WAIT)
+
+    def _was_sent_before(self, visit: _Visit) -> bool:
         """Return whether this very form was sent before: a double click, or a page that came
         back."""
-        with get_store(request).begin_read() as connection:
-            bodies = (
-                read_events(connection, place.stream, event_count - 1)[:1]
-                if event_count >= 0
-                else []
-            )
-        return any(_event_matches_form(msgspec.json.decode(body), fields) for body in bodies)
+        seen = _parse_number(get_last_value(visit.fields, "seen"), -1)
+        if seen < 0:
+            return False
+        with get_store(visit.request).begin_read() as connection:
+            bodies = read_events(connection, visit.key.stream, seen - 1)[:1]
+        return any(_event_matches_form(msgspec.json.decode(body), visit.fields) for body in bodies)
 
-    def _submit_demonstration(
-        self,
-        request: Request,
-        place: DemonstrationKey,
-        standing: DemonstrationStatus,
-        fields: FormFields,
-    ) -> Response:
+    def _submit_demonstration(self, visit: _Visit) -> Response:
         """Check the answer and submit the demonstration as a judgement."""
-        store = get_store(request)
-        with self.get_store(request).open_session(place) as work:
+        store, key, fields = get_store(visit.request), visit.key, visit.fields
+        with self._open_session(visit) as work:
             session = work.browser_session
             if not session.ending:
-                return self._render_state(request, place, standing, 409, note=STALE_FORM)
+                return self._render_state(visit, 409, STALE_FORM)
             if session.observation.answering:
-                lints = demonstration_commands.lint_answer(session, session.draft)
-                heeded = "as_it_is" in fields
-                bars = [
-                    x
-                    for x in lints
-                    if x.bars or (x.sentence == demonstration_commands.UNCITED and not heeded)
-                ]
-                if bars:
-                    note = bars[0].sentence
-                    return self._render_state(
-                        request, place, standing, 422, note=note, typed=fields
-                    )
-            episode = demonstration_commands.make_demonstration_episode(session, place.person)
+                for lint in demonstration_commands.lint_answer(session, session.draft):
+                    uncited = lint.sentence == demonstration_commands.UNCITED
+                    if lint.bars or (uncited and "as_it_is" not in fields):
+                        return self._render_state(visit, 422, lint.sentence)
+            episode = demonstration_commands.make_demonstration_episode(session, key.person)
             suggestions = session.suggestions
         comment = get_last_value(fields, "comment").strip()[:MAX_COMMENT_CHARACTERS]
         filled = judgement_conversion.add_episode({"comment": comment} if comment else {}, episode)
@@ -473,87 +468,67 @@ class DemonstrationPages:
             filled[SUGGESTIONS_KEY] = msgspec.to_builtins(suggestions)
         judgement = Judgement(
             id="",
-            item=place.item,
-            by=place.person,
+            item=key.item,
+            by=key.person,
             kind="done",
             filled=filled,
             form_version=DEMONSTRATION_FORM.digest,
-            guide_version=form_versions.load_guide(store, DEMONSTRATION_FORM.name).version,
+            guide_version=load_guide(store, DEMONSTRATION_FORM.name).version,
             order=(),
             whole=True,
-            began=standing.began,
+            began=visit.status.began,
             ended=store.clock(),
         )
-        kind = labelling_queue.submit_judgement(store, standing.token, place.person, judgement)
-        return redirect_after_post(f"/desk?said={'extra' if kind == 'extra' else 'done'}")
+        kind = labelling_queue.submit_judgement(store, visit.status.token, key.person, judgement)
+        return redirect_after_post(f"/desk?said={kind}")
 
-    def _render_state(
-        self,
-        request: Request,
-        place: DemonstrationKey,
-        standing: DemonstrationStatus,
-        status: int = 200,
-        note: str = "",
-        late: bool = False,
-        typed: FormFields | None = None,
-    ) -> Response:
+    def _render_state(self, visit: _Visit, status: int = 200, note: str = "") -> Response:
         """Render the page for the present state: waiting, answering or browsing."""
-        sittings, errands = self._open_store(request)
-        desk = get_app_context(request)
-        late = late or "late" in request.query_params
-        guide = form_versions.load_guide(desk.store, DEMONSTRATION_FORM.name)
-        with sittings.open_session(place) as work:
+        request, suggest = visit.request, get_app_context(visit.request).suggest
+        guide = load_guide(get_store(request), DEMONSTRATION_FORM.name)
+        with self._open_session(visit) as work:
             session = work.browser_session
             observation = session.observation
-            common = {
-                "item_id": place.item,
-                "token": standing.token,
+            values: dict[str, Any] = {
+                "item_id": visit.key.item,
+                "token": visit.status.token,
                 "question": neutralize_text(session.task.question.text),
                 "seen": work.event_count,
                 "budgets": measure_budgets(session),
                 "note": note,
-                "late": LEASE_EXPIRED if late else "",
+                "late": LEASE_EXPIRED if visit.late else "",
                 "last": session.last_command,
                 "guide": render_guide_html(guide.text),
                 "skips": SKIP_REASONS,
                 "flags": FLAG_REASONS,
             }
+            template = "browser.html"
             if session.pending_request is not None:
-                request_text = demonstration_commands.describe_request(session.pending_request)
-                failure = errands.explain_failure(place)
-                return render_page(
-                    request,
-                    "browser_wait.html",
-                    status,
-                    **common,
-                    wanted=request_text,
-                    trouble=failure,
-                )
-            if session.ending:
-                return render_page(
-                    request,
-                    "browser_answer.html",
-                    status,
-                    **common,
-                    **_describe_end(session, typed),
-                )
-            return render_page(
-                request,
-                "browser.html",
-                status,
-                **common,
-                scene=make_window_view(
-                    session, observation, demonstration_commands.list_highlights(session)
-                ),
-                quotes=make_quote_views(observation.quotes),
-                says=observation.note,
-                sentences=list_quotable_sentences(session),
-                suggest=desk.suggest,
-                suggestions=list_suggestion_views(session) if desk.suggest else None,
-                listed="suggested" in request.query_params,
-                typed=_list_typed_fields(typed),
-                found=session.last_find.removeprefix(FIND_PREFIX),
-            )
+                template = "browser_wait.html"
+                values |= {
+                    "wanted": demonstration_commands.describe_request(session.pending_request),
+                    "trouble": self.get_jobs(request).explain_failure(visit.key),
+                }
+            elif session.ending:
+                template = "browser_answer.html"
+                values |= _describe_end(session, visit.fields)
+            else:
+                highlights = demonstration_commands.list_highlights(session)
+                values |= {
+                    "scene": make_window_view(session, observation, highlights),
+                    "quotes": make_quote_views(observation.quotes),
+                    "says": observation.note,
+                    "sentences": list_quotable_sentences(session),
+                    "suggest": suggest,
+                    "suggestions": list_suggestion_views(session) if suggest else None,
+                    "listed": "suggested" in request.query_params,
+                    "typed": {
+                        name: get_last_value(visit.fields, name)
+                        for name in ("search", "find", "quote")
+                    },
+                    "found": session.last_find.removeprefix(FIND_PREFIX),
+                }
+            return render_page(request, template, status, **values)
 
 
 FormAction = Callable[[BrowserSession, str, FormFields], str]
@@ -658,27 +633,21 @@ def _event_matches_form(event: Mapping[str, Any], fields: FormFields) -> bool:
     return bool(words.strip()) and command.endswith(words.strip())
 
 
-def _describe_end(session: BrowserSession, typed: FormFields | None) -> dict[str, Any]:
+def _describe_end(session: BrowserSession, typed: FormFields) -> dict[str, Any]:
     """Return the values of the last page: of an answer, or of an end without one."""
     observation = session.observation
-    text = get_last_value(typed, "answer") if typed and "answer" in typed else session.draft
+    text = get_last_value(typed, "answer") if "answer" in typed else session.draft
     return {
         "answering": observation.answering,
         "stop": session.browse_result.stop if session.browse_result else "",
         "quotes": make_quote_views(observation.quotes),
         "answer": text,
-        "comment": get_last_value(typed, "comment") if typed else "",
+        "comment": get_last_value(typed, "comment"),
         "lints": demonstration_commands.lint_answer(session, text)
         if observation.answering and text.strip()
         else [],
         "uncited": demonstration_commands.UNCITED,
     }
-
-
-def _list_typed_fields(fields: FormFields | None) -> dict[str, str]:
-    """Return the values of the text fields that are shown again."""
-    names = ("search", "find", "quote")
-    return {name: get_last_value(fields, name) if fields else "" for name in names}
 
 
 def _make_anchor(session: BrowserSession, fields: FormFields) -> str:
@@ -688,25 +657,8 @@ def _make_anchor(session: BrowserSession, fields: FormFields) -> str:
     return f"#p{find_last_quoted_paragraph(session)}"
 
 
-def _answer_resubmission(standing: DemonstrationStatus, fields: FormFields) -> Response:
-    if standing.kind in ("done", "extra") and "hand_in" in fields:
-        return redirect_after_post("/desk?said=again")
-    raise make_closed_error(standing)
-
-
-def _render_not_leased(request: Request, place: DemonstrationKey) -> Response:
-    try:
-        labelling_queue.load_item(get_store(request), place.item)
-    except Failed:
-        return render_problem_page(request, 404, "There is no such task.")
-    return render_problem_page(
-        request, 404, "You do not have this task. Take one from the desk's first page."
-    )
-
-
-def _parse_event_count(fields: FormFields, name: str) -> int:
-    said = get_last_value(fields, name)
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 9 else -1
+def _parse_number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default
 
 
 _LINK_START = re.compile(r"【([0-9]+)†")

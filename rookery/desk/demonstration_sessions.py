@@ -10,10 +10,11 @@ its result.
 """
 
 import logging
+import math
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ from rookery.records import Failure, Library, Page, Record, prepare_type
 from rookery.settings import Settings
 from rookery.shell.browser_session import (
     BrowserSession,
+    LiveSessions,
     ReplyEvent,
     SessionEvent,
     SuggestedPassage,
@@ -106,11 +108,9 @@ class DemonstrationStore:
 
     def __init__(self, store: Store, most: int = MAX_CACHED_SESSIONS) -> None:
         self._store = store
-        self._most = most
-        self._sessions: OrderedDict[DemonstrationKey, DemonstrationSession] = OrderedDict()
-        self._lock = threading.Lock()
-        self._suggested: OrderedDict[tuple[str, str], tuple[SuggestedPassage, ...]] = OrderedDict()
+        self._sessions = LiveSessions[DemonstrationSession](most, math.inf)
         self._judging = threading.Lock()
+        self._rank_passages = lru_cache(MAX_CACHED_SUGGESTIONS)(_rank_passages)
 
     def suggest_passages(
         self, page: Page, question: str, load_judge: "Callable[[], EvidenceJudge]"
@@ -120,19 +120,9 @@ class DemonstrationStore:
         Each page is judged once for each question, one page at a time, so that people who press the
         button together do not slow each other down. Raises Failed as `load_judge` does.
         """
-        from rookery.answers.evidence_answers import suggest_passages
-
-        key = (page.digest, question)
         with self._judging:
-            if key not in self._suggested:
-                ranked = suggest_passages(question, page, load_judge())
-                self._suggested[key] = tuple(
-                    SuggestedPassage(quote.start, quote.end, round(score, 4))
-                    for quote, score in ranked
-                )
-                while len(self._suggested) > MAX_CACHED_SUGGESTIONS:
-                    self._suggested.popitem(last=False)
-            return SuggestionsEvent(page.url, page.digest, self._suggested[key])
+            passages = self._rank_passages(page, question, load_judge)
+        return SuggestionsEvent(page.url, page.digest, passages)
 
     @contextmanager
     def open_session(self, place: DemonstrationKey) -> Iterator[DemonstrationSession]:
@@ -194,10 +184,8 @@ class DemonstrationStore:
         return DemonstrationStatus(*lease, *(judgement or ("", "")))
 
     def _get_session(self, place: DemonstrationKey) -> DemonstrationSession:
-        with self._lock:
-            if work := self._sessions.get(place):
-                self._sessions.move_to_end(place)
-                return work
+        if work := self._sessions.find_session(place.person, place.item):
+            return work
         item = labelling_queue.load_item(self._store, place.item)
         if item.form != "demonstrate":
             detail = mark_text(
@@ -205,17 +193,13 @@ class DemonstrationStore:
             )
             raise Failed(Failure(place.item, Outcome.NO_ITEM, detail))
         work = DemonstrationSession(place, BrowserTask(item.question, item.rules, item.start))
-        with self._lock:
-            work = self._sessions.setdefault(place, work)
-            while len(self._sessions) > self._most:
-                self._sessions.popitem(last=False)
+        # Of two threads that make one at the same moment, each changes its own: the events decide.
+        self._sessions.add_session(place.person, place.item, work)
         return work
 
     def _discard_session(self, work: DemonstrationSession) -> None:
         work.invalid = True
-        with self._lock:
-            if self._sessions.get(work.key) is work:
-                del self._sessions[work.key]
+        self._sessions.close_session(work.key.person, work.key.item)
 
     def _replay_new_events(self, work: DemonstrationSession) -> None:
         """Apply the events that other processes stored."""
@@ -248,6 +232,17 @@ class DemonstrationStore:
         work.event_count += len(deeds)
 
 
+def _rank_passages(
+    page: Page, question: str, load_judge: "Callable[[], EvidenceJudge]"
+) -> tuple[SuggestedPassage, ...]:
+    from rookery.answers.evidence_answers import suggest_passages
+
+    return tuple(
+        SuggestedPassage(quote.start, quote.end, round(score, 4))
+        for quote, score in suggest_passages(question, page, load_judge())
+    )
+
+
 def make_storable_reply(what: str, reply: BrowserReply) -> BrowserReply:
     """Return the reply, or a Failure if it holds lone surrogates, which cannot be stored."""
     try:
@@ -272,10 +267,6 @@ def _ignore_event(deed: SessionEvent) -> None:
     """Ignore an event: nothing is recorded outside of `change_session`."""
 
 
-OpenLibrary = Callable[[BrowserSession], Library]
-"""opens the library for a browser session"""
-
-
 class DeskLibrary:
     """The library of the labelling desk, opened at the first use. Thread-safe."""
 
@@ -284,14 +275,14 @@ class DeskLibrary:
         self._sources: EvidenceSources | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, sitting: BrowserSession) -> Library:
+    def open_library(self, session: BrowserSession) -> Library:
         """Return the library for one browser session.
 
         URLs shown to other sessions stay closed to it. Raises Failed if the library cannot be
         opened.
         """
         sources = self._open_sources()
-        return sources.open_library_for_question(sitting.task.start, sitting.list_shown_urls())
+        return sources.open_library_for_question(session.task.start, session.list_shown_urls())
 
     def load_evidence_judge(self) -> "EvidenceJudge":
         """Return the judge of the settings' evidence model. Raises Failed: no_model, bad_model."""
@@ -318,9 +309,9 @@ class DeskLibrary:
 class FetchJobs:
     """The fetch jobs of this process, each in a thread of its own."""
 
-    def __init__(self, sittings: DemonstrationStore, library: OpenLibrary) -> None:
-        self._sittings = sittings
-        self._library = library
+    def __init__(self, sessions: DemonstrationStore, library: DeskLibrary) -> None:
+        self.sessions = sessions
+        self.library = library
         self._lock = threading.Lock()
         self._running: dict[tuple[DemonstrationKey, int], threading.Event] = {}
         self._failures: dict[DemonstrationKey, str] = {}
@@ -361,10 +352,10 @@ class FetchJobs:
             finished.set()
 
     def _fetch_and_record(self, place: DemonstrationKey, number: int) -> None:
-        with self._sittings.open_session(place) as work:
+        with self.sessions.open_session(place) as work:
             wanted = work.browser_session.pending_request
             if work.event_count != number or wanted is None:
                 raise StaleSessionError
-            library = self._library(work.browser_session)
+            library = self.library.open_library(work.browser_session)
         reply = make_storable_reply(wanted[0], answer_request(library, wanted))
-        self._sittings.change_session(place, number, lambda session: session.accept_reply(reply))
+        self.sessions.change_session(place, number, lambda session: session.accept_reply(reply))

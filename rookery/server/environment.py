@@ -55,12 +55,12 @@ from rookery.server.api.endpoints import (
     ApiOperation,
     ApiRequest,
     EndpointContext,
-    LiveSessions,
     authenticate_request,
     build_json_response,
 )
 from rookery.server.api.routes import build_openapi_document
 from rookery.settings import Settings
+from rookery.shell.browser_session import LiveSessions
 from rookery.shell.security import TokenBuckets
 from rookery.version import __version__
 

@@ -1,11 +1,16 @@
 """A person's session at the text browser: commands, replies, undo, and the events that are stored.
 
-`pending_request` is what the library must answer next; `accept_reply` takes the answer.
+`pending_request` is what the library must answer next; `accept_reply` takes the answer. Sessions of
+any kind that a process keeps open are `LiveSessions`.
 """
 
 import re
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -412,3 +417,54 @@ def parse_typed_question(text: str) -> Question:
     """Return the typed question; its id is made from its words. Raises ValueError if it is none."""
     question = parse_question(text)
     return msgspec.structs.replace(question, id=digest_of(question.text)[:12])
+
+
+Session = TypeVar("Session")
+
+
+class LiveSessions(Generic[Session]):
+    """The sessions that are open in one process, each the owner's of a key. Thread-safe.
+
+    Beyond `most`, the least recently used one is closed, and any after `idle` seconds without use.
+    """
+
+    def __init__(self, most: int, idle: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._idle = idle
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[tuple[str, str], tuple[Session, float]] = OrderedDict()
+
+    def add_session(self, owner: str, id: str, session: Session) -> None:
+        """Keep a session, in place of a former one of this id."""
+        with self._lock:
+            self._sessions.pop((owner, id), None)
+            self._sessions[owner, id] = session, self._clock()
+            if len(self._sessions) > self._most:
+                self._sessions.popitem(last=False)
+
+    def find_session(self, owner: str, id: str) -> Session | None:
+        """Return an owner's session, which counts as used now; None if it is not open."""
+        with self._lock:
+            self._close_idle()
+            session, _ = self._sessions.get((owner, id), (None, 0.0))
+            if session is not None:
+                self._sessions[owner, id] = session, self._clock()
+                self._sessions.move_to_end((owner, id))
+            return session
+
+    def close_session(self, owner: str, id: str) -> None:
+        """Forget a session."""
+        with self._lock:
+            self._sessions.pop((owner, id), None)
+
+    def count_sessions(self) -> int:
+        """Return the number of open sessions."""
+        with self._lock:
+            self._close_idle()
+            return len(self._sessions)
+
+    def _close_idle(self) -> None:
+        late = self._clock() - self._idle
+        while self._sessions and next(iter(self._sessions.values()))[1] < late:
+            self._sessions.popitem(last=False)

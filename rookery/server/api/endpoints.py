@@ -12,12 +12,9 @@ import logging
 import math
 import re
 import secrets
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from anyio import CapacityLimiter
@@ -392,56 +389,7 @@ PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"
 
 
 Done = TypeVar("Done")
-Session = TypeVar("Session")
 OperationHandler = Callable[["ApiRequest"], Awaitable[Response]]
-
-
-class LiveSessions(Generic[Session]):
-    """The sessions that are open in one process, each the owner's of a key. Thread-safe.
-
-    Beyond `most`, the least recently used one is closed, and any after `idle` seconds without use.
-    """
-
-    def __init__(self, most: int, idle: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = most
-        self._idle = idle
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._sessions: OrderedDict[tuple[str, str], tuple[Session, float]] = OrderedDict()
-
-    def add_session(self, owner: str, id: str, session: Session) -> None:
-        """Keep a session, in place of a former one of this id."""
-        with self._lock:
-            self._sessions.pop((owner, id), None)
-            self._sessions[owner, id] = session, self._clock()
-            if len(self._sessions) > self._most:
-                self._sessions.popitem(last=False)
-
-    def find_session(self, owner: str, id: str) -> Session | None:
-        """Return an owner's session, which counts as used now; None if it is not open."""
-        with self._lock:
-            self._close_idle()
-            session, _ = self._sessions.get((owner, id), (None, 0.0))
-            if session is not None:
-                self._sessions[owner, id] = session, self._clock()
-                self._sessions.move_to_end((owner, id))
-            return session
-
-    def close_session(self, owner: str, id: str) -> None:
-        """Forget a session."""
-        with self._lock:
-            self._sessions.pop((owner, id), None)
-
-    def count_sessions(self) -> int:
-        """Return the number of open sessions."""
-        with self._lock:
-            self._close_idle()
-            return len(self._sessions)
-
-    def _close_idle(self) -> None:
-        late = self._clock() - self._idle
-        while self._sessions and next(iter(self._sessions.values()))[1] < late:
-            self._sessions.popitem(last=False)
 
 
 class ApiLimits(msgspec.Struct, frozen=True):

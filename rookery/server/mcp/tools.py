@@ -38,13 +38,13 @@ from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
 from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
-from rookery.server.api.endpoints import LiveSessions
 from rookery.settings import Settings
 from rookery.shell.answer_verification import (
     check_saved_answers,
     count_failed_quotes,
     summarize_verdicts,
 )
+from rookery.shell.browser_session import LiveSessions
 
 NEW_SESSION_HINT = "search, or open an address, without a session to begin a new one"
 """advice that ends the message about an unknown session"""
