@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from rookery.browser.browser_commands import parse_command
 from rookery.errors import Failed, Outcome
@@ -36,6 +36,7 @@ from rookery.learn.pretrained_models import (
     load_trainable_model,
     save_adapter,
     save_pretrained_model,
+    seed_torch,
 )
 from rookery.learn.training_data import (
     AnswerRatings,
@@ -48,9 +49,17 @@ from rookery.learn.training_data import (
     describe_left_out,
     read_episodes,
 )
-from rookery.learn.training_run import ResumableRun, StepCallback
+from rookery.learn.training_run import (
+    CheckpointParts,
+    ResumableRun,
+    SavedRecord,
+    StepCallback,
+    TrainingSchedule,
+    ValidationProgress,
+    train_with_validations,
+)
 from rookery.library.call_recording import CallRecording
-from rookery.records import Failure, Rating, prepare_type
+from rookery.records import Failure, Rating
 from rookery.typed_files import read_json_lines
 
 
@@ -74,12 +83,6 @@ def make_generation_settings(loaded: LoadedModel, packing: bool) -> GenerationSe
     return GenerationSettings(loaded.tokenizer, loaded.ends, pad, loaded.context, packing)
 
 
-def sum_across_processes(accelerator: Accelerator, each_N: Tensor) -> list[float]:
-    """Return each element of a tensor summed over all processes."""
-    found: Any = accelerator.reduce(each_N, "sum")
-    return [float(each) for each in found]
-
-
 @torch.inference_mode()
 def measure_validation_loss(
     model: Any,
@@ -101,7 +104,7 @@ def measure_validation_loss(
         logprobs_A, hits_A = predict_actions(model, piece, speech.pad, speech.packing)
         sums_2 += torch.stack([-logprobs_A.double().sum(), hits_A.double().sum()]).cpu()
     count = sum(len(row.action) for row in rows)
-    nats, hits = sum_across_processes(accelerator, sums_2.to(accelerator.device))
+    nats, hits = accelerator.reduce(sums_2.to(accelerator.device), "sum").tolist()
     loss = nats / count
     perplexity = math.exp(min(loss, 700.0))
     return {"validation_loss": loss, "perplexity": perplexity, "accuracy": hits / count}
@@ -265,8 +268,10 @@ def train_by_imitation(
     with ResumableRun(out, settings, accelerator, data=files) as run:
         loaded = load_model(Path(settings.trained.model), "cpu")
         data = _load_data(settings, loaded, constrain)
+        with seed_torch(settings.seed):  # for LoRA's new weights
+            model = load_trainable_model(settings.trained)
         learner = ModelOptimizer(
-            ActorCritic(_load_model(settings)),
+            ActorCritic(model),
             settings.optimising,
             data.steps,
             accelerator,
@@ -274,45 +279,14 @@ def train_by_imitation(
             dropout_seed=settings.seed if settings.trained.dropout else None,
         )
         speech = make_generation_settings(loaded, settings.packing)
-        _require_packing(learner, settings)
         del loaded  # its weights are no longer needed
-        state = _ImitationState(learner, settings.patience)
-        base = Path(settings.trained.model).name
-        for step in run.iterate_steps(data.steps, state, settings.every, callback):
-            if state.should_stop:
-                break
-            if step == 0 and data.validation:
-                state.before = _measure_validation(learner, data, speech, settings, environment)[0]
-            measured = _train_step(learner, data.select_batch(step), step, speech, settings.piece)
-            measured["rate"] = settings.optimising.rate * settings.optimising.compute_rate_share(
-                step, data.steps
-            )
-            if data.is_validation_step(step):
-                metrics, samples = _measure_validation(learner, data, speech, settings, environment)
-                for each in samples:
-                    run.record_sample(step=step + 1, **each)
-                if state.record_validation(step + 1, metrics, settings.best):
-                    _write_best_model(learner, speech, out, base)
-                measured |= metrics
-            run.record_metrics(**measured)
+        training = _ImitationTraining(settings, run, learner, data, speech, environment)
+        check = settings.check or data.steps_an_epoch
+        schedule = TrainingSchedule(data.steps, check, settings.patience, settings.every)
+        training.run_schedule(schedule, callback)
         if not data.validation:
-            _write_best_model(learner, speech, out, base)
-        return _make_result(out, data, state)
-
-
-def _make_result(out: Path, data: "_ImitationData", state: "_ImitationState") -> ImitationResult:
-    steps = state.last or data.steps
-    return ImitationResult(
-        model=str(out / "model"),
-        rows=len(data.training),
-        validation_rows=len(data.validation),
-        left_out=data.left_out,
-        steps=steps,
-        stopped=steps < data.steps,
-        best_step=state.step,
-        before=state.before,
-        measured=state.measured,
-    )
+            learner.write_model(training.write_model, "policy")
+        return training.make_result()
 
 
 class _ImitationData:
@@ -321,7 +295,8 @@ class _ImitationData:
     def __init__(self, read: ImitationExamples, settings: ImitationSettings) -> None:
         self.left_out = describe_left_out(read.left_out)
         self._settings = settings
-        held = choose_validation_questions(read.found, settings.validation, settings.seed)
+        questions = {each.question for each in read.found}
+        held = choose_validation_questions(questions, settings.validation, settings.seed)
         self.training = [each for each in read.found if each.question not in held]
         self.validation = [each for each in read.found if each.question in held]
         self.steps_an_epoch = math.ceil(len(self.training) / settings.rows)
@@ -337,11 +312,6 @@ class _ImitationData:
             Random(f"{self._settings.seed} order {epoch}").shuffle(self._order)
         first = at * self._settings.rows
         return [self.training[n].row for n in self._order[first : first + self._settings.rows]]
-
-    def is_validation_step(self, step: int) -> bool:
-        """Return whether there is a validation after this step."""
-        often = self._settings.check or self.steps_an_epoch
-        return bool(self.validation) and ((step + 1) % often == 0 or step + 1 == self.steps)
 
 
 def _load_data(
@@ -379,156 +349,127 @@ def _choose_prompts(
     return prompts
 
 
-def _load_model(settings: ImitationSettings) -> nn.Module:
-    """Load the model to be trained. New weights (LoRA's matrices) depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        return load_trainable_model(settings.trained)
+class _ImitationProgress(ValidationProgress, array_like=True): ...
 
 
-def _require_packing(learner: ModelOptimizer, settings: ImitationSettings) -> None:
-    if not settings.packing:
-        return
-    with learner.open_whole_model("policy") as model:
-        if not can_pack(model):
-            detail = (
-                "this model would mix rows that stand one behind the other: let packing be false"
-            )
-            raise Failed(Failure(settings.trained.model, Outcome.CANNOT_PACK, detail))
+class _ImitationTraining:
+    """A model in training, its validations, and the writing of the best."""
 
-
-class _ImitationState:
-    """The state in a checkpoint: the learner, and the best validation so far."""
-
-    def __init__(self, learner: ModelOptimizer, patience: int | None) -> None:
-        self.before: dict[str, float] = {}
-        self.measured: dict[str, float] = {}
-        self.step = 0
-        self.last = 0
-        """steps after which there was a validation"""
-        self._worse = 0
+    def __init__(
+        self,
+        settings: ImitationSettings,
+        run: ResumableRun,
+        learner: ModelOptimizer,
+        data: _ImitationData,
+        speech: GenerationSettings,
+        environment: RolloutEnvironment | None,
+    ) -> None:
+        self._settings = settings
+        self._run = run
         self._learner = learner
-        self._patience = patience
+        self._data = data
+        self._speech = speech
+        self._environment = environment
+        main = learner.accelerator.is_main_process
+        self._progress = SavedRecord("best.json", _ImitationProgress(), main)
+        if settings.packing:
+            self._require_packing()
 
-    @property
-    def should_stop(self) -> bool:
-        """True if more steps are pointless: no validation got better within the patience."""
-        return self._patience is not None and self._worse >= self._patience
+    def _require_packing(self) -> None:
+        with self._learner.open_whole_model("policy") as model:
+            if not can_pack(model):
+                detail = (
+                    "this model would mix rows that stand one behind the other: let packing be "
+                    "false"
+                )
+                raise Failed(Failure(self._settings.trained.model, Outcome.CANNOT_PACK, detail))
 
-    def record_validation(
-        self, step: int, measured: dict[str, float], best: ValidationScore
-    ) -> bool:
-        """Record a validation and return whether it is the best so far."""
-        self.last = step
-        if self.step and not _compute_worth(measured, best) > _compute_worth(self.measured, best):
-            self._worse += 1
-            return False
-        self.step, self.measured, self._worse = step, measured, 0
-        return True
-
-    def save(self, folder: Path) -> None:
-        """Write all that `load` needs."""
-        self._learner.save(folder)
-        if self._learner.accelerator.is_main_process:
-            said = (self.step, self.last, self._worse, self.before, self.measured)
-            (folder / "best.json").write_bytes(msgspec.json.encode(said))
-
-    def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote."""
-        self._learner.load(folder)
-        kept = tuple[int, int, int, dict[str, float], dict[str, float]]
-        said = msgspec.json.decode((folder / "best.json").read_bytes(), type=prepare_type(kept))
-        self.step, self.last, self._worse, self.before, self.measured = said
-
-
-def _compute_worth(measured: dict[str, float], best: ValidationScore) -> float:
-    """Return a number that is higher for a better validation; -inf if it was not measured."""
-    worth = -measured["validation_loss"] if best == "loss" else measured[best]
-    return -math.inf if math.isnan(worth) else worth
-
-
-class _WeightedMicroBatch(NamedTuple):
-    rows: Sequence[ActionRow]
-    weight: float
-
-
-def _select_for_process(
-    pieces: Sequence[Sequence[ActionRow]], accelerator: Accelerator
-) -> list[_WeightedMicroBatch]:
-    """Return this process's share. Each has as many; where there are too few, one counts
-    nothing."""
-    processes = accelerator.num_processes
-    weighed = [_WeightedMicroBatch(rows, 1.0) for rows in pieces]
-    weighed += [_WeightedMicroBatch(pieces[0], 0.0)] * (-len(pieces) % processes)
-    return weighed[accelerator.process_index :: processes]
-
-
-def _train_step(
-    learner: ModelOptimizer,
-    rows: Sequence[ActionRow],
-    step: int,
-    speech: GenerationSettings,
-    size: int,
-) -> dict[str, float]:
-    """Take one step. The loss is a mean over the tokens of all targets, in all pieces and
-    processes."""
-    began = time.perf_counter()
-    count = sum(len(row.action) for row in rows)
-    losses: list[Tensor] = []
-
-    def compute_micro_batch_loss(piece: _WeightedMicroBatch) -> Tensor:
-        batch = collate_or_pack(piece.rows, speech.pad, speech.packing, learner.accelerator.device)
-        logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
-        part = -logprobs_N.sum() * piece.weight / count
-        losses.append(part.detach())
-        return part
-
-    pieces = split_into_micro_batches(rows, size, speech.packing)
-    length = learner.step(
-        step, _select_for_process(pieces, learner.accelerator), compute_micro_batch_loss
-    )
-    [whole] = sum_across_processes(learner.accelerator, torch.stack(losses).sum()[None])
-    tokens = count + sum(len(row.context) for row in rows)
-    speed = tokens / (time.perf_counter() - began)
-    return {
-        "loss": whole,
-        "gradient": length,
-        "padding": compute_padding_share(pieces, speech.packing),
-        "tokens_a_second": speed,
-    }
-
-
-def _measure_validation(
-    learner: ModelOptimizer,
-    data: _ImitationData,
-    speech: GenerationSettings,
-    settings: ImitationSettings,
-    environment: RolloutEnvironment | None,
-) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Return the measures of the validation examples, and the answers to some of them."""
-    with learner.open_whole_model("policy") as model:
-        metrics = measure_validation_loss(
-            model, data.validation, speech, settings.piece, learner.accelerator
+    def run_schedule(self, schedule: TrainingSchedule, callback: StepCallback | None) -> None:
+        """Make the steps that are still to be made."""
+        train_with_validations(
+            self._run,
+            schedule,
+            CheckpointParts(self._learner, self._progress),
+            self._train_step,
+            self._validate_model,
+            lambda: self._progress.record.worse,
+            callback,
         )
-        samples = generate_answers(model, data.asked, speech, settings.tokens)
-        if environment is not None:
-            metrics |= measure_policy_reward(
-                model,
-                speech.ends,
-                environment,
-                settings.validation_episodes,
-                settings.sampling,
-                settings.no_answer,
+
+    def _train_step(self, step: int) -> dict[str, float]:
+        """Take one step. The loss is a mean over the tokens of all targets, in all pieces and
+        processes."""
+        if step == 0 and self._data.validation:
+            self._progress.record.before = self._measure_validation()[0]
+        began = time.perf_counter()
+        rows, learner, speech = self._data.select_batch(step), self._learner, self._speech
+        count = sum(len(row.action) for row in rows)
+
+        def compute_micro_batch_loss(piece: Sequence[ActionRow]) -> Tensor:
+            batch = collate_or_pack(piece, speech.pad, speech.packing, learner.accelerator.device)
+            logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
+            return -logprobs_N.sum() / count
+
+        pieces = split_into_micro_batches(rows, self._settings.piece, speech.packing)
+        metrics = learner.step_in_shares(step, pieces, compute_micro_batch_loss)
+        tokens = count + sum(len(row.context) for row in rows)
+        optimising = self._settings.optimising
+        return metrics | {
+            "padding": compute_padding_share(pieces, speech.packing),
+            "tokens_a_second": tokens / (time.perf_counter() - began),
+            "rate": optimising.rate * optimising.compute_rate_share(step, self._data.steps),
+        }
+
+    def _validate_model(self, step: int) -> dict[str, float]:
+        """Measure the validation examples, keep the answers to some of them, and write the model if
+        it is the best so far."""
+        if not self._data.validation:
+            return {}
+        metrics, samples = self._measure_validation()
+        for each in samples:
+            self._run.record_sample(step=step, **each)
+        if self._progress.record.add_validation(step, metrics, self._settings.best):
+            self._learner.write_model(self.write_model, "policy")
+        return metrics
+
+    def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
+        """Return the measures of the validation examples, and the answers to some of them."""
+        settings, data, speech = self._settings, self._data, self._speech
+        with self._learner.open_whole_model("policy") as model:
+            metrics = measure_validation_loss(
+                model, data.validation, speech, settings.piece, self._learner.accelerator
             )
-    return metrics | measure_answer_accuracy(samples), samples
+            samples = generate_answers(model, data.asked, speech, settings.tokens)
+            if self._environment is not None:
+                metrics |= measure_policy_reward(
+                    model,
+                    speech.ends,
+                    self._environment,
+                    settings.validation_episodes,
+                    settings.sampling,
+                    settings.no_answer,
+                )
+        return metrics | measure_answer_accuracy(samples), samples
 
+    def write_model(self, model: Any) -> None:
+        """Write a model, and what LoRA changed of it, to the folder of the run."""
+        save_pretrained_model(model, self._speech.tokenizer, self._run.folder / "model")
+        if is_lora_model(model):
+            base = Path(self._settings.trained.model).name
+            save_adapter(model, self._run.folder / "adapter", base)
 
-def _write_best_model(
-    learner: ModelOptimizer, speech: GenerationSettings, out: Path, base: str
-) -> None:
-    with learner.open_whole_model("policy", everywhere=False) as model:
-        if learner.accelerator.is_main_process:
-            save_pretrained_model(model, speech.tokenizer, out / "model")
-            if is_lora_model(model):
-                save_adapter(model, out / "adapter", base)
-    learner.accelerator.wait_for_everyone()
+    def make_result(self) -> ImitationResult:
+        """Return the result of the run after its last step."""
+        data, progress = self._data, self._progress.record
+        steps = progress.last or data.steps
+        return ImitationResult(
+            model=str(self._run.folder / "model"),
+            rows=len(data.training),
+            validation_rows=len(data.validation),
+            left_out=data.left_out,
+            steps=steps,
+            stopped=steps < data.steps,
+            best_step=progress.step,
+            before=progress.before,
+            measured=progress.after,
+        )

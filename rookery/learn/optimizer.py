@@ -400,6 +400,14 @@ class ModelOptimizer:
         with self._swap_weights(averages):
             yield self._network.get_submodule(part)
 
+    def write_model(self, write: Callable[[Any], None], part: str = "") -> None:
+        """Call `write` with the whole model, or its submodule `part`, in the main process; all
+        processes must call this, and wait for it."""
+        with self.open_whole_model(part, everywhere=False) as model:
+            if self.accelerator.is_main_process:
+                write(model)
+        self.accelerator.wait_for_everyone()
+
     @contextmanager
     def _swap_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
         def exchange_data() -> None:
@@ -457,6 +465,32 @@ class ModelOptimizer:
         self._optimizer.zero_grad()
         self._update_averages()
         return length
+
+    def step_in_shares(
+        self, number: int, pieces: Sequence[P], loss: Callable[[P], Tensor]
+    ) -> dict[str, float]:
+        """Take one step on the micro-batches of all processes, of which each computes its share.
+
+        Returns the `loss`, summed over them, and the norm of the `gradient`. Each process computes
+        as many; where there are too few, one more counts nothing. Otherwise as `step`.
+        """
+        count, losses = self.accelerator.num_processes, list[Tensor]()
+        weighted = [(piece, 1.0) for piece in pieces]
+        weighted += [(pieces[0], 0.0)] * (-len(pieces) % count)
+
+        def compute_weighted_loss(pair: tuple[P, float]) -> Tensor:
+            part = loss(pair[0]) * pair[1]
+            losses.append(part.detach())
+            return part
+
+        share = weighted[self.accelerator.process_index :: count]
+        length = self.step(number, share, compute_weighted_loss)
+        return {"loss": self.sum_losses(losses)[0], "gradient": length}
+
+    def sum_losses(self, losses: Sequence[Tensor]) -> list[float]:
+        """Return the sum of numbers or vectors over all micro-batches of all processes."""
+        summed = torch.stack(list(losses)).sum(0)
+        return [float(each) for each in self.accelerator.reduce(summed, "sum").reshape(-1)]
 
     @torch.no_grad()
     def _update_averages(self) -> None:

@@ -40,6 +40,7 @@ from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     count_state_width,
     load_trainable_model,
+    seed_torch,
 )
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.records import Failure
@@ -338,7 +339,7 @@ def build_policy_networks(
     A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
     values are 0 at first. Raises Failed as `load_trainable_model` does.
     """
-    with _seed_torch(seed):
+    with seed_torch(seed):
         speaker: Any = load_trainable_model(policy)
         critic: Any = None
         if value == "separate":
@@ -369,13 +370,6 @@ def build_value_head(width: int, hidden: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), last
     )
-
-
-@contextmanager
-def _seed_torch(seed: int) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
 
 
 class EpisodeStatistics(NamedTuple):

@@ -255,6 +255,14 @@ def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int
     return tokenizer, frozenset(ends), min(ends) if pad is None else int(pad)
 
 
+@contextmanager
+def seed_torch(seed: int) -> Iterator[None]:
+    """Let new weights on the CPU depend on the seed alone within a `with` block."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
 def load_trainable_model(
     trained: TrainedModelSettings, head: ModelHead = "language", outputs: int = 1
 ) -> PreTrainedModel:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
@@ -13,6 +12,8 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+
+from rookery.learn.pretrained_models import seed_torch
 
 BEGIN_TOKEN, END_TOKEN, PAD_TOKEN = "<|begin|>", "<|end|>", "<|pad|>"
 CHAT_TEMPLATE = (
@@ -95,8 +96,7 @@ def _make_llama(tokenizer: PreTrainedTokenizerBase, context: int, seed: int) -> 
         architectures=["LlamaForCausalLM"],
         **special,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seed_torch(seed):
         model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=True, **special

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from rookery.learn.optimizer import ModelOptimizer, make_accelerator
 from rookery.learn.policy_gradient import (
     KlController,
     PolicyGradientTrainer,
-    PreparedBatch,
     ValueNetworkKind,
     build_policy_networks,
 )
@@ -37,13 +37,15 @@ from rookery.learn.reinforcement_settings import (
 from rookery.learn.training_run import (
     BestValidation,
     CheckpointedState,
+    CheckpointParts,
     ResumableRun,
+    SavedRecord,
     StepCallback,
     StopCheck,
     diagnose_training,
 )
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
-from rookery.records import Failure, prepare_type
+from rookery.records import Failure
 
 _MAX_CHECKPOINT_INTERVAL = 10
 """steps, at most, from one checkpoint to the next: batches of episodes take long"""
@@ -139,13 +141,20 @@ def train_by_reinforcement(
             actor, settings.optimising, updates, accelerator, run.find_stop_reason
         )
         controller = KlController(settings.beta, settings.target, settings.gain)
-        choice = _PolicyChoice()
+        main = accelerator.is_main_process
+        choice = SavedRecord(_CHOICE_FILE, BestValidation(), main)
         digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
         place = accelerator.process_index
         train_actions = DrawnActions(out / "drawn", digest, place)
         validated = DrawnActions(out / "validated", digest, place)
-        state = _ReinforcementState(learner, controller, choice, *also)
+        state = CheckpointParts(learner, controller, choice, *also)
         teacher = PolicyGradientTrainer(settings, actor, learner, pad)
+
+        def write_policy() -> None:
+            """Write the policy, with the averages of its weights where they are made."""
+            learner.write_model(
+                lambda policy: save_pretrained_model(policy, tokenizer, out / "model"), "policy"
+            )
 
         def open_sampler(step: int, averaged: bool) -> AbstractContextManager[PolicySampler]:
             if server is None:
@@ -159,14 +168,16 @@ def train_by_reinforcement(
             with open_sampler(steps, averaged=True) as sampler:
                 played = _play_batch(settings, validation, sampler, accelerator, some)
             found = teacher.prepare_batch(played, steps)
-            if choice.record_validation(steps, found, settings.budget):
-                _write_policy(learner, tokenizer, out / "model")
+            within = settings.budget is None or found.kl <= settings.budget
+            choice.record = choice.record.add_validation(steps, found.reward if within else -inf)
+            if not choice.record.since:
+                write_policy()
             return {"validation_reward": found.reward, "validation_kl": found.kl}
 
         for step in run.iterate_steps(
             settings.steps, state, settings.every, callback, _MAX_CHECKPOINT_INTERVAL
         ):
-            if settings.patience is not None and choice.best.since >= settings.patience:
+            if settings.patience is not None and choice.record.since >= settings.patience:
                 ended = f"no better reward in {settings.patience} validations"
                 break
             if settings.check and step == 0:
@@ -189,62 +200,15 @@ def train_by_reinforcement(
             run.record_metrics(**measured)
             for one in played[: settings.shown]:
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
-            if accelerator.is_main_process:
+            if main:
                 for store in (train_actions, validated):
                     store.forget_actions(run.find_oldest_step())
             del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
-            _write_policy(learner, tokenizer, out / "model")
-        best = choice.best if settings.check else None
+            write_policy()
+        best = choice.record if settings.check else None
         return _make_result(run.load_metrics(), out / "model", ended, best)
-
-
-def _write_policy(learner: ModelOptimizer, tokenizer: Any, folder: Path) -> None:
-    """Write the policy, with the averages of its weights where they are made."""
-    with learner.open_whole_model("policy", everywhere=False) as policy:
-        if learner.accelerator.is_main_process:
-            save_pretrained_model(policy, tokenizer, folder)
-    learner.accelerator.wait_for_everyone()
-
-
-class _PolicyChoice:
-    """Chooses the policy that is written, by its reward at validations."""
-
-    def __init__(self) -> None:
-        self.best = BestValidation()
-
-    def record_validation(self, steps: int, batch: PreparedBatch, budget: float | None) -> bool:
-        """Record a validation after so many steps; return whether it is the best so far, and its
-        KL within the budget."""
-        within = budget is None or batch.kl <= budget
-        if within and batch.reward > self.best.worth:
-            self.best = BestValidation(steps, batch.reward)
-            return True
-        self.best = self.best._replace(since=self.best.since + 1)
-        return False
-
-    def save(self, folder: Path) -> None:
-        (folder / _CHOICE_FILE).write_bytes(msgspec.json.encode(self.best))
-
-    def load(self, folder: Path) -> None:
-        kept = (folder / _CHOICE_FILE).read_bytes()
-        self.best = msgspec.json.decode(kept, type=prepare_type(BestValidation))
-
-
-class _ReinforcementState:
-    """The state in a checkpoint."""
-
-    def __init__(self, *parts: CheckpointedState) -> None:
-        self._parts = parts
-
-    def save(self, folder: Path) -> None:
-        for part in self._parts:
-            part.save(folder)
-
-    def load(self, folder: Path) -> None:
-        for part in self._parts:
-            part.load(folder)
 
 
 @contextmanager

@@ -335,18 +335,3 @@ def sample_references(
     chosen = [best, *random.sample(rest, min(count - 1, len(rest)))]
     worths = [each.worths[number] for number in chosen]
     return RetrievalExample(each.question, [each.references[number] for number in chosen], worths)
-
-
-def split_off_questions(scored: Sequence[ScoredReferences], share: float, seed: int) -> set[str]:
-    """Draw this share of the question texts for validation, at least one and never all.
-
-    Empty for a share of 0. Raises Failed (one_question) where there is but one.
-    """
-    if not share:
-        return set()
-    questions = sorted({each.question for each in scored})
-    if len(questions) < 2:
-        detail = "one question cannot be shared out: add others, or let validation be 0"
-        raise Failed(Failure(questions[0][:80], Outcome.ONE_QUESTION, detail))
-    size = min(max(round(share * len(questions)), 1), len(questions) - 1)
-    return set(Random(f"{seed} validation").sample(questions, size))

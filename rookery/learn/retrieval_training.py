@@ -6,7 +6,6 @@ reference predicts the reference's score. The encoder, or the two, are exported 
 """
 
 import copy
-import math
 import shutil
 import time
 import warnings
@@ -14,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import torch
-from accelerate import Accelerator
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedModel
@@ -41,9 +39,17 @@ from rookery.learn.retrieval_data import (
     ScoredReferences,
     load_scored_references,
     sample_references,
-    split_off_questions,
 )
-from rookery.learn.training_run import ResumableRun, StepCallback
+from rookery.learn.training_data import choose_validation_questions
+from rookery.learn.training_run import (
+    CheckpointParts,
+    ResumableRun,
+    SavedRecord,
+    StepCallback,
+    TrainingSchedule,
+    ValidationProgress,
+    train_with_validations,
+)
 from rookery.records import Failure
 
 MINILM_MODEL = "minilm"
@@ -335,25 +341,17 @@ def train_retriever(
         learner = ModelOptimizer(
             model, settings.optimising, data.steps, accelerator, run.find_stop_reason
         )
-        state = _RetrievalState(learner)
-        for step in run.iterate_steps(data.steps, state, settings.every, callback):
-            if step == 0:
-                _calibrate_and_validate(state, data, settings, out)
-            if state.should_stop(settings.patience):
-                break
-            measured = _train_step(state, data.batches.sample_batch(step), step, settings)
-            if data.is_validation_step(step):
-                measured |= _validate_and_save_best(state, data, step + 1, settings, out, run)
-            run.record_metrics(**measured)
+        training = _RetrievalTraining(settings, run, learner, data)
+        training.run_steps(callback)
         if not data.validation:
-            _write_averaged_model(learner, out)
+            training.write_model()
         # The model of an earlier call is exported already, and a newer one replaced its folder.
         if accelerator.is_main_process and not evidence_model.is_dense_ranker(out / "model"):
             if settings.encoders == "two":
                 export_sentence_encoder(out / "model" / evidence_model.QUESTION_FOLDER)
             export_sentence_encoder(out / "model")
         accelerator.wait_for_everyone()
-        return _make_result(out, data, state)
+        return training.make_result()
 
 
 def _load_model(settings: RetrievalTrainingSettings) -> RetrievalModel:
@@ -366,111 +364,162 @@ def _load_model(settings: RetrievalTrainingSettings) -> RetrievalModel:
     return RetrievalModel(encoder, copy.deepcopy(encoder) if settings.encoders == "two" else None)
 
 
-def _make_result(
-    out: Path, data: "_RetrievalData", state: "_RetrievalState"
-) -> RetrievalTrainingResult:
-    steps = state.last or data.steps
-    return RetrievalTrainingResult(
-        model=str(out / "model"),
-        questions=data.questions,
-        validation_questions=len(data.validation),
-        left_out=data.left_out,
-        steps=steps,
-        stopped=steps < data.steps,
-        best_step=state.step if data.validation else steps,
-        scale=state.scale,
-        shift=state.shift,
-        before=state.before,
-        after=state.after,
-    )
-
-
 class _RetrievalData:
-    """Training and validation questions, and the steps after which there is a validation."""
+    """Training and validation questions."""
 
     def __init__(
         self, scored: Sequence[ScoredReferences], left_out: str, settings: RetrievalTrainingSettings
     ) -> None:
         self.left_out = left_out
-        self._check_interval = settings.check
-        validation_questions = split_off_questions(scored, settings.validation, settings.seed)
-        training = [each for each in scored if each.question not in validation_questions]
+        questions = (each.question for each in scored)
+        held = choose_validation_questions(questions, settings.validation, settings.seed)
+        training = [each for each in scored if each.question not in held]
         self.questions = len(training)
         self.batches = RetrievalBatches(training, settings.drawing, settings.seed)
         self.steps = settings.epochs * self.batches.steps_an_epoch
         self.validation = [
             sample_references(each, settings.ranked, "any", f"{settings.seed} validation")
             for each in scored
-            if each.question in validation_questions
+            if each.question in held
         ]
 
-    def is_validation_step(self, step: int) -> bool:
-        """Return whether there is a validation after this step."""
-        often = self._check_interval or self.batches.steps_an_epoch
-        return bool(self.validation) and ((step + 1) % often == 0 or step + 1 == self.steps)
+
+class _RetrievalProgress(ValidationProgress):
+    """The validations so far, and the scale and shift of the predictions."""
+
+    scale: float = 1.0
+    shift: float = 0.0
 
 
-class _RetrievalState:
-    """The state in a checkpoint: the learner, the scale and shift of its predictions, and the best
-    validation so far."""
+class _RetrievalTraining:
+    """An encoder in training, its validations, and the writing of the best."""
 
-    def __init__(self, learner: ModelOptimizer) -> None:
-        self.learner = learner
-        self.scale, self.shift = 1.0, 0.0
-        self.step = self.last = self.worse = 0
-        self.before: dict[str, float] = {}
-        self.after: dict[str, float] = {}
+    def __init__(
+        self,
+        settings: RetrievalTrainingSettings,
+        run: ResumableRun,
+        learner: ModelOptimizer,
+        data: _RetrievalData,
+    ) -> None:
+        self._settings = settings
+        self._run = run
+        self._learner = learner
+        self._data = data
+        main = learner.accelerator.is_main_process
+        self._progress = SavedRecord("retrieve.json", _RetrievalProgress(), main)
 
-    def should_stop(self, patience: int | None) -> bool:
-        """Return whether no validation got better within the patience."""
-        return patience is not None and self.worse >= patience
-
-    def record_validation(self, step: int, metrics: dict[str, float], best: str) -> bool:
-        """Record a validation and return whether it is the best so far."""
-        self.last = step
-        if not _compute_worth(metrics, best) > _compute_worth(
-            self.after, best
-        ):  # nor where it is no number
-            self.worse += 1
-            return False
-        self.step, self.worse, self.after = step, 0, metrics
-        return True
-
-    def save(self, folder: Path) -> None:
-        """Write all that `load` needs."""
-        self.learner.save(folder)
-        if self.learner.accelerator.is_main_process:
-            kept = {name: value for name, value in vars(self).items() if name != "learner"}
-            (folder / "retrieve.json").write_bytes(msgspec.json.encode(kept))
-
-    def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote."""
-        self.learner.load(folder)
-        vars(self).update(msgspec.json.decode((folder / "retrieve.json").read_bytes()))
-
-
-def _compute_worth(measured: dict[str, float], best: str) -> float:
-    """Return a number that is higher for a better validation; the worst if it was not measured."""
-    return -measured["mse"] if best == "mse" else measured.get(best, -math.inf)
-
-
-def _calibrate_and_validate(
-    state: _RetrievalState, data: _RetrievalData, settings: RetrievalTrainingSettings, out: Path
-) -> None:
-    """Fit the scale of the predictions, validate the untrained encoder, and save it, since it may
-    be the best."""
-    if settings.product == "matched":
-        steps = min(
-            data.batches.steps_an_epoch, -(-CALIBRATION_QUESTIONS // settings.drawing.questions)
+    def run_steps(self, callback: StepCallback | None) -> None:
+        """Make the steps that are still to be made."""
+        settings = self._settings
+        check = settings.check or self._data.batches.steps_an_epoch
+        train_with_validations(
+            self._run,
+            TrainingSchedule(self._data.steps, check, settings.patience, settings.every),
+            CheckpointParts(self._learner, self._progress),
+            self._train_step,
+            self._validate_model,
+            lambda: self._progress.record.worse,
+            callback,
         )
-        lessons = [lesson for step in range(steps) for lesson in data.batches.sample_batch(step)]
-        state.scale, state.shift = _match_mean_and_spread(
-            lessons, _compute_cosines(state.learner, lessons)
+
+    def _calibrate_and_validate(self) -> None:
+        """Fit the scale of the predictions, validate the untrained encoder, and save it, since it
+        may be the best."""
+        settings, batches, progress = self._settings, self._data.batches, self._progress.record
+        if settings.product == "matched":
+            steps = min(
+                batches.steps_an_epoch, -(-CALIBRATION_QUESTIONS // settings.drawing.questions)
+            )
+            lessons = [lesson for step in range(steps) for lesson in batches.sample_batch(step)]
+            cosines = self._compute_cosines(lessons)
+            progress.scale, progress.shift = _match_mean_and_spread(lessons, cosines)
+        if self._data.validation:
+            progress.before, _ = self._measure_validation()
+            progress.after = progress.before
+            self.write_model()
+
+    def _train_step(self, step: int) -> dict[str, float]:
+        """Take one step. The loss is a mean over all references, in all pieces and processes."""
+        if step == 0:
+            self._calibrate_and_validate()
+        began, learner, progress = time.perf_counter(), self._learner, self._progress.record
+        lessons, size = self._data.batches.sample_batch(step), self._settings.piece
+        count = sum(len(lesson.references) for lesson in lessons)
+
+        def compute_micro_batch_loss(piece: Sequence[RetrievalExample]) -> Tensor:
+            products_P = _compute_inner_products(learner.model, piece)
+            worths = [worth for lesson in piece for worth in lesson.worths]
+            missed_P = progress.scale * products_P + progress.shift - products_P.new_tensor(worths)
+            return missed_P.square().sum() / count
+
+        pieces = [lessons[at : at + size] for at in range(0, len(lessons), size)]
+        metrics = learner.step_in_shares(step, pieces, compute_micro_batch_loss)
+        return metrics | {"references_a_second": count / (time.perf_counter() - began)}
+
+    def _validate_model(self, step: int) -> dict[str, float]:
+        """Validate on held-out questions, save the model if it is the best so far, and return the
+        metrics."""
+        if not self._data.validation:
+            return {}
+        metrics, samples = self._measure_validation()
+        for each in samples:
+            self._run.record_sample(step=step, **each)
+        if self._progress.record.add_validation(step, metrics, self._settings.best):
+            self.write_model()
+        return {f"validation_{name}": value for name, value in metrics.items()}
+
+    def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
+        """Return the metrics of all validation questions, and the first reference of some."""
+        lessons, progress = self._data.validation, self._progress.record
+        cosines = self._compute_cosines(lessons)
+        worths = [lesson.worths for lesson in lessons]
+        missed = [
+            (progress.scale * cosine + progress.shift - worth) ** 2
+            for pair in zip(cosines, worths, strict=True)
+            for cosine, worth in zip(*pair, strict=True)
+        ]
+        samples = [
+            _describe_first_reference(*pair)
+            for pair in zip(lessons[:SHOWN_QUESTIONS], cosines, strict=False)
+        ]
+        rankings = ranking_metrics.score_rankings(worths, cosines)
+        return {"mse": fmean(missed), **rankings}, samples
+
+    @torch.inference_mode()
+    def _compute_cosines(self, lessons: Sequence[RetrievalExample]) -> list[list[float]]:
+        """Return the cosine of each question with each of its references, by the model that would
+        be saved."""
+        sizes = [len(lesson.references) for lesson in lessons]
+        with self._learner.open_whole_model() as model:
+            products_P = _compute_inner_products(model, lessons)
+        if not products_P.isfinite().all():
+            detail = (
+                "its inner products are no numbers: lower the rate, or begin as another encoder"
+            )
+            raise Failed(Failure("encoder", Outcome.NOT_A_NUMBER, detail))
+        return [part.tolist() for part in torch.split(products_P, sizes)]
+
+    def write_model(self) -> None:
+        """Write the encoder, with the averages of its weights where they are made."""
+        self._learner.write_model(lambda model: model.write_folder(self._run.folder / "model"))
+
+    def make_result(self) -> RetrievalTrainingResult:
+        """Return the result of the run after its last step."""
+        data, progress = self._data, self._progress.record
+        steps = progress.last or data.steps
+        return RetrievalTrainingResult(
+            model=str(self._run.folder / "model"),
+            questions=data.questions,
+            validation_questions=len(data.validation),
+            left_out=data.left_out,
+            steps=steps,
+            stopped=steps < data.steps,
+            best_step=progress.step if data.validation else steps,
+            scale=progress.scale,
+            shift=progress.shift,
+            before=progress.before,
+            after=progress.after,
         )
-    if data.validation:
-        state.before, _ = _measure_validation(state, data)
-        state.after = state.before
-        _write_averaged_model(state.learner, out)
 
 
 def _match_mean_and_spread(
@@ -484,43 +533,6 @@ def _match_mean_and_spread(
     return scale, fmean(worths) - scale * fmean(found)
 
 
-def _validate_and_save_best(
-    state: _RetrievalState,
-    data: _RetrievalData,
-    step: int,
-    settings: RetrievalTrainingSettings,
-    out: Path,
-    run: ResumableRun,
-) -> dict[str, float]:
-    """Validate on held-out questions, save the model if it is the best so far, and return the
-    measures."""
-    metrics, samples = _measure_validation(state, data)
-    for each in samples:
-        run.record_sample(step=step, **each)
-    if state.record_validation(step, metrics, settings.best):
-        _write_averaged_model(state.learner, out)
-    return {f"validation_{name}": value for name, value in metrics.items()}
-
-
-def _measure_validation(
-    state: _RetrievalState, data: _RetrievalData
-) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Return the measures of all validation questions, and the first reference of some."""
-    lessons = data.validation
-    cosines = _compute_cosines(state.learner, lessons)
-    worths = [lesson.worths for lesson in lessons]
-    missed = [
-        (state.scale * cosine + state.shift - worth) ** 2
-        for pair in zip(cosines, worths, strict=True)
-        for cosine, worth in zip(*pair, strict=True)
-    ]
-    samples = [
-        _describe_first_reference(*pair)
-        for pair in zip(lessons[:SHOWN_QUESTIONS], cosines, strict=False)
-    ]
-    return {"mse": fmean(missed), **ranking_metrics.score_rankings(worths, cosines)}, samples
-
-
 def _describe_first_reference(lesson: RetrievalExample, cosines: Sequence[float]) -> dict[str, Any]:
     number = max(range(len(cosines)), key=cosines.__getitem__)
     return {
@@ -529,52 +541,6 @@ def _describe_first_reference(lesson: RetrievalExample, cosines: Sequence[float]
         "worth": lesson.worths[number],
         "most": max(lesson.worths),
     }
-
-
-@torch.inference_mode()
-def _compute_cosines(
-    learner: ModelOptimizer, lessons: Sequence[RetrievalExample]
-) -> list[list[float]]:
-    """Return the cosine of each question with each of its references, by the model that would be
-    saved."""
-    sizes = [len(lesson.references) for lesson in lessons]
-    with learner.open_whole_model() as model:
-        products_P = _compute_inner_products(model, lessons)
-    if not products_P.isfinite().all():
-        detail = "its inner products are no numbers: lower the rate, or begin as another encoder"
-        raise Failed(Failure("encoder", Outcome.NOT_A_NUMBER, detail))
-    return [part.tolist() for part in torch.split(products_P, sizes)]
-
-
-def _write_averaged_model(learner: ModelOptimizer, out: Path) -> None:
-    with learner.open_whole_model(everywhere=False) as model:
-        if learner.accelerator.is_main_process:
-            model.write_folder(out / "model")
-    learner.accelerator.wait_for_everyone()
-
-
-class _WeightedMicroBatch(NamedTuple):
-    lessons: Sequence[RetrievalExample]
-    weight: float
-
-
-def _select_for_process(
-    pieces: Sequence[Sequence[RetrievalExample]], accelerator: Accelerator
-) -> list[_WeightedMicroBatch]:
-    """Return this process's share. Each has as many; where there are too few, one counts
-    nothing."""
-    short = -len(pieces) % accelerator.num_processes
-    weighed = [
-        *(_WeightedMicroBatch(each, 1.0) for each in pieces),
-        *[_WeightedMicroBatch(pieces[0], 0.0)] * short,
-    ]
-    return weighed[accelerator.process_index :: accelerator.num_processes]
-
-
-def _split_into_micro_batches(
-    lessons: Sequence[RetrievalExample], size: int
-) -> list[Sequence[RetrievalExample]]:
-    return [lessons[at : at + size] for at in range(0, len(lessons), size)]
 
 
 def _compute_inner_products(model: Any, lessons: Sequence[RetrievalExample]) -> Tensor:
@@ -593,31 +559,3 @@ def _compute_inner_products(model: Any, lessons: Sequence[RetrievalExample]) -> 
     pairs_P2 = torch.tensor(pairs, device=references_RW.device)
     products_P: Tensor = (questions_QW[pairs_P2[:, 0]] * references_RW[pairs_P2[:, 1]]).sum(-1)
     return products_P
-
-
-def _train_step(
-    state: _RetrievalState,
-    lessons: Sequence[RetrievalExample],
-    step: int,
-    settings: RetrievalTrainingSettings,
-) -> dict[str, float]:
-    """Take one step. The loss is a mean over all references, in all pieces and processes."""
-    began, learner = time.perf_counter(), state.learner
-    count = sum(len(lesson.references) for lesson in lessons)
-    losses: list[Tensor] = []
-
-    def compute_micro_batch_loss(piece: _WeightedMicroBatch) -> Tensor:
-        products_P = _compute_inner_products(learner.model, piece.lessons)
-        worths = [worth for lesson in piece.lessons for worth in lesson.worths]
-        missed_P = state.scale * products_P + state.shift - products_P.new_tensor(worths)
-        part = missed_P.square().sum() * piece.weight / count
-        losses.append(part.detach())
-        return part
-
-    pieces = _select_for_process(
-        _split_into_micro_batches(lessons, settings.piece), learner.accelerator
-    )
-    length = learner.step(step, pieces, compute_micro_batch_loss)
-    whole: Any = learner.accelerator.reduce(torch.stack(losses).sum(), "sum")
-    speed = count / (time.perf_counter() - began)
-    return {"loss": float(whole), "gradient": length, "references_a_second": speed}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import PreTrainedModel
 
@@ -23,6 +23,7 @@ from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     load_tokenizer,
     load_trainable_model,
+    seed_torch,
 )
 from rookery.learn.reward_model import (
     RewardInputEncoder,
@@ -41,8 +42,16 @@ from rookery.learn.training_data import (
     load_good_answers,
     make_epoch_batches,
 )
-from rookery.learn.training_run import BestValidation, ResumableRun, StepCallback, StopCheck
-from rookery.records import Failure, prepare_type
+from rookery.learn.training_run import (
+    BestValidation,
+    ResumableRun,
+    SavedRecord,
+    StepCallback,
+    StopCheck,
+    TrainingSchedule,
+    train_with_validations,
+)
+from rookery.records import Failure
 
 CALIBRATION_BINS = 10
 MAX_REWARD_SCALE = 64.0
@@ -434,15 +443,27 @@ def train_reward_model(
         )
         training = RewardTrainer(settings, learner, showing.pad, data, out / "best.safetensors")
         before = training.score_validation()
-        often = settings.check or len(steps) // settings.epochs
-        for number in run.iterate_steps(len(steps), training, settings.every, callback):
-            if training.should_stop:
-                break
-            measured = training.train_step(number, [data.training[at] for at in steps[number]])
-            if (number + 1) % often == 0 or number + 1 == len(steps):
-                measured |= training.validate_model()
-            run.record_metrics(**measured)
+        check = settings.check or len(steps) // settings.epochs
+        schedule = TrainingSchedule(len(steps), check, settings.patience, settings.every)
+
+        def train_step(step: int) -> dict[str, float]:
+            return training.train_step(step, [data.training[at] for at in steps[step]])
+
+        train_with_validations(
+            run,
+            schedule,
+            training,
+            train_step,
+            training.validate_model,
+            lambda: training.progress.record.best.since,
+            callback,
+        )
         return _finish_training(training, showing, before, rows, out / "model")
+
+
+class _RewardProgress(msgspec.Struct, array_like=True):
+    completed_steps: int = 0
+    best: BestValidation = BestValidation()
 
 
 class RewardTrainer:
@@ -458,10 +479,9 @@ class RewardTrainer:
     ) -> None:
         self.settings = settings
         self.data = data
-        self.best = BestValidation()
-        self.completed_steps = 0
-        """steps"""
         self.learner = learner
+        main = learner.accelerator.is_main_process
+        self.progress = SavedRecord("training.json", _RewardProgress(), main)
         self._pad = pad
         self._best_weights_file = place
 
@@ -471,7 +491,6 @@ class RewardTrainer:
         The loss is that before the step. With ratings there is `rated_loss` too, that of the second
         output.
         """
-        accelerator = self.learner.accelerator
         share = self.settings.auxiliary if self.settings.ratings else 0.0
         compared = max(sum(item.is_comparison for item in batch), 1)
         rated = max(sum(item.rated_count for item in batch), 1)
@@ -483,10 +502,10 @@ class RewardTrainer:
             return (1 - share) * preferred / compared + share * foretold / rated
 
         length = self.learner.step(number, self._split_for_process(batch), compute_micro_batch_loss)
-        whole = accelerator.reduce(torch.stack(losses).sum(0), "sum").tolist()
-        self.completed_steps = number + 1
-        measured = {"loss": whole[0], "gradient": length}
-        return measured | ({"rated_loss": whole[1]} if share else {})
+        whole = self.learner.sum_losses(losses)
+        self.progress.record.completed_steps = number + 1
+        metrics = {"loss": whole[0], "gradient": length}
+        return metrics | ({"rated_loss": whole[1]} if share else {})
 
     def _split_for_process(self, batch: Sequence[ComparisonItem]) -> list[list[ComparisonItem]]:
         """Return this process's part of a batch, rows of like length together, in as many pieces as
@@ -513,8 +532,9 @@ class RewardTrainer:
         good_N = torch.tensor([each for item in piece for each in item.good], device=device)
         return preferred, compute_rating_loss(found_NO[:, 1], good_N)
 
-    def validate_model(self) -> dict[str, float]:
-        """Measure the validation comparisons, and keep the weights if they are the best so far.
+    def validate_model(self, step: int) -> dict[str, float]:
+        """Measure the validation comparisons after so many steps, and keep the weights if they are
+        the best so far.
 
         Returns `validation_loss` and `validation_credit`; empty without such comparisons.
         """
@@ -523,37 +543,28 @@ class RewardTrainer:
             return {}
         agreement = measure_preference_agreement(judged)
         worth = -agreement.loss if self.settings.best == "loss" else agreement.credit
-        if worth > self.best.worth:
-            self.best = BestValidation(self.completed_steps, worth)
-            self._save_best_weights()
-        else:
-            self.best = self.best._replace(since=self.best.since + 1)
+        progress = self.progress.record
+        progress.best = progress.best.add_validation(step, worth)
+        if not progress.best.since:
+            self.learner.write_model(self._save_best_weights)
         return {"validation_loss": agreement.loss, "validation_credit": agreement.credit}
 
-    @property
-    def should_stop(self) -> bool:
-        """True if no validation got better within the patience."""
-        patience = self.settings.patience
-        return patience is not None and self.best.since >= patience
-
-    def _save_best_weights(self) -> None:
-        """Go on from an older checkpoint write the same again."""
-        with self.learner.open_whole_model(everywhere=False) as model:
-            if self.is_main:
-                new = self._best_weights_file.with_suffix(".new")
-                weights = model.state_dict().items()
-                save_file({name: value.detach().cpu().clone() for name, value in weights}, new)
-                new.replace(self._best_weights_file)
-        self.learner.accelerator.wait_for_everyone()
+    def _save_best_weights(self, model: nn.Module) -> None:
+        """Write the weights; go on from an older checkpoint write the same again."""
+        new = self._best_weights_file.with_suffix(".new")
+        weights = model.state_dict().items()
+        save_file({name: value.detach().cpu().clone() for name, value in weights}, new)
+        new.replace(self._best_weights_file)
 
     def restore_best_weights(self) -> int:
         """Restore the weights that were best at validation; return the step that they are of.
 
         Without a validation the weights stay, and the step is the last that was made.
         """
-        if self.best.step:
+        progress = self.progress.record
+        if progress.best.step:
             self.learner.restore_weights(load_file(self._best_weights_file))
-        return self.best.step or self.completed_steps
+        return progress.best.step or progress.completed_steps
 
     def score_validation(self) -> list[ScoredComparison]:
         """Return the validation comparisons with the current rewards of their answers.
@@ -605,32 +616,20 @@ class RewardTrainer:
         together = gather_object([(index + at * processes, one) for at, one in enumerate(found)])
         return [one for _, one in sorted(together)]
 
-    @property
-    def is_main(self) -> bool:
-        """True if this process writes files."""
-        return bool(self.learner.accelerator.is_main_process)
-
     def save(self, folder: Path) -> None:
         """Write the state to a folder: weights, optimizer, averages, step and best validation."""
         self.learner.save(folder)
-        if self.is_main:
-            (folder / "training.json").write_bytes(
-                msgspec.json.encode((self.completed_steps, self.best))
-            )
+        self.progress.save(folder)
 
     def load(self, folder: Path) -> None:
         """Restore the state that `save` wrote to a folder."""
         self.learner.load(folder)
-        kept = (folder / "training.json").read_bytes()
-        self.completed_steps, self.best = msgspec.json.decode(
-            kept, type=prepare_type(tuple[int, BestValidation])
-        )
+        self.progress.load(folder)
 
 
 def _load_model(settings: RewardTrainingSettings) -> tuple[RewardInputEncoder, PreTrainedModel]:
     tokenizer, ends, _ = load_tokenizer(Path(settings.trained.model))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
+    with seed_torch(settings.seed):
         model = load_trainable_model(settings.trained, "row", 2 if settings.ratings else 1)
     return make_input_encoder(model, tokenizer, ends, settings.context, settings.given), model
 
@@ -669,7 +668,7 @@ def _finish_training(
     scale = RewardScale(-mean / deviation, steep * deviation, showing.context, showing.given)
     preferred = RewardTrainingResult(
         model=str(folder),
-        steps=training.completed_steps,
+        steps=training.progress.record.completed_steps,
         best_step=best_step,
         comparisons=sum(item.is_comparison for item in data.training),
         too_long=data.too_long,
@@ -682,9 +681,11 @@ def _finish_training(
         scaled_on=settings.samples or settings.comparisons,
         samples=len(rows),
     )
-    with training.learner.open_whole_model(everywhere=False) as model:
-        if training.is_main:
-            save_reward_model(model, showing.tokenizer, scale, deviation, settings.blend, folder)
+    training.learner.write_model(
+        lambda model: save_reward_model(
+            model, showing.tokenizer, scale, deviation, settings.blend, folder
+        )
+    )
     return preferred
 
 

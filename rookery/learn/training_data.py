@@ -235,19 +235,19 @@ def _tokenize_text(text: str, loaded: LoadedModel) -> list[int]:
     return list(encoded["input_ids"])
 
 
-def choose_validation_questions(
-    examples: Sequence[ImitationExample], share: float, seed: int
-) -> set[str]:
+def choose_validation_questions(questions: Iterable[str], share: float, seed: int) -> set[str]:
     """Draw this share of the question texts for validation, at least one and never all.
 
     Empty for a share of 0. Raises Failed (one_question) where there is but one.
     """
-    questions = sorted({example.question for example in examples})
-    if share and len(questions) < 2:
+    if not share:
+        return set()
+    texts = sorted(set(questions))
+    if len(texts) < 2:
         detail = "one question cannot be shared out: add others, or let validation be 0"
-        raise Failed(Failure(questions[0][:80], Outcome.ONE_QUESTION, detail))
-    size = min(max(round(share * len(questions)), 1), len(questions) - 1) if share else 0
-    return set(Random(f"{seed} validation").sample(questions, size))
+        raise Failed(Failure(texts[0][:80], Outcome.ONE_QUESTION, detail))
+    size = min(max(round(share * len(texts)), 1), len(texts) - 1)
+    return set(Random(f"{seed} validation").sample(texts, size))
 
 
 def describe_left_out(left_out: Counter[str]) -> str:

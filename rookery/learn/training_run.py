@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 from accelerate import Accelerator
@@ -24,7 +24,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure
+from rookery.records import Failure, prepare_type
 
 KEPT_CHECKPOINTS = 2
 """checkpoints: should the last be damaged, there is another"""
@@ -41,6 +41,45 @@ class CheckpointedState(Protocol):
         """Restore the state that `save` wrote to a folder."""
 
 
+class CheckpointParts:
+    """States that are saved to the same folder and restored from it one after the other."""
+
+    def __init__(self, *parts: CheckpointedState) -> None:
+        self._parts = parts
+
+    def save(self, folder: Path) -> None:
+        """Write each state to a folder."""
+        for part in self._parts:
+            part.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote to a folder."""
+        for part in self._parts:
+            part.load(folder)
+
+
+R = TypeVar("R")
+
+
+class SavedRecord(Generic[R]):
+    """A record that a checkpoint keeps in a JSON file of its own; one process writes it."""
+
+    def __init__(self, name: str, record: R, writes: bool) -> None:
+        self.record = record
+        self._name = name
+        self._writes = writes
+
+    def save(self, folder: Path) -> None:
+        """Write the record to a folder."""
+        if self._writes:
+            (folder / self._name).write_bytes(msgspec.json.encode(self.record))
+
+    def load(self, folder: Path) -> None:
+        """Read the record that `save` wrote to a folder."""
+        kind = prepare_type(type(self.record))
+        self.record = msgspec.json.decode((folder / self._name).read_bytes(), type=kind)
+
+
 class BestValidation(NamedTuple):
     """The best validation so far, and how many there were since."""
 
@@ -48,6 +87,44 @@ class BestValidation(NamedTuple):
     """the steps made before it; 0 too where there is none"""
     worth: float = -sys.float_info.max
     since: int = 0
+
+    def add_validation(self, step: int, worth: float) -> "BestValidation":
+        """Return the best validation when there was another one: `since` is 0 where that is it."""
+        if worth > self.worth:
+            return BestValidation(step, worth)
+        return self._replace(since=self.since + 1)
+
+
+class ValidationProgress(msgspec.Struct):
+    """The validations of a run so far; the first one is the best until another has more worth."""
+
+    step: int = 0
+    """after how many steps the best one was; 0 too where there is none"""
+    last: int = 0
+    """after how many steps the last one was"""
+    worse: int = 0
+    """validations since the best one"""
+    before: dict[str, float] = {}
+    """metrics of the model as it began"""
+    after: dict[str, float] = {}
+    """metrics at the best one"""
+
+    def add_validation(self, step: int, metrics: dict[str, float], best: str) -> bool:
+        """Record the metrics of a validation; return whether it is the best so far by the metric
+        `best`, of which a "loss" or "mse" is better if it is lower."""
+        self.last = step
+        if self.after and not _get_worth(metrics, best) > _get_worth(self.after, best):
+            self.worse += 1
+            return False
+        self.step, self.worse, self.after = step, 0, metrics
+        return True
+
+
+def _get_worth(metrics: dict[str, float], best: str) -> float:
+    """Return a number that is higher for a better validation; -inf if it was not measured."""
+    loss = {"loss": "validation_loss", "mse": "mse"}.get(best)
+    worth = -metrics[loss] if loss else metrics.get(best, -math.inf)
+    return -math.inf if math.isnan(worth) else worth
 
 
 StepCallback = Callable[[int, int, dict[str, float]], None]
@@ -254,6 +331,47 @@ class ResumableRun:
         for name in _LINE_FILES if self._is_main_process else ():
             _truncate_file(self.folder / name, 0)
         return 0
+
+
+class TrainingSchedule(NamedTuple):
+    """The steps of a run, and how often it is validated and saved."""
+
+    steps: int
+    check: int
+    """steps from one validation to the next; there is one after the last step too"""
+    patience: int | None
+    """validations in a row without a better one, after which the training ends; None: it does
+    not"""
+    every: int | None
+    """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
+
+
+StepFunction = Callable[[int], dict[str, float]]
+"""from a number of steps to the metrics of one of them"""
+
+
+def train_with_validations(
+    run: ResumableRun,
+    schedule: TrainingSchedule,
+    state: CheckpointedState,
+    train: StepFunction,
+    validate: StepFunction,
+    count_worse: Callable[[], int],
+    callback: StepCallback | None,
+) -> None:
+    """Make the steps of a run that are still to be made, with validations between them.
+
+    `train` makes the step of a number, counted from 0, `validate` validates after so many steps,
+    and `count_worse` gives the validations since the best one. Raises Failed as
+    `ResumableRun.iterate_steps` does.
+    """
+    for step in run.iterate_steps(schedule.steps, state, schedule.every, callback):
+        if schedule.patience is not None and count_worse() >= schedule.patience:
+            break
+        metrics = train(step)
+        if (step + 1) % schedule.check == 0 or step + 1 == schedule.steps:
+            metrics |= validate(step + 1)
+        run.record_metrics(**metrics)
 
 
 def read_stop_reason(folder: Path) -> str:

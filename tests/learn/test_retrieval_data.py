@@ -17,7 +17,6 @@ from rookery.learn.retrieval_data import (
     ScoredReferences,
     load_scored_references,
     sample_references,
-    split_off_questions,
 )
 from rookery.models.recorded_policies import ScriptedPolicy
 from rookery.records import Answer, Claim, Completion, Episode, Hit, Library, Page, Question, Step
@@ -251,13 +250,3 @@ def test_alike_references_are_drawn_where_they_are_wanted() -> None:
         for text in sample_references(each, 9, "any", str(seed)).references
     }
     assert len(everyone) > 60
-
-
-def test_held_out_questions_are_whole_questions() -> None:
-    twice = [*WEIGHED, *WEIGHED]
-    assert len(split_off_questions(twice, 0.2, seed=0)) == 2
-    assert len(split_off_questions(twice, 0.001, seed=0)) == 1
-    assert len(split_off_questions(twice, 0.999, seed=0)) == 9
-    assert split_off_questions(twice, 0.0, seed=0) == set()
-    with pytest.raises(Failed, match="one_question"):
-        split_off_questions(WEIGHED[:1], 0.5, seed=0)

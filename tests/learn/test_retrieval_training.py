@@ -22,7 +22,6 @@ from rookery.learn.retrieval_data import (
     RetrievalSources,
     RetrievalTriple,
     load_scored_references,
-    split_off_questions,
 )
 from rookery.learn.retrieval_training import (
     RetrievalTrainingResult,
@@ -31,6 +30,7 @@ from rookery.learn.retrieval_training import (
     load_sentence_encoder,
     train_retriever,
 )
+from rookery.learn.training_data import choose_validation_questions
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,9 @@ def test_questions_may_have_an_encoder_of_their_own(
     folders = f"{found.model}/questions", found.model, str(bert)
     asked, read, start = (load_sentence_encoder(folder) for folder in folders)
     scored, _ = load_scored_references(wanted.sources, wanted.seed)
-    held = split_off_questions(scored, wanted.validation, wanted.seed)
+    held = choose_validation_questions(
+        [each.question for each in scored], wanted.validation, wanted.seed
+    )
 
     def error(questions: Any, references: Any) -> float:
         missed = []

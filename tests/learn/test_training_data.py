@@ -19,7 +19,6 @@ from rookery.learn.single_step_environments import constrain_to_document
 from rookery.learn.training_data import (
     AnswerRatings,
     EpisodeFilter,
-    ImitationExample,
     build_imitation_examples,
     choose_validation_questions,
     describe_left_out,
@@ -257,8 +256,7 @@ def test_a_line_that_is_no_episode_is_named(tmp_path: Path) -> None:
 
 
 def test_questions_are_held_out_whole_and_the_same_under_a_seed() -> None:
-    row = ActionRow([1], [2])
-    found = [ImitationExample(f"q{n % 20}", "", row) for n in range(100)]
+    found = [f"q{n % 20}" for n in range(100)]
     held = choose_validation_questions(found, 0.1, 3)
     assert len(held) == 2
     assert (
@@ -269,5 +267,6 @@ def test_questions_are_held_out_whole_and_the_same_under_a_seed() -> None:
     assert choose_validation_questions(found, 0, 3) == set()
     assert len(choose_validation_questions(found, 0.0001, 3)) == 1
     assert len(choose_validation_questions(found, 0.9999, 3)) == 19
+    assert choose_validation_questions(found[:1], 0, 3) == set()
     with pytest.raises(Failed, match=r"one_question: .* let validation be 0"):
         choose_validation_questions(found[:1], 0.1, 3)
