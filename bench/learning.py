@@ -43,7 +43,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from bench import report
-from rookery.learn import reinforcement_learning as reinforcing
+from recipes.text_environment import PromptEnvironment
+from rookery.learn import episodes
 from rookery.learn.action_batches import (
     ActionBatch,
     ActionRow,
@@ -53,7 +54,6 @@ from rookery.learn.action_batches import (
     select_logprobs,
 )
 from rookery.learn.decoding import SamplingSettings
-from rookery.learn.episodes import PromptEnvironment
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.policy_gradient import PolicyGradientTrainer
 from rookery.learn.pretrained_models import (
@@ -301,7 +301,7 @@ def _run_reward_training(work: Work, out: Path, turns: Turns, piece: int) -> Non
 
 def _run_reinforcement(work: Work, out: Path, turns: Turns, timed: "_TimeShares") -> None:
     """Run `reinforce` and time its parts."""
-    timed.replace(reinforcing, "sample_actions", "sampling")
+    timed.replace(episodes, "sample_actions", "sampling")
     timed.replace(PolicyGradientTrainer, "prepare_batch", "scoring")
     timed.replace(PolicyGradientTrainer, "train_on_batch", "learning")
     rate = OptimizerSettings(RATE, clip=None if work.trainer == "PPO" else 1.0)

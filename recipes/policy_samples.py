@@ -4,11 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
 
+from recipes.text_environment import PolicyCompletion, make_completion
 from rookery.answers.gophercite import measure_shown_text, refuse_hidden_quotes
 from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.action_constraints import ConstrainedEnvironment
@@ -23,8 +23,7 @@ from rookery.learn.decoding import (
     load_sampled_model,
     sample_actions,
 )
-from rookery.learn.episodes import RolloutEnvironment
-from rookery.learn.online_labelling import PolicyCompletion, make_completion
+from rookery.learn.episodes import RolloutEnvironment, make_policy_sampler
 from rookery.learn.pretrained_models import PolicyTokenizer, load_model, load_policy_tokenizer
 from rookery.learn.single_step_environments import (
     EnvironmentPrompt,
@@ -56,14 +55,12 @@ def sample_browser_answers(
     """
     loaded = load_sampled_model(policy, sampling)
     speech = load_policy_tokenizer(policy, sampling.max_tokens, chat=False)
+    sample = make_policy_sampler(loaded.model, loaded.ends, sampling)
     answers: list[Answer] = []
 
     def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
         answers.extend(answer for _, answer in pairs)
         return [0.0] * len(pairs)
-
-    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
-        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
 
     plain = msgspec.structs.replace(browsing, extra_answers=0)
     world: RolloutEnvironment = BrowserEnvironment(
@@ -74,7 +71,7 @@ def sample_browser_answers(
     episodes, asked = _choose_episodes(len(questions), n, browsing.group, seed)
     found: list[list[Answer | None]] = [[] for _ in questions]
     each = iter(answers)
-    for one, number in zip(world.play_episodes(sample_policy, episodes, seed), asked, strict=True):
+    for one, number in zip(world.play_episodes(sample, episodes, seed), asked, strict=True):
         found[number].append(None if one.reward is None else next(each))
     return found
 
@@ -152,21 +149,19 @@ def sample_quoted_answers(
     speech = PolicyTokenizer(
         loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.max_tokens, room, chat=False
     )
+    sample = make_policy_sampler(loaded.model, loaded.ends, sampling)
     answers: list[Answer] = []
 
     def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
         answers.extend(answer for _, answer in pairs)
         return [0.0] * len(pairs)
 
-    def sample_policy(contexts: Any, seeds: Any, allow: Any = None) -> list[SampledAction]:
-        return sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling, allow)
-
     world = SingleStepEnvironment(
         questions, show, collect_answers, speech, VerbatimGrammar(loaded.vocabulary, shape)
     )
     episodes = range(n * len(questions))
     found: list[list[QuotedSample]] = [[] for _ in questions]
-    played, each = world.play_episodes(sample_policy, episodes, seed), iter(answers)
+    played, each = world.play_episodes(sample, episodes, seed), iter(answers)
     for one, (number, _) in zip(
         played, assign_questions(len(questions), 1, episodes, seed), strict=True
     ):

@@ -16,15 +16,17 @@ from recipes.policy_samples import sample_completions
 from recipes.random_models import write_random_model
 from recipes.rewards import MockLabeller
 from recipes.stages import load_or_make, print_progress
+from recipes.text_environment import (
+    PolicyCompletion,
+    convert_completion_to_answer,
+    make_text_environment,
+)
 from recipes.ziegler_data import Task
 from rookery.learn.browser_environment import compute_answer_rewards
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
     OnlineLabellingSettings,
-    PolicyCompletion,
     RequestRound,
-    convert_completion_to_answer,
-    make_text_environment,
     train_with_online_labels,
     write_records,
 )

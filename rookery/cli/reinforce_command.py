@@ -22,8 +22,9 @@ from rookery.learn.browser_environment import (
     BatchRewardFunction,
     BrowserEnvironment,
     BrowserEnvironmentSettings,
-    evaluate_policy,
+    measure_policy_reward,
 )
+from rookery.learn.decoding import load_sampled_model
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.online_labelling import (
     EnvironmentFactory,
@@ -269,8 +270,15 @@ def _measure_reward(
 ) -> dict[str, float]:
     settings, named = config.settings, config.world
     world = worlds.trial(scores, named.group)
-    return evaluate_policy(
-        Path(policy), world, named.tried, settings.sampling, settings.no_answer, settings.bad_syntax
+    loaded = load_sampled_model(Path(policy), settings.sampling)
+    return measure_policy_reward(
+        loaded.model,
+        loaded.ends,
+        world,
+        named.tried,
+        settings.sampling,
+        settings.no_answer,
+        settings.bad_syntax,
     )
 
 

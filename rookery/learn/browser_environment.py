@@ -7,7 +7,6 @@ actions, and a function gives the reward of each answer.
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -33,12 +32,14 @@ from rookery.errors import Failed, Outcome
 from rookery.learn.decoding import (
     SampledAction,
     SamplingSettings,
-    load_sampled_model,
-    sample_actions,
 )
-from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
+from rookery.learn.episodes import (
+    PolicySampler,
+    RolloutEnvironment,
+    Trajectory,
+    make_policy_sampler,
+)
 from rookery.learn.pretrained_models import PolicyTokenizer
-from rookery.models.remote_model import AllowedTokens
 from rookery.records import Answer, Library, Question
 
 BatchRewardFunction = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
@@ -254,27 +255,6 @@ class _BrowserEpisode:
         return self._task.question, build_episode(self._task, "", (), browsed).answer
 
 
-def evaluate_policy(
-    folder: Path,
-    world: RolloutEnvironment,
-    episodes: int,
-    sampling: SamplingSettings,
-    no_answer: float,
-    bad_syntax: float | None = None,
-    seed: int = 0,
-) -> dict[str, float]:
-    """Play episodes with a saved policy; return the mean `reward` and the share `answered`.
-
-    An episode without a reward counts as `no_answer`, one of bad syntax as `bad_syntax` says (both
-    as in `ReinforcementSettings`); extra answers do not count. Raises Failed: no_model, bad_model,
-    not_a_number.
-    """
-    loaded = load_sampled_model(folder, sampling)
-    return measure_policy_reward(
-        loaded.model, loaded.ends, world, episodes, sampling, no_answer, bad_syntax, seed
-    )
-
-
 def measure_policy_reward(
     model: Any,
     ends: frozenset[int],
@@ -283,21 +263,13 @@ def measure_policy_reward(
     sampling: SamplingSettings,
     no_answer: float,
     bad_syntax: float | None = None,
-    seed: int = 0,
 ) -> dict[str, float]:
-    """Play episodes with a model that is loaded, as `evaluate_policy` does with a saved one."""
+    """Play episodes with a model; return the mean `reward` and the share `answered`.
 
-    def sample_policy(
-        contexts: Sequence[Sequence[int]],
-        seeds: Sequence[str],
-        allow: Sequence[AllowedTokens] | None = None,
-    ) -> list[SampledAction]:
-        return sample_actions(model, contexts, seeds, ends, sampling, allow)
-
-    played = [
-        one for one in world.play_episodes(sample_policy, range(episodes), seed) if not one.extra
-    ]
-    return {
-        "reward": fmean(one.compute_score(no_answer, bad_syntax) for one in played),
-        "answered": fmean(one.is_answered for one in played),
-    }
+    An episode without a reward counts as `no_answer`, one of bad syntax as `bad_syntax` says (both
+    as in `ReinforcementSettings`); extra answers do not count. Raises Failed (not_a_number).
+    """
+    played = world.play_episodes(make_policy_sampler(model, ends, sampling), range(episodes), 0)
+    scores = [one.compute_score(no_answer, bad_syntax) for one in played if not one.extra]
+    answered = fmean(one.is_answered for one in played if not one.extra)
+    return {"reward": fmean(scores), "answered": answered}

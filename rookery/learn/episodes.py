@@ -1,23 +1,17 @@
-"""Episodes of reinforcement learning, the environments that play them, and the environment of one
-step.
+"""Episodes of reinforcement learning, and the environments that play them.
 
 An episode is a list of rows, each with its own context, since a browser shows its whole state anew
 at each step.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from rookery.learn.action_batches import ActionRow
-from rookery.learn.decoding import SampledAction
+from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.models.remote_model import AllowedTokens
-
-RewardFunction = Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[float | None]]
-"""from the numbers of contexts, and the tokens said there (without an end token at their end where
-they were cut off), to a reward each; None: no answer"""
 
 
 class Trajectory(NamedTuple):
@@ -77,6 +71,15 @@ class PolicySampler(Protocol):
     ) -> list[SampledAction]: ...
 
 
+def make_policy_sampler(
+    model: Any, ends: frozenset[int], settings: SamplingSettings
+) -> PolicySampler:
+    """Return a sampler that draws actions from a model, as `sample_actions` does."""
+    return lambda contexts, seeds, allow=None: sample_actions(
+        model, contexts, seeds, ends, settings, allow
+    )
+
+
 class RolloutEnvironment(Protocol):
     """Environment in which a policy plays episodes. Each process has its own, and a share of the
     episodes.
@@ -94,57 +97,6 @@ class RolloutEnvironment(Protocol):
         They are in the order of `episodes`, each followed by its extra answers.
         """
         ...
-
-
-class PromptEnvironment:
-    """Environment of one step: a context, an action, a reward (Ziegler, GopherCite, WebGLM).
-
-    Each context comes once before any comes a second time, in an order drawn from the seed, and
-    `group` times in a row. `allow` makes for the number of a context a function from the tokens so
-    far to those that may follow. Raises ValueError without a context.
-    """
-
-    def __init__(
-        self,
-        contexts: Sequence[Sequence[int]],
-        rewards: RewardFunction,
-        group: int = 1,
-        allow: Callable[[int], AllowedTokens] | None = None,
-    ) -> None:
-        if not contexts or group < 1:
-            raise ValueError("there must be a context, and a group of one at least")
-        self._contexts = contexts
-        self._rewards = rewards
-        self._group = group
-        self._allow = allow
-
-    def play_episodes(
-        self, sample: PolicySampler, episodes: Sequence[int], seed: int
-    ) -> list[Trajectory]:
-        """Play these episodes with actions drawn by `sample`, and return them with their rewards.
-
-        Each has one prompt and one action.
-        """
-        chosen = self._choose_contexts(episodes, seed)
-        allow = [self._allow(number) for number in chosen] if self._allow else None
-        contexts = [self._contexts[number] for number in chosen]
-        actions = sample(contexts, [f"{seed} {episode}" for episode in episodes], allow)
-        rewards = self._rewards(chosen, [one.row.action for one in actions])
-        return [
-            Trajectory(episode, [one], reward, episode // self._group)
-            for episode, one, reward in zip(episodes, actions, rewards, strict=True)
-        ]
-
-    def _choose_contexts(self, episodes: Sequence[int], seed: int) -> list[int]:
-        orders: dict[int, list[int]] = {}
-        chosen = []
-        for episode in episodes:
-            turn, place = divmod(episode // self._group, len(self._contexts))
-            if turn not in orders:
-                orders[turn] = list(range(len(self._contexts)))
-                Random(f"{seed} contexts {turn}").shuffle(orders[turn])
-            chosen.append(orders[turn][place])
-        return chosen
 
 
 def split_long_actions(rows: Sequence[SampledAction], tokens: int | None) -> list[SampledAction]:

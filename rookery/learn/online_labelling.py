@@ -9,19 +9,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.errors import Failed, Outcome
-from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
-from rookery.learn.decoding import SampledAction, sample_actions
-from rookery.learn.episodes import PolicySampler, PromptEnvironment, RolloutEnvironment, Trajectory
+from rookery.learn.browser_environment import BatchRewardFunction
+from rookery.learn.episodes import (
+    PolicySampler,
+    RolloutEnvironment,
+    Trajectory,
+    make_policy_sampler,
+)
 from rookery.learn.optimizer import make_accelerator
 from rookery.learn.pretrained_models import (
-    PolicyTokenizer,
     TrainedModelSettings,
     load_tokenizer,
     load_trainable_model,
@@ -409,12 +412,7 @@ class _LabelledEnvironment:
         model = load_trainable_model(TrainedModelSettings(folder, dtype=learnt.policy.dtype))
         model.to(self._accelerator.device)
 
-        def sample_reference(
-            contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
-        ) -> list[SampledAction]:
-            return sample_actions(model, contexts, seeds, ends, learnt.sampling, allow)
-
-        return sample_reference
+        return make_policy_sampler(model, ends, learnt.sampling)
 
     def _gather_labels(self, needed: int) -> None:
         """Show the labeller all requests without a label; wait until there are so many labels."""
@@ -492,65 +490,3 @@ def _make_request(number: int, pairs: Sequence[tuple[QuestionAnswer, bool]]) -> 
     return ComparisonRequest(
         ComparisonQuestion(number, questions[0], answers), tuple(ours for _, ours in pairs)
     )
-
-
-class PolicyCompletion(Record, frozen=True):
-    """The completion of a prompt by a policy."""
-
-    text: str
-    ended: bool
-    """whether it ended by itself, or with the full stop that was asked for; else it was cut off"""
-    kl: float = 0.0
-    """by how much likelier its tokens are to the policy than to its reference, in nats: the mean
-    of many estimates the KL, and a single one may be negative"""
-
-
-def make_text_environment(
-    questions: Sequence[Question],
-    render: Callable[[Question], str],
-    speech: PolicyTokenizer,
-    whole: bool,
-    full_stop: int = 0,
-) -> EnvironmentFactory:
-    """Return a factory of environments with one prompt a question, whose completion is its answer.
-
-    `render` makes the prompt of a question. An empty completion is no answer; with `whole`, neither
-    is one that did not end by itself (Ziegler, section 3.2: a summary without a line break). With
-    `full_stop`, a completion ends at the first full stop in its tokens from that one on, counted
-    from 1 (section 3.1.2: 16, of 24). Raises Failed (prompt_too_long).
-    """
-    contexts = [speech.encode_prompt(render(question)) for question in questions]
-
-    def make_environment(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
-        def compute_rewards(
-            numbers: Sequence[int], actions: Sequence[Sequence[int]]
-        ) -> list[float | None]:
-            answers = [
-                convert_completion_to_answer(
-                    make_completion(action, speech, full_stop=full_stop), whole
-                )
-                for action in actions
-            ]
-            chosen = [questions[number] for number in numbers]
-            return compute_answer_rewards(scores, list(zip(chosen, answers, strict=True)))
-
-        return PromptEnvironment(contexts, compute_rewards, group)
-
-    return make_environment
-
-
-def convert_completion_to_answer(completion: PolicyCompletion, whole: bool) -> Answer | None:
-    """Return a completion as an answer; None if it is empty or, with `whole`, was cut off."""
-    return Answer(completion.text) if completion.text and (completion.ended or not whole) else None
-
-
-def make_completion(
-    action: Sequence[int], speech: PolicyTokenizer, kl: float = 0.0, full_stop: int = 0
-) -> PolicyCompletion:
-    """Return the tokens of an action as a completion; `full_stop` is as in
-    `make_text_environment`."""
-    text, ended = speech.decode_action(action), action[-1] in speech.ends
-    if full_stop:
-        stop = text.find(".", len(speech.decode_action(action[: full_stop - 1])))
-        text, ended = (text[: stop + 1], True) if stop >= 0 else (text, False)
-    return PolicyCompletion(text.strip(), ended, kl)

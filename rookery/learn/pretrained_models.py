@@ -9,7 +9,7 @@ import copy
 import json
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from inspect import signature
 from itertools import pairwise
@@ -78,15 +78,16 @@ def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
     """
     folder = locate_model(folder)
     place = choose_device(device)
-    try:
-        with hide_progress_bars():
-            return _load_from_folder(folder, place, dtype or "auto")
-    except Failed:
-        raise
-    except Exception as error:  # there is no end to what may be wrong in a folder
-        words = " ".join(str(error).split())[:300]
-        detail = f"it cannot be loaded: write it again ({type(error).__name__}: {words})"
-        raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
+    tokenizer, ends, _ = load_tokenizer(folder)
+    model: Any = load_model_with_head(folder, "language", dtype or "auto")[0]
+    with convert_load_errors(folder):
+        if "cache" not in signature(model.forward).parameters:
+            raise ValueError("it keeps no keys and values of what it has read, as transformers do")
+        width = model.get_output_embeddings().weight.shape[0]
+        end = choose_end_token(tokenizer, ends)
+        vocabulary = read_vocabulary(folder / "tokenizer.json", end, width)
+        context = count_context(model.config, tokenizer)
+        return LoadedModel(model.to(place).eval(), tokenizer, vocabulary, ends, context)
 
 
 def locate_model(model: Path) -> Path:
@@ -142,48 +143,6 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name or usual)
 
 
-@contextmanager
-def hide_progress_bars() -> Iterator[None]:
-    """Hide the progress bars of transformers within a `with` block: commands show their own."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def _load_from_folder(folder: Path, device: torch.device, dtype: str) -> LoadedModel:
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-    with LOADING_LOCK:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
-        )
-    model, loading_info = loaded
-    if lost := sorted(loading_info["missing_keys"]):
-        raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
-    if "cache" not in signature(model.forward).parameters:
-        raise ValueError("it keeps no keys and values of what it has read, as transformers do")
-    model = model.to(device).eval()
-    ends = _list_end_tokens(model, tokenizer)
-    end = ends[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
-    width = model.get_output_embeddings().weight.shape[0]
-    vocabulary = read_vocabulary(folder / "tokenizer.json", end, width)
-    text = model.config.get_text_config()
-    context = getattr(text, "max_position_embeddings", tokenizer.model_max_length)
-    return LoadedModel(model, tokenizer, vocabulary, frozenset(ends), context)
-
-
-def _list_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    named = model.generation_config.eos_token_id if model.generation_config else None
-    ends = {tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])} - {None}
-    if not ends:
-        raise ValueError("neither its tokenizer nor its generation_config.json names an eos token")
-    return sorted(ends)
-
-
 ModelHead = Literal["language", "row", "token"]
 """what a model gives: logits of the next token; numbers for a row, read at its last token; a number
 for each token"""
@@ -193,7 +152,7 @@ HEAD_CLASSES: dict[ModelHead, Any] = {
     "token": AutoModelForTokenClassification,
 }
 _HEAD_NAMES = ("score", "classifier")
-_LOCAL_ONLY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+LOCAL_ONLY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -244,8 +203,8 @@ def load_tokenizer(folder: Path) -> tuple[PreTrainedTokenizerBase, frozenset[int
     """
     folder = locate_model(folder)
     with convert_load_errors(folder), silence_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL_ONLY)
-        named = AutoConfig.from_pretrained(folder, **_LOCAL_ONLY).get_text_config().eos_token_id
+        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL_ONLY)
+        named = AutoConfig.from_pretrained(folder, **LOCAL_ONLY).get_text_config().eos_token_id
         if (folder / "generation_config.json").exists():
             named = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
         ends = {tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])} - {None}
@@ -261,6 +220,19 @@ def seed_torch(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
+
+
+def choose_end_token(tokenizer: PreTrainedTokenizerBase, ends: frozenset[int]) -> int:
+    """Return the token that ends a text: the tokenizer's own, or the first of those that end what a
+    model says."""
+    end = tokenizer.eos_token_id
+    return min(ends) if end is None else int(end)
+
+
+def count_context(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return how many tokens a model of this configuration takes."""
+    text = config.get_text_config()
+    return int(getattr(text, "max_position_embeddings", tokenizer.model_max_length))
 
 
 def load_trainable_model(
@@ -312,36 +284,53 @@ def load_model_with_head(
     more: dict[str, Any] = {}
     if head != "language" and outputs is not None:
         more["num_labels"] = outputs
-    with LOADING_LOCK, convert_load_errors(folder), silence_transformers():
-        loaded: Any = HEAD_CLASSES[head].from_pretrained(
+    number_type = dtype if dtype == "auto" else getattr(torch, dtype)
+    with convert_load_errors(folder):
+        model, missing = load_weights(HEAD_CLASSES[head], folder, dtype=number_type, **more)
+        require_weights(
+            n for n in missing if head == "language" or n.split(".")[0] not in _HEAD_NAMES
+        )
+    return model, missing
+
+
+def load_weights(kind: Any, folder: Path, **options: Any) -> tuple[Any, list[str]]:
+    """Load a model of this class of transformers; return it and the names of missing weights.
+
+    Raises any error, ValueError where weights have another shape than the model's.
+    """
+    with LOADING_LOCK, silence_transformers():
+        model, loading_info = kind.from_pretrained(
             folder,
-            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **more,
-            **_LOCAL_ONLY,
+            **options,
+            **LOCAL_ONLY,
         )
-        model, loading_info = loaded
-        missing = sorted(loading_info["missing_keys"])
-        lost = [n for n in missing if head == "language" or n.split(".")[0] not in _HEAD_NAMES]
-        if lost:
-            raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
-        if odd := sorted(name for name, *_ in loading_info["mismatched_keys"]):
-            raise ValueError(f"{odd[0]} has another shape than this model's")
-    return model, missing
+    if odd := sorted(name for name, *_ in loading_info["mismatched_keys"]):
+        raise ValueError(f"{odd[0]} has another shape than this model's")
+    return model, sorted(loading_info["missing_keys"])
+
+
+def require_weights(missing: Iterable[str]) -> None:
+    """Raise ValueError where weights of a model are missing."""
+    if lost := list(missing):
+        raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Hide progress bars and all log messages of transformers but errors within a `with` block."""
-    told = logging.get_verbosity()
+    """Hide progress bars and all log messages of transformers but errors within a `with` block:
+    commands show their own."""
+    verbosity, shows_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        with hide_progress_bars():
-            yield
+        yield
     finally:
-        logging.set_verbosity(told)
+        logging.set_verbosity(verbosity)
+        if shows_bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -649,14 +638,12 @@ def load_policy_tokenizer(folder: Path, tokens: int, chat: bool | None = None) -
     """
     folder = locate_model(folder)
     tokenizer, ends, _ = load_tokenizer(folder)
-    end = tokenizer.eos_token_id
-    usual = int(end) if end in ends else min(ends)
     try:
-        vocabulary = read_vocabulary(folder / "tokenizer.json", usual)
+        vocabulary = read_vocabulary(folder / "tokenizer.json", choose_end_token(tokenizer, ends))
     except ValueError as error:
         raise Failed(Failure(str(folder), Outcome.BAD_MODEL, str(error))) from error
-    config = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
-    room = getattr(config, "max_position_embeddings", tokenizer.model_max_length) - tokens
+    config = AutoConfig.from_pretrained(folder, **LOCAL_ONLY)
+    room = count_context(config, tokenizer) - tokens
     if room < 1:
         detail = f"actions of {tokens} tokens leave no room for a prompt: let them be shorter"
         raise Failed(Failure(str(folder), Outcome.PROMPT_TOO_LONG, detail))

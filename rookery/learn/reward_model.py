@@ -17,6 +17,8 @@ from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import TokenIds
 from rookery.learn.pretrained_models import (
     choose_device,
+    choose_end_token,
+    count_context,
     find_head,
     load_model_with_head,
     load_tokenizer,
@@ -244,11 +246,10 @@ def make_input_encoder(
     Inputs have at most `context` tokens, or as many as the model takes if that is fewer or
     `context` is 0. `show_given` says whether pages given with a question are shown.
     """
-    config = model.config.get_text_config()
-    end = min(ends) if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
+    end = choose_end_token(tokenizer, ends)
     pad = choose_pad_token(tokenizer, end, model.get_input_embeddings().weight.shape[0])
-    config.pad_token_id = pad
-    most = getattr(config, "max_position_embeddings", tokenizer.model_max_length)
+    model.config.get_text_config().pad_token_id = pad
+    most = count_context(model.config, tokenizer)
     return RewardInputEncoder(tokenizer, end, pad, min(context or most, most), show_given)
 
 

@@ -19,7 +19,7 @@ from rookery.browser.page_view import PageViewCache
 from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import ActionRow, TokenIds
-from rookery.learn.pretrained_models import LoadedModel, tokenize_prompt
+from rookery.learn.pretrained_models import LoadedModel, choose_end_token, tokenize_prompt
 from rookery.learn.reward_model import RewardInputEncoder
 from rookery.library.call_recording import CallRecording
 from rookery.models.remote_model import AllowedTokens
@@ -206,17 +206,12 @@ def encode_target(completion: Completion, loaded: LoadedModel) -> list[int]:
     They are those recorded with it where these spell the text in the model's vocabulary; else the
     text is tokenized anew.
     """
-    tokens, end = list(completion.tokens), _choose_end_token(loaded)
+    tokens, end = list(completion.tokens), choose_end_token(loaded.tokenizer, loaded.ends)
     if tokens and tokens[-1] in loaded.ends:
         end = tokens.pop()
     if not tokens or _decode_tokens(tokens, loaded) != completion.text:
         tokens = _tokenize_text(completion.text, loaded)
     return tokens if completion.stop == "length" and tokens else [*tokens, end]
-
-
-def _choose_end_token(loaded: LoadedModel) -> int:
-    usual = loaded.tokenizer.eos_token_id
-    return int(usual) if usual in loaded.ends else min(loaded.ends)
 
 
 def _decode_tokens(tokens: Sequence[int], loaded: LoadedModel) -> str | None:

@@ -23,8 +23,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from recipes.text_environment import PromptEnvironment
 from rookery.learn.decoding import SamplingSettings
-from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
+from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_learning import train_by_reinforcement

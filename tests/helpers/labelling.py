@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from recipes.rewards import MockLabeller
+from recipes.text_environment import PromptEnvironment
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import SamplingSettings
-from rookery.learn.episodes import PromptEnvironment, RolloutEnvironment
+from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
     EnvironmentFactory,

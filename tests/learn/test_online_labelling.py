@@ -24,9 +24,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from recipes.rewards import MockLabeller
+from recipes.text_environment import PromptEnvironment
 from rookery.errors import Failed
 from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
-from rookery.learn.episodes import PromptEnvironment
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
     ComparisonRequest,

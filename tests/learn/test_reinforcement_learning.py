@@ -25,10 +25,11 @@ from several import run_by_torchrun
 from transformers import AutoModelForCausalLM
 
 from recipes.stages import convert_to_toml_keys
+from recipes.text_environment import PromptEnvironment
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
-from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
+from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.policy_gradient import PolicyGradientTrainer, build_policy_networks
 from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings

@@ -14,9 +14,10 @@ from kept import checkpoint_weights
 from safetensors.torch import load_file
 from torch import Tensor
 
+from recipes.text_environment import PromptEnvironment
 from rookery.errors import Failed
 from rookery.learn.decoding import SamplingSettings
-from rookery.learn.episodes import PolicySampler, PromptEnvironment, Trajectory
+from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings

@@ -28,10 +28,10 @@ from recipes.memory_plan import (
     shape_imitation,
     shape_reinforcement,
 )
+from recipes.text_environment import PromptEnvironment
 from rookery.errors import Failed
 from rookery.learn import action_batches
 from rookery.learn.decoding import SamplingSettings
-from rookery.learn.episodes import PromptEnvironment
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings, make_optimizer
 from rookery.learn.pretrained_models import TrainedModelSettings

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +12,15 @@ from transformers import AutoModelForCausalLM
 
 from recipes.policy_samples import sample_completions
 from recipes.random_models import write_random_model
-from rookery.learn.action_batches import ActionRow
-from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
-from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
-from rookery.learn.online_labelling import (
+from recipes.text_environment import (
     PolicyCompletion,
+    PromptEnvironment,
     convert_completion_to_answer,
     make_text_environment,
 )
+from rookery.learn.action_batches import ActionRow
+from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import OptimizerSettings
 from rookery.learn.pretrained_models import TrainedModelSettings, load_model, load_policy_tokenizer
 from rookery.learn.training_data import EpisodeFilter
@@ -184,3 +186,29 @@ def test_a_full_stop_between_two_tokens_ends_an_answer_and_without_one_there_is_
     assert play(late, 0) == []  # it did not end by itself
     assert play([bird, bird, dot], 4) == []
     assert play([bird, bird, bird, dot], 4) != []
+
+
+def test_prompts_come_equally_often_in_an_order_of_the_seed() -> None:
+    world = PromptEnvironment(
+        [[n] for n in range(1, 6)], lambda numbers, _: [1.0] * len(numbers), group=2
+    )
+
+    def echo(
+        contexts: Sequence[Sequence[int]], seeds: Sequence[str], allow: Any = None
+    ) -> list[SampledAction]:
+        return [SampledAction(ActionRow(context, [0]), [0.0], True) for context in contexts]
+
+    def list_prompts(episodes: Sequence[int], seed: int) -> list[int]:
+        return [one.rows[0].row.context[0] for one in world.play_episodes(echo, episodes, seed)]
+
+    first = list_prompts(range(10), 1)
+    assert sorted(first) == sorted([1, 2, 3, 4, 5] * 2)
+    assert first[::2] == first[1::2]
+    assert first != list_prompts(range(10, 20), 1)
+    assert first != list_prompts(range(10), 2)
+    assert list_prompts(range(1, 20, 2), 1) == list_prompts(range(20), 1)[1::2]
+
+
+def test_a_world_without_a_prompt_is_refused() -> None:
+    with pytest.raises(ValueError, match="there must be a context"):
+        PromptEnvironment([], lambda numbers, _: [1.0] * len(numbers))
