@@ -34,7 +34,7 @@ from rookery.learn.pretrained_models import (
     require_model_files,
     silence_transformers,
 )
-from rookery.learn.training_run import ResumableRun, StepCallback
+from rookery.learn.training_run import ResumableRun, StepCallback, load_run_metrics
 from rookery.records import Failure, Record
 
 SUPPORT_LABELS = ("supports", "refutes", "neither")
@@ -268,7 +268,7 @@ def train_evidence_model(
             run.record_metrics(loss=sum(losses))
         with learner.open_whole_model() as trained:
             trained.save_folder(out / "model")
-        measured = [each["loss"] for each in run.load_metrics()]
+        measured = [each["loss"] for each in load_run_metrics(out)]
     last = fmean(measured[-max(steps // 10, 1) :])
     return EvidenceTrainingResult(str(out / "model"), len(examples), steps, last)
 

@@ -12,7 +12,7 @@ then computed between all tokens of a piece and what belongs to other rows is ma
 more than padding does, unless the model's kernel (flash attention) skips it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from random import Random
@@ -52,6 +52,26 @@ class ActionRow(NamedTuple):
     def size(self) -> int:
         """Tokens of context and action together."""
         return len(self.context) + len(self.action)
+
+
+def make_token_ids(ids: Iterable[int]) -> TokenIds:
+    """Return token ids as an array; an array is kept as it is, since that of free text is one for
+    all tokens."""
+    return ids if isinstance(ids, np.ndarray) else np.fromiter(ids, np.int32)
+
+
+def list_allowed_ids(
+    action: Sequence[int], allow: Callable[[Sequence[int]], Iterable[int]]
+) -> list[TokenIds] | None:
+    """Return for each token of an action the ids that it could be sampled from; None where one is
+    not among them."""
+    allowed: list[TokenIds] = []
+    for at, token in enumerate(action):
+        ids = make_token_ids(allow(action[:at]))
+        if token not in ids:
+            return None
+        allowed.append(ids)
+    return allowed
 
 
 class TokenSets(NamedTuple):

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
@@ -17,7 +16,13 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from rookery.errors import Failed, Outcome
-from rookery.learn.action_batches import ActionRow, TokenIds, collate_allowed, mask_logits
+from rookery.learn.action_batches import (
+    ActionRow,
+    TokenIds,
+    collate_allowed,
+    make_token_ids,
+    mask_logits,
+)
 from rookery.learn.pretrained_models import LoadedModel, load_model
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Failure
@@ -156,10 +161,7 @@ def _append_tokens(
     """Draw one more token for each sample."""
     for speaker in speakers:
         if speaker.allow is not None:
-            # An array is kept as it is: that of free text is one for all tokens.
-            allowed = speaker.allow(speaker.tokens)
-            ids = allowed if isinstance(allowed, np.ndarray) else np.fromiter(allowed, np.int32)
-            speaker.allowed.append(ids)
+            speaker.allowed.append(make_token_ids(speaker.allow(speaker.tokens)))
     # Each set of ids goes to the model's device once, where it masks all rows that have it.
     rows = [ActionRow((), (0,), one.allow and one.allowed[-1:]) for one in speakers]
     logits_BV = mask_logits(logits_BV, collate_allowed(rows, logits_BV.device))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import torch
@@ -63,47 +63,23 @@ from rookery.records import Failure, Rating
 from rookery.typed_files import read_json_lines
 
 
-class GenerationSettings(NamedTuple):
-    """Tokenizer, end and pad tokens, context and packing that a model generates with."""
-
-    tokenizer: Any
-    ends: frozenset[int]
-    pad: int
-    context: int
-    packing: bool
-
-
-def make_generation_settings(loaded: LoadedModel, packing: bool) -> GenerationSettings:
-    """Return what a loaded model generates with: tokenizer, end and pad tokens, context, packing.
-
-    A tokenizer without a pad token pads with an end token.
-    """
-    pad = loaded.tokenizer.pad_token_id
-    pad = min(loaded.ends) if pad is None else int(pad)
-    return GenerationSettings(loaded.tokenizer, loaded.ends, pad, loaded.context, packing)
-
-
 @torch.inference_mode()
 def measure_validation_loss(
-    model: Any,
-    validation: Sequence[ImitationExample],
-    speech: GenerationSettings,
-    size: int,
+    loaded: LoadedModel,
+    pieces: Sequence[Sequence[ActionRow]],
+    packing: bool,
     accelerator: Accelerator,
 ) -> dict[str, float]:
     """Return `validation_loss`, `perplexity` and `accuracy` of a model on the target tokens.
 
     The loss is a mean over tokens, in nats; accuracy is the share of tokens that are the likeliest.
-    `size` is how many tokens are computed at once. The work is shared between processes, and each
-    returns the same.
+    The micro-batches are shared between processes, and each returns the same.
     """
     sums_2 = torch.zeros(2, dtype=torch.float64)
-    rows = [example.row for example in validation]
-    pieces = split_into_micro_batches(rows, size, speech.packing)
     for piece in pieces[accelerator.process_index :: accelerator.num_processes]:
-        logprobs_A, hits_A = predict_actions(model, piece, speech.pad, speech.packing)
+        logprobs_A, hits_A = predict_actions(loaded.model, piece, loaded.pad, packing)
         sums_2 += torch.stack([-logprobs_A.double().sum(), hits_A.double().sum()]).cpu()
-    count = sum(len(row.action) for row in rows)
+    count = sum(len(row.action) for piece in pieces for row in piece)
     nats, hits = accelerator.reduce(sums_2.to(accelerator.device), "sum").tolist()
     loss = nats / count
     perplexity = math.exp(min(loss, 700.0))
@@ -111,7 +87,7 @@ def measure_validation_loss(
 
 
 def generate_answers(
-    model: Any, examples: Sequence[ImitationExample], speech: GenerationSettings, tokens: int
+    loaded: LoadedModel, examples: Sequence[ImitationExample], tokens: int
 ) -> list[dict[str, Any]]:
     """Answer each prompt by always the likeliest token, and compare the answer with its target.
 
@@ -119,14 +95,14 @@ def generate_answers(
     `same` (whether their tokens are equal) for each.
     """
     contexts = [example.row.context for example in examples]
-    room = speech.context - max(map(len, contexts), default=0)
+    room = loaded.context - max(map(len, contexts), default=0)
     sampling = SamplingSettings(max_tokens=min(tokens, room), temperature=0)
-    sampled = sample_actions(model, contexts, range(len(examples)), speech.ends, sampling)
+    sampled = sample_actions(loaded.model, contexts, range(len(examples)), loaded.ends, sampling)
     return [
         {
             "question": example.question,
             "wanted": example.said,
-            "said": speech.tokenizer.decode(each.row.action, skip_special_tokens=True),
+            "said": loaded.tokenizer.decode(list(each.row.action), skip_special_tokens=True),
             "same": list(each.row.action) == list(example.row.action),
         }
         for example, each in zip(examples, sampled, strict=True)
@@ -278,9 +254,8 @@ def train_by_imitation(
             run.find_stop_reason,
             dropout_seed=settings.seed if settings.trained.dropout else None,
         )
-        speech = make_generation_settings(loaded, settings.packing)
-        del loaded  # its weights are no longer needed
-        training = _ImitationTraining(settings, run, learner, data, speech, environment)
+        loaded = loaded._replace(model=model)  # the weights as they were are no longer needed
+        training = _ImitationTraining(settings, run, learner, data, loaded, environment)
         check = settings.check or data.steps_an_epoch
         schedule = TrainingSchedule(data.steps, check, settings.patience, settings.every)
         training.run_schedule(schedule, callback)
@@ -361,14 +336,14 @@ class _ImitationTraining:
         run: ResumableRun,
         learner: ModelOptimizer,
         data: _ImitationData,
-        speech: GenerationSettings,
+        loaded: LoadedModel,
         environment: RolloutEnvironment | None,
     ) -> None:
         self._settings = settings
         self._run = run
         self._learner = learner
         self._data = data
-        self._speech = speech
+        self._loaded = loaded
         self._environment = environment
         main = learner.accelerator.is_main_process
         self._progress = SavedRecord("best.json", _ImitationProgress(), main)
@@ -402,20 +377,21 @@ class _ImitationTraining:
         if step == 0 and self._data.validation:
             self._progress.record.before = self._measure_validation()[0]
         began = time.perf_counter()
-        rows, learner, speech = self._data.select_batch(step), self._learner, self._speech
+        rows, learner, settings = self._data.select_batch(step), self._learner, self._settings
         count = sum(len(row.action) for row in rows)
 
         def compute_micro_batch_loss(piece: Sequence[ActionRow]) -> Tensor:
-            batch = collate_or_pack(piece, speech.pad, speech.packing, learner.accelerator.device)
+            pad, device = self._loaded.pad, learner.accelerator.device
+            batch = collate_or_pack(piece, pad, settings.packing, device)
             logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
             return -logprobs_N.sum() / count
 
-        pieces = split_into_micro_batches(rows, self._settings.piece, speech.packing)
+        pieces = split_into_micro_batches(rows, settings.piece, settings.packing)
         metrics = learner.step_in_shares(step, pieces, compute_micro_batch_loss)
         tokens = count + sum(len(row.context) for row in rows)
-        optimising = self._settings.optimising
+        optimising = settings.optimising
         return metrics | {
-            "padding": compute_padding_share(pieces, speech.packing),
+            "padding": compute_padding_share(pieces, settings.packing),
             "tokens_a_second": tokens / (time.perf_counter() - began),
             "rate": optimising.rate * optimising.compute_rate_share(step, self._data.steps),
         }
@@ -434,16 +410,20 @@ class _ImitationTraining:
 
     def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return the measures of the validation examples, and the answers to some of them."""
-        settings, data, speech = self._settings, self._data, self._speech
+        settings, data = self._settings, self._data
         with self._learner.open_whole_model("policy") as model:
-            metrics = measure_validation_loss(
-                model, data.validation, speech, settings.piece, self._learner.accelerator
+            loaded = self._loaded._replace(model=model)
+            pieces = split_into_micro_batches(
+                [example.row for example in data.validation], settings.piece, settings.packing
             )
-            samples = generate_answers(model, data.asked, speech, settings.tokens)
+            metrics = measure_validation_loss(
+                loaded, pieces, settings.packing, self._learner.accelerator
+            )
+            samples = generate_answers(loaded, data.asked, settings.tokens)
             if self._environment is not None:
                 metrics |= measure_policy_reward(
                     model,
-                    speech.ends,
+                    loaded.ends,
                     self._environment,
                     settings.validation_episodes,
                     settings.sampling,
@@ -453,7 +433,7 @@ class _ImitationTraining:
 
     def write_model(self, model: Any) -> None:
         """Write a model, and what LoRA changed of it, to the folder of the run."""
-        save_pretrained_model(model, self._speech.tokenizer, self._run.folder / "model")
+        save_pretrained_model(model, self._loaded.tokenizer, self._run.folder / "model")
         if is_lora_model(model):
             base = Path(self._settings.trained.model).name
             save_adapter(model, self._run.folder / "adapter", base)

@@ -117,7 +117,7 @@ class LocalModel:
         set_threads(settings)
         dtype = settings.dtype or choose_precision(settings.device)
         loaded = load_model(folder, settings.device, dtype)
-        self._model, self._tokenizer, self.vocabulary, self._ends, self._context = loaded
+        self._model, self._tokenizer, self.vocabulary, self._ends, self._context, _ = loaded
         if settings.chat and self._tokenizer.chat_template is None:
             raise self._make_error(Outcome.BAD_MODEL, "it has no chat template: leave chat unset")
         enable_prefix_sharing(self._model)

@@ -33,7 +33,13 @@ from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_r
 from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
-from rookery.learn.training_run import ResumableRun, StepCallback, StopCheck, read_stop_reason
+from rookery.learn.training_run import (
+    ResumableRun,
+    StepCallback,
+    StopCheck,
+    read_stop_reason,
+    write_atomically,
+)
 from rookery.records import Answer, Comparison, Episode, Failure, Question, Record
 from rookery.typed_files import read_json_lines
 
@@ -128,12 +134,7 @@ class LabelStore:
 
 def write_records(place: Path, records: Sequence[Record]) -> None:
     """Write records as JSON lines to a file, in place of what is there, atomically."""
-    new = place.with_name(f"{place.name}.new")
-    with new.open("wb") as lines:
-        lines.writelines(record.to_json().encode() + b"\n" for record in records)
-        lines.flush()
-        os.fsync(lines.fileno())
-    new.replace(place)
+    write_atomically(place, b"".join(record.to_json().encode() + b"\n" for record in records))
 
 
 def _truncate_partial_line(place: Path) -> None:

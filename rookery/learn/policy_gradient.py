@@ -181,19 +181,15 @@ def compute_rloo_advantages(scores: Sequence[float], groups: Sequence[Hashable])
     ]
 
 
-def estimate_kl(
-    logprobs: Tensor, reference: Tensor, kind: Literal["k1", "k2", "k3"] = "k1"
-) -> Tensor:
+def estimate_kl(logprobs: Tensor, reference: Tensor, kind: Literal["k1", "k3"] = "k1") -> Tensor:
     """Return the KL from the reference by each token that was drawn from the policy.
 
-    k1, log π/ρ, has the right mean and any sign; k2, half its square, is never negative and
-    somewhat wrong; k3, ρ/π - 1 - log ρ/π, has the right mean and is never negative.
+    k1, log π/ρ, has the right mean and any sign; k3, ρ/π - 1 - log ρ/π, has the right mean and is
+    never negative.
     """
     ratio = logprobs - reference
     if kind == "k1":
         return ratio
-    if kind == "k2":
-        return ratio**2 / 2
     return (torch.expm1(-ratio) + ratio).clamp(min=0.0)  # rounding may go below
 
 

@@ -67,6 +67,8 @@ class LoadedModel(NamedTuple):
     """the tokens that end what it says"""
     context: int
     """how many tokens a prompt and what follows may have together"""
+    pad: int
+    """token to pad with: the tokenizer's own, or an end token, since it is never looked at"""
 
 
 def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
@@ -78,7 +80,7 @@ def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
     """
     folder = locate_model(folder)
     place = choose_device(device)
-    tokenizer, ends, _ = load_tokenizer(folder)
+    tokenizer, ends, pad = load_tokenizer(folder)
     model: Any = load_model_with_head(folder, "language", dtype or "auto")[0]
     with convert_load_errors(folder):
         if "cache" not in signature(model.forward).parameters:
@@ -87,7 +89,7 @@ def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
         end = choose_end_token(tokenizer, ends)
         vocabulary = read_vocabulary(folder / "tokenizer.json", end, width)
         context = count_context(model.config, tokenizer)
-        return LoadedModel(model.to(place).eval(), tokenizer, vocabulary, ends, context)
+        return LoadedModel(model.to(place).eval(), tokenizer, vocabulary, ends, context, pad)
 
 
 def locate_model(model: Path) -> Path:

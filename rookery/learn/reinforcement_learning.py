@@ -43,6 +43,7 @@ from rookery.learn.training_run import (
     StepCallback,
     StopCheck,
     diagnose_training,
+    load_run_metrics,
 )
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
 from rookery.records import Failure
@@ -199,7 +200,7 @@ def train_by_reinforcement(
         if not settings.check:
             write_policy()
         best = choice.record if settings.check else None
-        return _make_result(run.load_metrics(), out / "model", ended, best)
+        return _make_result(load_run_metrics(out), out / "model", ended, best)
 
 
 @contextmanager

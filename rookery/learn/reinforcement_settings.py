@@ -193,46 +193,27 @@ def _is_address(text: str) -> bool:
     return bool(known and text.isascii())
 
 
-PPO_DEFAULTS: Mapping[str, Any] = {
-    "epochs": 4,
-    "minibatches": 1,
-    "clip": 0.2,
-    "value": "separate",
-    "value_clip": 0.2,
-    "value_weight": 0.1,
-    "advantage": "gae",
-    "gamma": 1.0,
-    "trace": 0.95,
-    "count": "token",
-    "whiten_rewards": True,
-    "whiten_advantages": True,
-    "kl": "reward",
-}
-"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch"""
+PPO_DEFAULTS: Mapping[str, Any] = {}
+"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch, the defaults
+of `ReinforcementSettings`"""
 WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
-    **PPO_DEFAULTS,
     "epochs": 1,
     "minibatches": 128,
     "chunk": 64,
     "count": "action",
     "whiten_rewards": False,
     "beta": 0.02,
-    "target": None,
 }
 """WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens"""
 A2C_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
-    "minibatches": 1,
     "clip": None,
     "value": "shared",
     "value_clip": None,
-    "advantage": "gae",
-    "gamma": 1.0,
     "trace": 1.0,
     "whiten_rewards": False,
     "whiten_advantages": False,
     "kl": "loss",
-    "alpha": 0.1,
     "no_answer": -2.0,
     "bad_syntax": 2.0,
 }
@@ -240,11 +221,9 @@ A2C_DEFAULTS: Mapping[str, Any] = {
 predicts the final reward, the KL in the loss, 2 off the reward for bad syntax"""
 RLOO_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
-    "minibatches": 1,
     "clip": None,
     "advantage": "rloo",
     "whiten_advantages": False,
-    "kl": "reward",
 }
 """leave-one-out advantages in place of a value network (Ahmadian and others, 2024)"""
 

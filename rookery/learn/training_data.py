@@ -18,7 +18,7 @@ from rookery.browser.browser import replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.browser.rollout import replay_episode
 from rookery.errors import Failed, Outcome
-from rookery.learn.action_batches import ActionRow, TokenIds
+from rookery.learn.action_batches import ActionRow, TokenIds, list_allowed_ids
 from rookery.learn.pretrained_models import LoadedModel, choose_end_token, tokenize_prompt
 from rookery.learn.reward_model import RewardInputEncoder
 from rookery.library.call_recording import CallRecording
@@ -175,21 +175,6 @@ def build_imitation_examples(
             else:
                 examples.append(ImitationExample(episode.question.text, step.said.text, row))
     return ImitationExamples(examples, left_out)
-
-
-def list_allowed_ids(
-    action: Sequence[int], allow: Callable[[Sequence[int]], Iterable[int]]
-) -> list[TokenIds] | None:
-    """Return for each token of an action the ids that it could be sampled from; None where one is
-    not among them."""
-    allowed: list[TokenIds] = []
-    for at, token in enumerate(action):
-        some = allow(action[:at])
-        ids = some if isinstance(some, np.ndarray) else np.fromiter(some, np.int32)
-        if token not in ids:
-            return None
-        allowed.append(ids)
-    return allowed
 
 
 def _describe_overlength(row: ActionRow, context: int) -> str:

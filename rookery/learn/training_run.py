@@ -184,7 +184,7 @@ class ResumableRun:
         if begun and place.exists() and place.read_bytes() != config:
             detail = "it holds a run with another configuration: name another folder for this one"
             raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
-        _write_atomically(place, config)
+        write_atomically(place, config)
 
     def _write_data_digests(self, data: Iterable[str], progress: str) -> None:
         """Write the digests of the files that are learnt from.
@@ -202,7 +202,7 @@ class ResumableRun:
                     "run with the new data, or put the old file back"
                 )
                 raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
-        _write_atomically(place, json.dumps(now).encode())
+        write_atomically(place, json.dumps(now).encode())
 
     def __enter__(self) -> Self:
         return self
@@ -268,10 +268,6 @@ class ResumableRun:
         if self._is_main_process:
             _append_json_line(self.folder / "samples.jsonl", sample)
 
-    def load_metrics(self) -> list[dict[str, float]]:
-        """Return the metrics so far, step by step."""
-        return load_run_metrics(self.folder)
-
     def _save_checkpoint(self, number: int, state: CheckpointedState) -> None:
         """Write a checkpoint that is there whole or not at all, and forget the oldest."""
         checkpoints = self.folder / "checkpoints"
@@ -295,7 +291,7 @@ class ResumableRun:
             if (self.folder / name).exists()
         }
         about = {"step": number, "lines": sizes, "files": digests}
-        _write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
+        write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
         shutil.rmtree(place, ignore_errors=True)
         new.rename(place)
         _sync_folder(checkpoints)
@@ -430,7 +426,8 @@ def _read_manifest(place: Path) -> dict[str, Any] | None:
     return about if isinstance(about, dict) and {"step", "lines", "files"} <= about.keys() else None
 
 
-def _write_atomically(place: Path, data: bytes) -> None:
+def write_atomically(place: Path, data: bytes) -> None:
+    """Write a file, in place of what is there: all of it, or what was there before stays."""
     new = place.with_name(place.name + ".new")
     with new.open("wb") as file:
         file.write(data)
@@ -513,103 +510,67 @@ def diagnose_training(history: MetricHistory) -> list[str]:
     """Return a sentence on each likely fault of a reinforcement run, from its metrics."""
     if not history:
         return []
-    return [said for check in _CHECKS if (said := check(history))]
+    return [*_find_sampling_faults(history), *_find_learning_faults(history)]
 
 
-def _average_metric(history: MetricHistory, name: str, steps: int = _WINDOW_STEPS) -> float | None:
-    """Over the last steps; None where nothing was measured."""
-    found = [value for line in history[-steps:] if (value := line.get(name)) is not None]
-    return fmean(found) if found else None
+def _average_metric(history: MetricHistory, name: str, steps: int = _WINDOW_STEPS) -> float:
+    """Over the last steps; not a number where nothing was measured."""
+    values = [value for line in history[-steps:] if (value := line.get(name)) is not None]
+    return fmean(values) if values else math.nan
 
 
-def _check_unanswered(history: MetricHistory) -> str:
-    if _average_metric(history, "answered") != 0:
-        return ""
-    return (
-        f"no episode of the last {min(_WINDOW_STEPS, len(history))} batches has an answer: "
-        "allow longer "
-        "actions, imitate answers first, or look at what is said in samples.jsonl"
-    )
-
-
-def _check_equal_rewards(history: MetricHistory) -> str:
-    if _average_metric(history, "reward_spread") != 0 or _average_metric(history, "answered") == 0:
-        return ""
-    return (
-        "all episodes of a batch have the same reward, so that nothing can be learnt from it: look "
-        "at the reward, or draw at a higher temperature"
-    )
-
-
-def _check_logprob_mismatch(history: MetricHistory) -> str:
+def _find_sampling_faults(history: MetricHistory) -> Iterator[str]:
+    answered, kl = _average_metric(history, "answered"), _average_metric(history, "kl")
+    if answered == 0:
+        yield (
+            f"no episode of the last {min(_WINDOW_STEPS, len(history))} batches has an answer: "
+            "allow longer "
+            "actions, imitate answers first, or look at what is said in samples.jsonl"
+        )
+    elif _average_metric(history, "reward_spread") == 0:
+        yield (
+            "all episodes of a batch have the same reward, so that nothing can be learnt from it: "
+            "look at the reward, or draw at a higher temperature"
+        )
     worst = max((line.get("mismatch") or 0.0) for line in history[-_WINDOW_STEPS:])
-    if worst < 0.1:  # bfloat16 makes some hundredths
-        return ""
-    return (
-        f"the ratio is not 1 in the first epoch: what was drawn with one log-probability has "
-        f"another when it is read again (they lie {worst:.2g} apart): sampling and training do not "
-        "use the same temperature, mask, precision or weights"
-    )
+    if worst >= 0.1:  # bfloat16 makes some hundredths
+        yield (
+            f"the ratio is not 1 in the first epoch: what was drawn with one log-probability has "
+            f"another when it is read again (they lie {worst:.2g} apart): sampling and training do "
+            "not use the same temperature, mask, precision or weights"
+        )
+    if kl <= -0.05 and len(history) >= _WINDOW_STEPS:
+        yield (
+            f"the KL from the reference is negative ({kl:.2f} nats an episode), which no KL is: "
+            "tokens are not drawn from the distribution whose log-probabilities are used "
+            "(temperature, top-p, a length that is forced), or the reference is read otherwise"
+        )
 
 
-def _check_negative_kl(history: MetricHistory) -> str:
-    kl = _average_metric(history, "kl")
-    if kl is None or kl > -0.05 or len(history) < _WINDOW_STEPS:
-        return ""
-    return (
-        f"the KL from the reference is negative ({kl:.2f} nats an episode), which no KL is: tokens "
-        "are not drawn from the distribution whose log-probabilities are used (temperature, top-p, "
-        "a length that is forced), or the reference is read otherwise"
-    )
-
-
-def _check_entropy_collapse(history: MetricHistory) -> str:
+def _find_learning_faults(history: MetricHistory) -> Iterator[str]:
     first, last = history[0].get("entropy"), _average_metric(history, "entropy")
-    if first is None or last is None or last > 0.05 or last > first / 10:
-        return ""
-    return (
-        f"the entropy fell from {first:.2f} to {last:.3f} nats a token, so that nearly always the "
-        "same is said: raise beta, lower the rate, or stop earlier"
-    )
-
-
-def _check_clipping(history: MetricHistory) -> str:
+    if first is not None and last <= min(0.05, first / 10):
+        yield (
+            f"the entropy fell from {first:.2f} to {last:.3f} nats a token, so that nearly always "
+            "the same is said: raise beta, lower the rate, or stop earlier"
+        )
     share = _average_metric(history, "clipped")
-    if share is None or share < 0.3:
-        return ""
-    return (
-        f"{share:.0%} of the tokens are clipped (1 or 2 % is usual): lower the rate, or make fewer "
-        "epochs"
-    )
-
-
-def _check_value_network(history: MetricHistory) -> str:
+    if share >= 0.3:
+        yield (
+            f"{share:.0%} of the tokens are clipped (1 or 2 % is usual): lower the rate, or make "
+            "fewer epochs"
+        )
+    if len(history) < 4 * _WINDOW_STEPS:
+        return
     explained = _average_metric(history, "explained", 4 * _WINDOW_STEPS)
-    if explained is None or explained > 0.02 or len(history) < 4 * _WINDOW_STEPS:
-        return ""
-    return (
-        f"the values explain nothing of the returns ({explained:.2f} of the variance): raise "
-        "value_weight or the rate, or begin the value network from the reward model"
-    )
-
-
-def _check_runaway_kl(history: MetricHistory) -> str:
+    if explained <= 0.02:
+        yield (
+            f"the values explain nothing of the returns ({explained:.2f} of the variance): raise "
+            "value_weight or the rate, or begin the value network from the reward model"
+        )
     kl, target = _average_metric(history, "kl"), _average_metric(history, "target")
-    if kl is None or target is None or kl < 3 * target or len(history) < 4 * _WINDOW_STEPS:
-        return ""
-    return (
-        f"the KL ({kl:.1f} nats an episode) is far above its target ({target:g}): raise beta or "
-        "gain, or lower the rate"
-    )
-
-
-_CHECKS: tuple[Callable[[MetricHistory], str], ...] = (
-    _check_unanswered,
-    _check_equal_rewards,
-    _check_logprob_mismatch,
-    _check_negative_kl,
-    _check_entropy_collapse,
-    _check_clipping,
-    _check_value_network,
-    _check_runaway_kl,
-)
+    if kl >= 3 * target:
+        yield (
+            f"the KL ({kl:.1f} nats an episode) is far above its target ({target:g}): raise beta "
+            "or gain, or lower the rate"
+        )

@@ -15,13 +15,17 @@ from typing import Annotated, Any, TypeVar
 
 import httpcore
 import msgspec
-import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from rookery.errors import Failed, Outcome
-from rookery.learn.action_batches import ActionRow, TokenIds, collate_rows, compute_action_logprobs
+from rookery.learn.action_batches import (
+    ActionRow,
+    collate_rows,
+    compute_action_logprobs,
+    list_allowed_ids,
+)
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
@@ -259,13 +263,8 @@ def _restrict_row(
     not among them."""
     if allow is None:
         return ActionRow(context, action)
-    allowed: list[TokenIds] = []
-    for at, token in enumerate(action):
-        ids = allow(action[:at])
-        allowed.append(ids if isinstance(ids, np.ndarray) else np.fromiter(ids, np.int32))
-        if token not in allowed[-1]:
-            return None
-    return ActionRow(context, action, allowed)
+    allowed = list_allowed_ids(action, allow)
+    return None if allowed is None else ActionRow(context, action, allowed)
 
 
 class _DrawnAction(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from rookery.browser.browser_commands import (
     parse_command,
 )
 from rookery.errors import Failed
-from rookery.learn.action_batches import TokenIds
+from rookery.learn.action_batches import TokenIds, list_allowed_ids
 from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
     allow_commands,
@@ -37,7 +37,6 @@ from rookery.learn.pretrained_models import (
     load_trainable_model,
 )
 from rookery.learn.random_models import write_tiny_model
-from rookery.learn.training_data import list_allowed_ids
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Question

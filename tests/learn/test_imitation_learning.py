@@ -17,18 +17,23 @@ from several import in_two_processes
 from transformers import AutoModelForCausalLM
 
 from rookery.errors import Failed
+from rookery.learn.action_batches import split_into_micro_batches
 from rookery.learn.imitation_learning import (
     ImitationResult,
     ImitationSettings,
     generate_answers,
-    make_generation_settings,
     measure_answer_accuracy,
     measure_validation_loss,
     train_by_imitation,
 )
 from rookery.learn.local_model import LocalModel
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings, load_model
+from rookery.learn.pretrained_models import (
+    LoadedModel,
+    LoraSettings,
+    TrainedModelSettings,
+    load_model,
+)
 from rookery.learn.training_data import ImitationExample, build_imitation_examples
 from rookery.records import Episode
 from rookery.settings import LocalModelSettings
@@ -114,13 +119,13 @@ def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> No
     )
     validation = list_validation_examples(place, reached, out)
     begun, learnt = load_model(place.model, "cpu"), load_model(out / "model", "cpu")
-    speech = make_generation_settings(begun, False)
+    pieces = split_into_micro_batches([each.row for each in validation], 4096, False)
 
-    def measured(model: Any) -> Measured:
-        found = measure_validation_loss(model, validation, speech, 4096, Accelerator(cpu=True))
-        return found | measure_answer_accuracy(generate_answers(model, validation, speech, 20))
+    def measured(model: LoadedModel) -> Measured:
+        found = measure_validation_loss(model, pieces, False, Accelerator(cpu=True))
+        return found | measure_answer_accuracy(generate_answers(model, validation, 20))
 
-    before, after = measured(begun.model), measured(learnt.model)
+    before, after = measured(begun), measured(learnt)
     assert before["validation_loss"] - after["validation_loss"] > 1.5
     assert before["valid"] == 0
     assert after["valid"] > 0.9

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader
 
 from rookery.errors import Failed
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, TensorFlowAdam
-from rookery.learn.training_run import ResumableRun
+from rookery.learn.training_run import ResumableRun, load_run_metrics
 
 STEPS, EVERY = 7, 2
 TF = OptimizerSettings(0.1, "cosine", 0.3, adam="tf", epsilon=1e-3, average=0.9)
@@ -207,7 +207,7 @@ def test_lines_after_the_checkpoint_are_cut_back_even_half_a_line(tmp_path: Path
         file.write(b'{"step": 5, "grad')
     train(tmp_path)
     with ResumableRun(tmp_path, Settings()) as run:
-        assert [line["step"] for line in run.load_metrics()] == list(range(STEPS))
+        assert [line["step"] for line in load_run_metrics(run.folder)] == list(range(STEPS))
     said = (tmp_path / "samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in said] == list(range(STEPS))
 
@@ -320,7 +320,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
             ResumableRun(tmp_path, Settings())
         assert failed.value.failure.outcome == "run_in_use"
     with ResumableRun(tmp_path, Settings()) as run:
-        assert run.load_metrics() == []
+        assert load_run_metrics(run.folder) == []
 
 
 def test_a_folder_keeps_to_the_configuration_it_was_begun_with(tmp_path: Path) -> None:
