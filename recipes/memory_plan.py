@@ -526,7 +526,7 @@ def _compute_loss(
             model: Any = networks if shape.outputs else networks.base_model
             said = model(
                 input_ids=batch.tokens_BT,
-                attention_mask=batch.seen_BT.long(),
+                attention_mask=batch.attention_mask_BT.long(),
                 **({"use_cache": False} if shape.outputs else {}),
             )
         found = said.logits if shape.outputs else said[0]

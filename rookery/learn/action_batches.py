@@ -6,10 +6,8 @@ each with its own context.
 Logits are the largest tensors of a training: 64 rows of 512 tokens with 128,000 ids are 17 GB. They
 are computed from the last hidden states of some tokens at a time, and again in the backward pass.
 
-Rows of different lengths are cut into minibatches and micro-batches, padded or packed, alike for
-every number of processes. Packed, rows stand one behind the other, without padding. Attention is
-then computed between all tokens of a piece and what belongs to other rows is masked, which costs
-more than padding does, unless the model's kernel (flash attention) skips it.
+Rows of different lengths are cut into minibatches and micro-batches, alike for every number of
+processes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -90,14 +88,13 @@ class TokenSets(NamedTuple):
 
 
 class ActionBatch(NamedTuple):
-    """Rows as tensors: padded on the left, so that all end in the same column, or packed one after
-    the other into one line."""
+    """Rows as tensors, padded on the left, so that all end in the same column."""
 
     tokens_BT: Tensor
     positions_BT: Tensor
-    """of each token in its own row; where rows are packed they begin again with each"""
-    attention_mask_BT: Tensor | None
-    """whether there is a token; None: rows are packed"""
+    """of each token in its own row"""
+    attention_mask_BT: Tensor
+    """whether there is a token, and no padding"""
     places_N: Tensor
     """of each token of the actions, row by row, the place of the token before it among all B × T:
     there a model predicts it"""
@@ -105,13 +102,6 @@ class ActionBatch(NamedTuple):
     """the tokens of the actions, row by row"""
     allowed: TokenSets | None
     """None: all ids, everywhere"""
-
-    @property
-    def seen_BT(self) -> Tensor:
-        """Mask of the tokens, B × T: false where there is padding."""
-        if self.attention_mask_BT is not None:
-            return self.attention_mask_BT
-        return torch.ones_like(self.tokens_BT, dtype=torch.bool)
 
 
 def collate_rows(
@@ -169,17 +159,14 @@ def collate_allowed(
 def make_model_inputs(batch: ActionBatch) -> dict[str, Any]:
     """Return a batch as keyword arguments of a transformers model: ids, mask and positions.
 
-    They also switch off its key-value cache. Without an attention mask, transformers take a
-    position of 0 for the beginning of another sequence, and let no token look back across it
-    (`find_packed_sequence_indices`).
+    They also switch off its key-value cache.
     """
-    inputs = {
+    return {
         "input_ids": batch.tokens_BT,
         "position_ids": batch.positions_BT,
+        "attention_mask": batch.attention_mask_BT.long(),
         "use_cache": False,
     }
-    mask_BT = batch.attention_mask_BT
-    return inputs if mask_BT is None else inputs | {"attention_mask": mask_BT.long()}
 
 
 def compute_action_states(model: Any, batch: ActionBatch) -> Tensor:
@@ -325,90 +312,13 @@ def count_vocabulary(model: Any) -> int:
     return int(unwrap_lora(model).config.get_text_config().vocab_size)
 
 
-def compute_action_logprobs(model: Any, batch: ActionBatch, temperature: float = 1.0) -> Tensor:
-    """Return a language model's log-probability of each token of the actions, N, float32."""
-
-    def compute_logprobs(tokens: PredictedTokens) -> dict[str, Tensor]:
-        logits_NV = compute_logits(model, tokens.states_ND, tokens.allowed, temperature)
-        return {"logprobs": select_logprobs(logits_NV, tokens.actions_N)}
-
-    tokens = PredictedTokens(compute_action_states(model, batch), batch.actions_N, batch.allowed)
-    return compute_in_chunks(compute_logprobs, tokens, count_vocabulary(model))["logprobs"]
-
-
-_LOGPROB_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4}
-"""how far log-probabilities may lie apart that only rounding makes different"""
-
-
-def pack_rows(rows: Sequence[ActionRow], device: torch.device | str = "cpu") -> ActionBatch:
-    """Pack rows one after the other into one sequence; positions begin again with each row."""
-    tokens: list[int] = []
-    positions: list[int] = []
-    places: list[int] = []
-    actions: list[int] = []
-    for row in rows:
-        first = len(tokens) + len(row.context) - 1
-        places += range(first, first + len(row.action))
-        positions += range(row.size)
-        tokens += [*row.context, *row.action]
-        actions += row.action
-    tensors = [torch.tensor(each, device=device) for each in (tokens, positions, places, actions)]
-    tokens_T, positions_T, places_N, actions_N = tensors
-    allowed = collate_allowed(rows, device)
-    return ActionBatch(tokens_T[None], positions_T[None], None, places_N, actions_N, allowed)
-
-
-@torch.inference_mode()
-def can_pack(model: Any) -> bool:
-    """Return whether a model keeps packed rows apart, tried with two rows of four tokens.
-
-    A row packed behind another must get the same log-probabilities as alone: models that look back
-    by other means than attention, or count positions themselves, would mix the rows.
-    """
-    device, dtype = next((each.device, each.dtype) for each in model.parameters())
-    other, row = ActionRow([5, 3, 8], [2]), ActionRow([7, 4, 9], [6])
-    try:
-        alone_V, behind_V = (
-            compute_logits(model, compute_action_states(model, pack_rows(rows, device)), None)[-1]
-            for rows in ([row], [other, row])
-        )
-    except (TypeError, ValueError, RuntimeError, IndexError):  # it takes no such arguments
-        return False
-    apart = (alone_V.log_softmax(-1) - behind_V.log_softmax(-1)).abs().max()
-    return bool(apart <= _LOGPROB_TOLERANCE.get(dtype, 0.05))
-
-
-def split_into_micro_batches(
-    rows: Sequence[ActionRow], tokens: int, packing: bool
-) -> list[list[ActionRow]]:
+def split_into_micro_batches(rows: Sequence[ActionRow], tokens: int) -> list[list[ActionRow]]:
     """Split rows into micro-batches of at most `tokens` tokens, padding included.
 
-    A longer row is alone in its own. Packed, every row goes into the fullest micro-batch that has
-    room for it, the longest first. Padded, rows of similar length are put together.
+    A longer row is alone in its own. Rows of similar length are put together.
     """
-    ordered = sorted(rows, key=lambda row: row.size, reverse=True)
-    return _fill_packed(ordered, tokens) if packing else _group_by_length(ordered, tokens)
-
-
-def _fill_packed(ordered: Sequence[ActionRow], tokens: int) -> list[list[ActionRow]]:
     pieces: list[list[ActionRow]] = []
-    room: list[int] = []
-    for row in ordered:
-        size = row.size
-        fitting = [number for number, free in enumerate(room) if free >= size]
-        if fitting:
-            number = min(fitting, key=lambda number: room[number])
-            pieces[number].append(row)
-            room[number] -= size
-        else:
-            pieces.append([row])
-            room.append(tokens - size)
-    return pieces
-
-
-def _group_by_length(ordered: Sequence[ActionRow], tokens: int) -> list[list[ActionRow]]:
-    pieces: list[list[ActionRow]] = []
-    for row in ordered:
+    for row in sorted(rows, key=lambda row: row.size, reverse=True):
         if pieces and _count_padded_tokens([*pieces[-1], row]) <= tokens:
             pieces[-1].append(row)
         else:
@@ -421,39 +331,50 @@ def _count_padded_tokens(rows: Sequence[ActionRow]) -> int:
     return len(rows) * max(row.size for row in rows)
 
 
-def compute_padding_share(pieces: Sequence[Sequence[ActionRow]], packing: bool) -> float:
-    """Return the share of the computed positions that are padding; 0 for packed rows."""
+def compute_padding_share(pieces: Sequence[Sequence[ActionRow]]) -> float:
+    """Return the share of the computed positions that are padding."""
     said = sum(row.size for piece in pieces for row in piece)
-    return 0.0 if packing else 1 - said / sum(map(_count_padded_tokens, pieces))
+    return 1 - said / sum(map(_count_padded_tokens, pieces))
 
 
-def collate_or_pack(
-    rows: Sequence[ActionRow], pad: int, packing: bool, device: torch.device | str
-) -> ActionBatch:
-    """Return rows as one batch, packed, or padded with id `pad`."""
-    return pack_rows(rows, device) if packing else collate_rows(rows, pad, device)
-
-
-def predict_actions(
-    model: Any, rows: Sequence[ActionRow], pad: int, packing: bool
-) -> tuple[Tensor, Tensor]:
+def predict_actions(model: Any, rows: Sequence[ActionRow], pad: int) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each action token, and whether it is the likeliest token.
 
-    Both are flat, over all actions of a micro-batch, row by row. Rows are packed, or padded with id
-    `pad`.
+    Both are flat, over all actions of a micro-batch, row by row. Rows are padded with id `pad`.
     """
-    batch = collate_or_pack(rows, pad, packing, next(model.parameters()).device)
 
-    def predict_tokens(tokens: PredictedTokens) -> dict[str, Tensor]:
-        logits_NV = compute_logits(model, tokens.states_ND, tokens.allowed)
-        return {
-            "logprobs": select_logprobs(logits_NV, tokens.actions_N),
-            "hits": logits_NV.argmax(-1) == tokens.actions_N,
-        }
+    def predict_tokens(logits_NV: Tensor, actions_N: Tensor) -> dict[str, Tensor]:
+        hits_N = logits_NV.argmax(-1) == actions_N
+        return {"logprobs": select_logprobs(logits_NV, actions_N), "hits": hits_N}
+
+    batch = collate_rows(rows, pad, next(model.parameters()).device)
+    outputs = _compute_outputs(model, batch, 1.0, predict_tokens)
+    return outputs["logprobs"], outputs["hits"]
+
+
+def compute_action_logprobs(model: Any, batch: ActionBatch, temperature: float = 1.0) -> Tensor:
+    """Return a language model's log-probability of each token of the actions, N, float32."""
+
+    def predict_tokens(logits_NV: Tensor, actions_N: Tensor) -> dict[str, Tensor]:
+        return {"logprobs": select_logprobs(logits_NV, actions_N)}
+
+    return _compute_outputs(model, batch, temperature, predict_tokens)["logprobs"]
+
+
+def _compute_outputs(
+    model: Any,
+    batch: ActionBatch,
+    temperature: float,
+    predict: Callable[[Tensor, Tensor], dict[str, Tensor]],
+) -> dict[str, Tensor]:
+    """Return what `predict` makes of the logits of all tokens of the actions, and of the tokens."""
+
+    def compute_some(tokens: PredictedTokens) -> dict[str, Tensor]:
+        logits_NV = compute_logits(model, tokens.states_ND, tokens.allowed, temperature)
+        return predict(logits_NV, tokens.actions_N)
 
     tokens = PredictedTokens(compute_action_states(model, batch), batch.actions_N, batch.allowed)
-    outputs = compute_in_chunks(predict_tokens, tokens, count_vocabulary(model))
-    return outputs["logprobs"], outputs["hits"]
+    return compute_in_chunks(compute_some, tokens, count_vocabulary(model))
 
 
 class RowLocation(NamedTuple):

@@ -17,8 +17,7 @@ from rookery.browser.browser_commands import parse_command
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_batches import (
     ActionRow,
-    can_pack,
-    collate_or_pack,
+    collate_rows,
     compute_padding_share,
     predict_actions,
     split_into_micro_batches,
@@ -67,7 +66,6 @@ from rookery.typed_files import read_json_lines
 def measure_validation_loss(
     loaded: LoadedModel,
     pieces: Sequence[Sequence[ActionRow]],
-    packing: bool,
     accelerator: Accelerator,
 ) -> dict[str, float]:
     """Return `validation_loss`, `perplexity` and `accuracy` of a model on the target tokens.
@@ -77,7 +75,7 @@ def measure_validation_loss(
     """
     sums_2 = torch.zeros(2, dtype=torch.float64)
     for piece in pieces[accelerator.process_index :: accelerator.num_processes]:
-        logprobs_A, hits_A = predict_actions(loaded.model, piece, loaded.pad, packing)
+        logprobs_A, hits_A = predict_actions(loaded.model, piece, loaded.pad)
         sums_2 += torch.stack([-logprobs_A.double().sum(), hits_A.double().sum()]).cpu()
     count = sum(len(row.action) for piece in pieces for row in piece)
     nats, hits = accelerator.reduce(sums_2.to(accelerator.device), "sum").tolist()
@@ -149,9 +147,6 @@ class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """steps of episodes that make one step of the optimiser (GopherCite: 128; WebGPT: 512)"""
     piece: int = 4096
     """tokens that are computed at once; it changes memory and speed, and nothing else"""
-    packing: bool = False
-    """whether steps stand one behind the other, without padding: quicker with flash attention,
-    slower without; else those of similar length stand side by side"""
     seed: int = 0
     validation: float = 0.04
     """share of the questions whose steps are kept for validation (WebGPT, section 3.2: 4 %)"""
@@ -233,7 +228,7 @@ def train_by_imitation(
     What the model answers at validations is kept in `out`/samples.jsonl. Raises Failed: no_model,
     bad_model, not_found, bad_line, no_prompts (neither stored nor recorded), nothing_chosen (no
     step is left to learn from), one_question (validation needs two), no_commands (none to choose
-    the best by), no_environment (to measure rewards in), cannot_pack, run_in_use, other_run,
+    the best by), no_environment (to measure rewards in), run_in_use, other_run,
     stopped, not_a_number.
     """
     if (settings.best == "reward") != (environment is not None):
@@ -347,17 +342,6 @@ class _ImitationTraining:
         self._environment = environment
         main = learner.accelerator.is_main_process
         self._progress = SavedRecord("best.json", _ImitationProgress(), main)
-        if settings.packing:
-            self._require_packing()
-
-    def _require_packing(self) -> None:
-        with self._learner.open_whole_model("policy") as model:
-            if not can_pack(model):
-                detail = (
-                    "this model would mix rows that stand one behind the other: let packing be "
-                    "false"
-                )
-                raise Failed(Failure(self._settings.trained.model, Outcome.CANNOT_PACK, detail))
 
     def run_schedule(self, schedule: TrainingSchedule, callback: StepCallback | None) -> None:
         """Make the steps that are still to be made."""
@@ -381,17 +365,16 @@ class _ImitationTraining:
         count = sum(len(row.action) for row in rows)
 
         def compute_micro_batch_loss(piece: Sequence[ActionRow]) -> Tensor:
-            pad, device = self._loaded.pad, learner.accelerator.device
-            batch = collate_or_pack(piece, pad, settings.packing, device)
+            batch = collate_rows(piece, self._loaded.pad, learner.accelerator.device)
             logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
             return -logprobs_N.sum() / count
 
-        pieces = split_into_micro_batches(rows, settings.piece, settings.packing)
+        pieces = split_into_micro_batches(rows, settings.piece)
         metrics = learner.step_in_shares(step, pieces, compute_micro_batch_loss)
         tokens = count + sum(len(row.context) for row in rows)
         optimising = settings.optimising
         return metrics | {
-            "padding": compute_padding_share(pieces, settings.packing),
+            "padding": compute_padding_share(pieces),
             "tokens_a_second": tokens / (time.perf_counter() - began),
             "rate": optimising.rate * optimising.compute_rate_share(step, self._data.steps),
         }
@@ -413,12 +396,9 @@ class _ImitationTraining:
         settings, data = self._settings, self._data
         with self._learner.open_whole_model("policy") as model:
             loaded = self._loaded._replace(model=model)
-            pieces = split_into_micro_batches(
-                [example.row for example in data.validation], settings.piece, settings.packing
-            )
-            metrics = measure_validation_loss(
-                loaded, pieces, settings.packing, self._learner.accelerator
-            )
+            rows = [example.row for example in data.validation]
+            pieces = split_into_micro_batches(rows, settings.piece)
+            metrics = measure_validation_loss(loaded, pieces, self._learner.accelerator)
             samples = generate_answers(loaded, data.asked, settings.tokens)
             if self._environment is not None:
                 metrics |= measure_policy_reward(

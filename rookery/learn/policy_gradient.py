@@ -231,9 +231,6 @@ class KlController:
         self.beta = float(json.loads((folder / _CONTROLLER_FILE).read_text("utf-8"))["beta"])
 
 
-ValueNetworkKind = Literal["separate", "shared", "none"]
-
-
 TokenOutput = Literal["logprobs", "entropies", "kl", "reference", "values"]
 """what networks say of each token of the actions, one number each: its log-probability; the entropy
 of its distribution, in nats, without gradients; the KL of its distribution from the reference's;
@@ -322,32 +319,26 @@ class ActorCritic(nn.Module):
             yield self.policy if self.reference is None else self.reference
 
 
-def build_policy_networks(
-    policy: TrainedModelSettings,
-    value: ValueNetworkKind,
-    value_model: str,
-    value_width: int,
-    reference: str,
-    seed: int,
-) -> ActorCritic:
+def build_policy_networks(settings: ReinforcementSettings) -> ActorCritic:
     """Load the networks of a run; the initial weights of new layers depend on the seed alone.
 
-    A shared value network has two hidden layers of `value_width` (GopherCite, appendix F.1); all
-    values are 0 at first. Raises Failed as `load_trainable_model` does.
+    A shared value network has two hidden layers (GopherCite, appendix F.1); all values are 0 at
+    first. Raises Failed as `load_trainable_model` does.
     """
-    with seed_torch(seed):
+    policy = settings.policy
+    value = "none" if settings.advantage == "rloo" else settings.value
+    with seed_torch(settings.seed):
         speaker: Any = load_trainable_model(policy)
         critic: Any = None
         if value == "separate":
-            start = msgspec.structs.replace(policy, model=value_model or policy.model)
+            start = msgspec.structs.replace(policy, model=settings.value_model or policy.model)
             critic = load_trainable_model(start, "token")
         elif value == "shared":
-            critic = build_value_head(count_state_width(speaker), value_width)
+            critic = build_value_head(count_state_width(speaker), settings.value_width)
         frozen: Any = None
-        if reference or not policy.lora:
-            frozen = load_trainable_model(
-                TrainedModelSettings(reference or policy.model, dtype=policy.dtype)
-            )
+        if settings.reference or not policy.lora:
+            folder = settings.reference or policy.model
+            frozen = load_trainable_model(TrainedModelSettings(folder, dtype=policy.dtype))
             frozen.requires_grad_(False)
     actor = ActorCritic(speaker, critic, value == "shared", frozen)
     # Nothing is dropped out either way; transformers recompute in training mode alone.

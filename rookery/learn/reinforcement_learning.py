@@ -29,7 +29,6 @@ from rookery.learn.optimizer import ModelOptimizer, make_accelerator
 from rookery.learn.policy_gradient import (
     KlController,
     PolicyGradientTrainer,
-    ValueNetworkKind,
     build_policy_networks,
 )
 from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
@@ -116,15 +115,7 @@ def train_by_reinforcement(
             settings.sampling,
             settings.weights_host,
         )
-    value: ValueNetworkKind = "none" if settings.advantage == "rloo" else settings.value
-    actor = build_policy_networks(
-        settings.policy,
-        value,
-        settings.value_model,
-        settings.value_width,
-        settings.reference,
-        settings.seed,
-    )
+    actor = build_policy_networks(settings)
     ended = ""
     anywhere = msgspec.structs.replace(settings, server="", weights_host="")
     with ResumableRun(out, anywhere, accelerator, cord=cord) as run:

@@ -20,7 +20,6 @@ from rookery.learn.action_batches import (
     compute_entropies,
     compute_logits,
     make_model_inputs,
-    pack_rows,
     predict_actions,
     select_logprobs,
 )
@@ -145,12 +144,11 @@ def test_lora_on_the_head_counts_and_the_reference_is_without_it() -> None:
     agree(ours, theirs)
 
 
-@pytest.mark.parametrize("packing", [False, True])
-def test_imitation_reads_the_same(packing: bool) -> None:
+def test_imitation_reads_the_same() -> None:
     model = make_model("Llama")
-    batch = pack_rows(rows()) if packing else collate_rows(rows(), 0)
+    batch = collate_rows(rows(), 0)
     logits_NV = plain_logits(model, batch)
-    logprobs_N, hits_N = predict_actions(model, rows(), 0, packing)
+    logprobs_N, hits_N = predict_actions(model, rows(), 0)
     agree({"": logprobs_N}, {"": select_logprobs(logits_NV, batch.actions_N)})
     assert hits_N.tolist() == (logits_NV.argmax(-1) == batch.actions_N).tolist()
 

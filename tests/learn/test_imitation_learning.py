@@ -119,10 +119,10 @@ def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> No
     )
     validation = list_validation_examples(place, reached, out)
     begun, learnt = load_model(place.model, "cpu"), load_model(out / "model", "cpu")
-    pieces = split_into_micro_batches([each.row for each in validation], 4096, False)
+    pieces = split_into_micro_batches([each.row for each in validation], 4096)
 
     def measured(model: LoadedModel) -> Measured:
-        found = measure_validation_loss(model, pieces, False, Accelerator(cpu=True))
+        found = measure_validation_loss(model, pieces, Accelerator(cpu=True))
         return found | measure_answer_accuracy(generate_answers(model, validation, 20))
 
     before, after = measured(begun), measured(learnt)
@@ -192,14 +192,13 @@ with double_precision():
 
 
 @pytest.mark.slow
-def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Path) -> None:
+def test_pieces_and_processes_change_nothing(place: Place, tmp_path: Path) -> None:
     # The last batch of an epoch is smaller than the others.
     file = place.few("nineteen.jsonl", 19)
     whole = settings(place, file, piece=100_000, rows=9, epochs=2, check=2)
     doubled = TrainedModelSettings(write_double(str(place.model), tmp_path / "model"))
     whole = msgspec.structs.replace(whole, trained=doubled)
     ways = {"whole": whole, "pieces": msgspec.structs.replace(whole, piece=300)}
-    ways["packed"] = msgspec.structs.replace(whole, piece=400, packing=True)
     with double_precision():
         for name, way in ways.items():
             train_by_imitation(way, tmp_path / name)
@@ -212,7 +211,7 @@ def test_pieces_packing_and_processes_change_nothing(place: Place, tmp_path: Pat
         str(Path(__file__).parent.parent / "helpers"),
     )
     metrics = {name: lines(tmp_path / name / "metrics.jsonl") for name in (*ways, "two")}
-    for name in ("pieces", "packed", "two"):
+    for name in ("pieces", "two"):
         assert apart(tmp_path / name, tmp_path / "whole") < 1e-10
         assert len(metrics[name]) == len(metrics["whole"]) > 2
         for line, expected in zip(metrics[name], metrics["whole"], strict=True):
@@ -355,22 +354,6 @@ def test_answers_alone_cannot_be_chosen_by_their_commands(place: Place, tmp_path
     answers = [msgspec.structs.replace(each, steps=each.steps[-1:]) for each in place.episodes]
     way = settings(place, write_episodes(tmp_path / "answers", answers), best="valid", asked=9)
     with pytest.raises(Failed, match=r"no_commands: .* choose by loss"):
-        train_by_imitation(way, tmp_path / "out")
-
-
-def test_a_model_that_cannot_tell_packed_rows_apart_is_refused(
-    place: Place, tmp_path: Path
-) -> None:
-    from transformers import BloomConfig, BloomForCausalLM
-
-    for file in place.model.glob("token*"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    shape: dict[str, Any] = {"vocab_size": 900, "hidden_size": 32, "n_layer": 1, "n_head": 2}
-    ends: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 1}
-    BloomForCausalLM(BloomConfig(**shape, **ends)).save_pretrained(tmp_path)
-    way = settings(place, packing=True)
-    way = msgspec.structs.replace(way, trained=TrainedModelSettings(str(tmp_path)))
-    with pytest.raises(Failed, match=r"cannot_pack: .* let packing be false"):
         train_by_imitation(way, tmp_path / "out")
 
 

@@ -43,7 +43,7 @@ def judged(model: str, **changes: Any) -> tuple[PolicyGradientTrainer, PreparedB
     rules = ReinforcementSettings(
         policy=TrainedModelSettings(model), steps=1, episodes=2, **changes
     )
-    actor = build_policy_networks(rules.policy, "separate", "", 0, "", 0)
+    actor = build_policy_networks(ReinforcementSettings(policy=rules.policy, steps=1))
     learner = ModelOptimizer(actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
     teacher = PolicyGradientTrainer(rules, actor, learner, 0)
     batch = collate_rows([ActionRow(prompt, completion) for prompt, completion, _ in SAID], 0)

@@ -171,7 +171,7 @@ def test_rloo_has_the_advantages_and_the_gradient_of_trl(model: str, tmp_path: P
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     theirs = torch.load(place, weights_only=True)
-    actor = build_policy_networks(TrainedModelSettings(model), "none", "", 0, "", 0)
+    actor = build_policy_networks(settings(model, make_rloo_settings))
     actor.policy.load_state_dict(theirs["policy"])
     rows = [ActionRow(*pair) for pair in zip(theirs["contexts"], theirs["actions"], strict=True)]
     batch = collate_rows(rows, 0)
@@ -282,7 +282,7 @@ def test_the_reference_is_not_changed(
     """A model of its own, or the policy without its LoRA: to the last bit."""
     before = (Path(model) / "model.safetensors").read_bytes()
     policy = TrainedModelSettings(model, lora=lora)
-    actor = build_policy_networks(policy, "separate", "", 0, "", 0)
+    actor = build_policy_networks(ReinforcementSettings(policy=policy, steps=1))
     frozen = actor.policy if actor.reference is None else actor.reference
     kept = {
         name: value.clone() for name, value in frozen.state_dict().items() if "lora" not in name
