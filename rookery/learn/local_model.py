@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -44,8 +43,14 @@ class StreamedCompletion:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, ends: Collection[int], stops: Sequence[str], limit: int
+        self,
+        vocabulary: Vocabulary,
+        ends: Collection[int],
+        stops: Sequence[str],
+        limit: int,
+        generator: Random | None = None,
     ) -> None:
+        self.generator = generator or Random()
         self.tokens: list[int] = []
         self.stop = ""
         self._logprobs: list[float] = []
@@ -89,11 +94,6 @@ class StreamedCompletion:
     def _count_certain_characters(self) -> int:
         """Return the number of characters that stay, whatever tokens follow."""
         return len(self._text) if self.stop else count_settled_characters(self._text, self._stops)
-
-
-class _CompletionStream(NamedTuple):
-    saying: StreamedCompletion
-    chance: Random
 
 
 class LocalModel:
@@ -150,7 +150,7 @@ class LocalModel:
         with self._turn_lock:
             for _ in self._generate_tokens(tokens, speakers, allow):
                 pass
-        return [speaker.saying.to_completion() for speaker in speakers]
+        return [speaker.to_completion() for speaker in speakers]
 
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
         """Yield the text of one completion piece by piece; the generator returns the completion.
@@ -162,12 +162,12 @@ class LocalModel:
         [speaker] = speakers = self._start_completions(len(tokens), 1, seed)
         steps = self._generate_tokens(tokens, speakers, None)
         try:
-            while not speaker.saying.stop:
+            while not speaker.stop:
                 with self._turn_lock:
                     next(steps)
-                if piece := speaker.saying.take_new_text():
+                if piece := speaker.take_new_text():
                     yield piece
-            return speaker.saying.to_completion()
+            return speaker.to_completion()
         finally:
             with self._turn_lock:
                 steps.close()
@@ -188,33 +188,32 @@ class LocalModel:
             raise self._make_error(Outcome.PROMPT_TOO_LONG, detail)
         return tokens
 
-    def _start_completions(self, size: int, n: int, seed: Seed) -> list[_CompletionStream]:
+    def _start_completions(self, size: int, n: int, seed: Seed) -> list[StreamedCompletion]:
         limit = min(self._settings.token_limit, self._context - size)
-        chances = [Random(None if seed is None else str(seed + number)) for number in range(n)]
+        generators = [Random(None if seed is None else str(seed + number)) for number in range(n)]
         stops = self._settings.stop
         return [
-            _CompletionStream(StreamedCompletion(self.vocabulary, self._ends, stops, limit), chance)
-            for chance in chances
+            StreamedCompletion(self.vocabulary, self._ends, stops, limit, generator)
+            for generator in generators
         ]
 
     def _generate_tokens(
-        self, tokens: Sequence[int], speakers: Sequence[_CompletionStream], allow: AllowedTokens
+        self, tokens: Sequence[int], speakers: Sequence[StreamedCompletion], allow: AllowedTokens
     ) -> Generator[None, None, None]:
         """Complete within the budget of tokens and money; come up after each token."""
-        every = [one.saying for one in speakers]
         limit = min(self._settings.token_limit, self._context - len(tokens))
-        most = compute_cost(TokenUsage(len(tokens), limit * len(every)), self._settings)
+        most = compute_cost(TokenUsage(len(tokens), limit * len(speakers)), self._settings)
         while not self._spending.reserve_spending(most, self.name):
             time.sleep(0.02)  # requests to other models are under way
         try:
             yield from self._decode_prompt(tokens, speakers, allow)
         finally:
-            written = sum(len(one.tokens) for one in every)
+            written = sum(len(one.tokens) for one in speakers)
             cost = compute_cost(TokenUsage(len(tokens), written), self._settings)
             self._spending.settle_reservation(most, cost)
 
     def _decode_prompt(
-        self, tokens: Sequence[int], speakers: Sequence[_CompletionStream], allow: AllowedTokens
+        self, tokens: Sequence[int], speakers: Sequence[StreamedCompletion], allow: AllowedTokens
     ) -> Generator[None, None, None]:
         """Let all speak to their end, and come up after each token. Those who end leave."""
         cached, self._cached_prefix = self._cached_prefix, None
@@ -224,7 +223,7 @@ class LocalModel:
             while True:
                 self._draw_tokens(logits, speakers, allow)
                 yield
-                unfinished = [row for row, one in enumerate(speakers) if not one.saying.stop]
+                unfinished = [row for row, one in enumerate(speakers) if not one.stop]
                 if not unfinished:
                     return
                 if branches is None:
@@ -232,15 +231,15 @@ class LocalModel:
                 elif len(unfinished) < len(speakers):
                     branches.select_rows(unfinished)
                 speakers = [speakers[row] for row in unfinished]
-                logits = branches.step([one.saying.tokens[-1] for one in speakers])
+                logits = branches.step([one.tokens[-1] for one in speakers])
         finally:
             self._cached_prefix = get_reusable_prefix(self._model, prefix)
 
     def _draw_tokens(
-        self, logits: torch.Tensor, speakers: Sequence[_CompletionStream], allow: AllowedTokens
+        self, logits: torch.Tensor, speakers: Sequence[StreamedCompletion], allow: AllowedTokens
     ) -> None:
         """Draw one token for each branch, of those that the vocabulary knows and `allow` allows."""
-        chances = [one.chance.random() for one in speakers]
+        chances = [one.generator.random() for one in speakers]
         settings = self._settings
         temperature = 1.0 if settings.temperature is None else settings.temperature
         top_p = 1.0 if settings.top_p is None else settings.top_p
@@ -249,12 +248,12 @@ class LocalModel:
                 known_logits = logits[:, : len(self.vocabulary.tokens)]
                 sampled = zip(*draw_tokens(known_logits, chances, temperature, top_p), strict=True)
                 for one, (token, logprob) in zip(speakers, sampled, strict=True):
-                    one.saying.add(token, logprob)
+                    one.add(token, logprob)
                 return
             for row, one, chance in zip(logits.cpu(), speakers, chances, strict=True):
-                ids = _list_allowed_ids(allow, one.saying.tokens)
+                ids = _list_allowed_ids(allow, one.tokens)
                 [at], [logprob] = draw_tokens(row[None, ids], [chance], temperature, top_p)
-                one.saying.add(int(ids[at]), logprob)
+                one.add(int(ids[at]), logprob)
         except FloatingPointError as error:
             detail = f"{error}: train it again, or set dtype to float32"
             raise self._make_error(Outcome.BAD_MODEL, detail) from error

@@ -175,9 +175,8 @@ def download_model(repository: str, folder: Path) -> ModelSource:
         files = {each.rfilename: each.size or 0 for each in info.siblings or ()}
         model_files = [name for name in files if is_model_file(name)]
         require_disk_room(folder.parent, sum(files[name] for name in model_files))
-        for (
-            name
-        ) in model_files:  # in this thread: a pool would end its downloads before Ctrl-C ends it
+        # In this thread: a pool would end its downloads before Ctrl-C ends it.
+        for name in model_files:
             hf_hub_download(repository, name, revision=info.sha, local_dir=folder)
     except Failed:
         raise

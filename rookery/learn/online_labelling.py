@@ -362,13 +362,11 @@ class _LabelledEnvironment:
             group * size + at for group in groups if checked[group] for at in range(half)
         ]
         answers_by_group: dict[int, list[tuple[QuestionAnswer, bool]]] = defaultdict(list)
-        for episode, pair in self._sample_answers(sample, policy_episodes, f"{seed} labels"):
-            answers_by_group[episode // size].append((pair, True))
-        if reference_episodes:
-            for episode, pair in self._sample_answers(
-                self._reference_sampler, reference_episodes, f"{seed} labels"
-            ):
-                answers_by_group[episode // size].append((pair, False))
+        for episodes, ours in ((policy_episodes, True), (reference_episodes, False)):
+            if episodes:
+                sampler = sample if ours else self._reference_sampler
+                for episode, pair in self._sample_answers(sampler, episodes, f"{seed} labels"):
+                    answers_by_group[episode // size].append((pair, ours))
         requests: list[ComparisonRequest] = []
         for group, pairs in sorted(answers_by_group.items()):
             if len(pairs) > 1:
@@ -428,9 +426,8 @@ class _LabelledEnvironment:
                     break
             else:
                 raise ValueError("a labeller gives a label for each question that it is asked")
-        new_labels = gather_object(
-            self._label_store.labels[label_count:]
-        )  # by the main process alone
+        # By the main process alone.
+        new_labels = gather_object(self._label_store.labels[label_count:])
         for label in new_labels[len(self._label_store.labels) - label_count :]:
             self._label_store.add_label(label)
 

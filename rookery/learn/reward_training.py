@@ -88,16 +88,21 @@ class ScoredComparison(NamedTuple):
 
         Of several with the highest reward, it is the mean weight. A tie of two gives a half.
         """
-        best = [number for number, reward in enumerate(self.rewards) if reward == max(self.rewards)]
-        return sum(self.weights[number] for number in best) / len(best)
+        best = self._list_best_weights()
+        return sum(best) / len(best)
 
     def compute_accuracy(self) -> float:
         """Return 1 if the answer with the highest reward has the highest weight, else 0.
 
         Of several with the highest reward, it is the share that has the highest weight.
         """
-        best = [number for number, reward in enumerate(self.rewards) if reward == max(self.rewards)]
-        return sum(self.weights[number] == max(self.weights) for number in best) / len(best)
+        best = self._list_best_weights()
+        return sum(weight == max(self.weights) for weight in best) / len(best)
+
+    def _list_best_weights(self) -> list[float]:
+        """Return the weights of the answers with the highest reward."""
+        pairs = zip(self.weights, self.rewards, strict=True)
+        return [weight for weight, reward in pairs if reward == max(self.rewards)]
 
 
 class CalibrationBin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
