@@ -55,7 +55,11 @@ from rookery.learn.action_batches import (
 )
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
-from rookery.learn.policy_gradient import PolicyGradientTrainer
+from rookery.learn.policy_gradient import (
+    PolicyGradientTrainer,
+    make_ppo_settings,
+    make_rloo_settings,
+)
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     load_model_with_head,
@@ -65,7 +69,6 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
 from rookery.learn.reward_model import make_input_encoder, score_rows
 from rookery.learn.reward_training import RewardTrainer, RewardTrainingSettings
 from rookery.learn.training_data import ComparisonItem, ComparisonSplit

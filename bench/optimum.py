@@ -24,7 +24,7 @@ from typing import Any
 import transformers
 
 from bench.report import ROOT, choose_size, print_table, write_results
-from rookery.learn.reinforcement_settings import (
+from rookery.learn.policy_gradient import (
     ReinforcementSettings,
     make_a2c_settings,
     make_ppo_settings,

@@ -30,7 +30,7 @@ from recipes.gophercite_stages import (
 )
 from recipes.policy_samples import QuotedSample
 from recipes.stages import RecipeOutput, convert_to_toml_keys, load_or_make, main, print_progress
-from rookery.learn.reinforcement_settings import A2C_DEFAULTS
+from rookery.learn.policy_gradient import A2C_DEFAULTS
 from rookery.library.question_files import read_squad
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(A2C_DEFAULTS)}

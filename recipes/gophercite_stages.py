@@ -22,10 +22,10 @@ from recipes.policy_samples import (
 from recipes.rewards import cache_scores, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
 from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.pretrained_models import load_policy_tokenizer
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import (
@@ -33,7 +33,7 @@ from rookery.learn.reward_training import (
     RewardTrainingSettings,
     train_reward_model,
 )
-from rookery.learn.single_step_environments import SingleStepEnvironment, constrain_to_document
+from rookery.learn.rollout_environments import SingleStepEnvironment, constrain_to_document
 from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.ratings import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.models.remote_model import AllowedTokens

@@ -24,8 +24,8 @@ from recipes.memory_plan import (
 )
 from recipes.stages import ROOT
 from rookery.learn.imitation_learning import ImitationSettings
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 

@@ -28,7 +28,12 @@ from rookery.errors import Failed
 from rookery.learn.action_batches import ActionBatch
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.policy_gradient import ActorCritic, TokenOutput, build_value_head
+from rookery.learn.policy_gradient import (
+    ActorCritic,
+    ReinforcementSettings,
+    TokenOutput,
+    build_value_head,
+)
 from rookery.learn.pretrained_models import (
     HEAD_CLASSES,
     ModelHead,
@@ -39,7 +44,6 @@ from rookery.learn.pretrained_models import (
     prepare_trainable_model,
     silence_transformers,
 )
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.records import Failure
 

@@ -12,11 +12,6 @@ from recipes.text_environment import PolicyCompletion, make_completion
 from rookery.answers.gophercite import measure_shown_text, refuse_hidden_quotes
 from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.action_constraints import ConstrainedEnvironment
-from rookery.learn.browser_environment import (
-    BrowserEnvironment,
-    BrowserEnvironmentSettings,
-    assign_questions,
-)
 from rookery.learn.decoding import (
     SampledAction,
     SamplingSettings,
@@ -25,10 +20,13 @@ from rookery.learn.decoding import (
 )
 from rookery.learn.episodes import RolloutEnvironment, make_policy_sampler
 from rookery.learn.pretrained_models import PolicyTokenizer, load_model, load_policy_tokenizer
-from rookery.learn.single_step_environments import (
+from rookery.learn.rollout_environments import (
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
     EnvironmentPrompt,
     PromptFunction,
     SingleStepEnvironment,
+    assign_questions,
 )
 from rookery.learn.training_data import PromptConstraint
 from rookery.pages.page_text import neutralize_line

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from transformers import AutoModel, AutoTokenizer
 
-from rookery.learn.browser_environment import BatchRewardFunction
 from rookery.learn.online_labelling import ComparisonQuestion
 from rookery.learn.pretrained_models import (
     convert_load_errors,
@@ -20,6 +19,7 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.retrieval_training import MINILM_MODEL, find_encoder_folder
 from rookery.learn.reward_model import make_input_encoder, score_rows
+from rookery.learn.rollout_environments import BatchRewardFunction
 from rookery.records import Answer, Comparison, Question, Reward
 
 QuestionAnswer = tuple[Question, Answer]

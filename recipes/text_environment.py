@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.episodes import PolicySampler, RolloutEnvironment, Trajectory
 from rookery.learn.online_labelling import EnvironmentFactory
 from rookery.learn.pretrained_models import PolicyTokenizer
+from rookery.learn.rollout_environments import BatchRewardFunction, compute_answer_rewards
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Answer, Question, Record
 

@@ -30,7 +30,7 @@ from recipes.webgpt_stages import (
     load_demonstrations,
     sample_answers,
 )
-from rookery.learn.reinforcement_settings import WEBGPT_PPO_DEFAULTS
+from rookery.learn.policy_gradient import WEBGPT_PPO_DEFAULTS
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
 

@@ -27,11 +27,11 @@ from rookery.learn.action_constraints import (
     list_next_tokens,
     tokenize_actions,
 )
-from rookery.learn.browser_environment import BrowserEnvironmentSettings
 from rookery.learn.imitation_learning import ImitationSettings
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.pretrained_models import PolicyTokenizer
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.learn.rollout_environments import BrowserEnvironmentSettings
 from rookery.learn.training_data import PromptConstraint
 from rookery.library.question_files import read_squad
 from rookery.models.remote_model import AllowedTokens

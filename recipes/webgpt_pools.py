@@ -9,8 +9,8 @@ from statistics import fmean
 from recipes.measures import estimate_best_of_n_gain
 from recipes.webgpt_floors import SCRIPT
 from recipes.webgpt_stages import Samples
-from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.reward_model import RewardModel
+from rookery.learn.rollout_environments import BatchRewardFunction, compute_answer_rewards
 from rookery.library.question_files import is_correct_answer
 from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean

@@ -11,13 +11,13 @@ from recipes.stages import load_or_make, print_progress
 from recipes.webgpt_data import Settings, choose_constraint
 from recipes.webgpt_stages import load_demonstrations, sample_answers, write_records
 from rookery.learn.action_constraints import ConstrainedEnvironment
-from rookery.learn.browser_environment import BrowserEnvironment
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.pretrained_models import load_policy_tokenizer
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.retrieval_training import MINILM_MODEL
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingResult, train_reward_model
+from rookery.learn.rollout_environments import BrowserEnvironment
 from rookery.library.question_files import is_correct_answer
 from rookery.records import Answer, Comparison, Library, Question
 

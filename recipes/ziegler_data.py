@@ -22,8 +22,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 from recipes.gold_answers import cut_excerpts
 from recipes.random_models import write_tiny_encoder
-from rookery.learn.browser_environment import BatchRewardFunction
 from rookery.learn.retrieval_training import SentenceEncoder, load_sentence_encoder
+from rookery.learn.rollout_environments import BatchRewardFunction
 from rookery.library.libraries import get_bundled_folder
 from rookery.measure.text_metrics import AVERAGED_KINDS, compute_best_rouge
 from rookery.pages.page_reader import read_page

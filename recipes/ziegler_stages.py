@@ -22,7 +22,6 @@ from recipes.text_environment import (
     make_text_environment,
 )
 from recipes.ziegler_data import Task
-from rookery.learn.browser_environment import compute_answer_rewards
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
     OnlineLabellingSettings,
@@ -32,6 +31,7 @@ from rookery.learn.online_labelling import (
 )
 from rookery.learn.pretrained_models import load_policy_tokenizer
 from rookery.learn.reinforcement_learning import train_by_reinforcement
+from rookery.learn.rollout_environments import compute_answer_rewards
 from rookery.learn.training_data import EpisodeFilter
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch

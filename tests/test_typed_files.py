@@ -9,7 +9,7 @@ import pytest
 
 from rookery.errors import Failed
 from rookery.learn.imitation_learning import ImitationSettings
-from rookery.learn.reinforcement_settings import ReinforcementSettings
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
 from rookery.typed_files import describe_unknown_key, merge_tables, parse_settings, read_toml_table
 

@@ -18,12 +18,6 @@ from rookery.learn.action_constraints import (
     allow_commands,
     constrain_commands_on_server,
 )
-from rookery.learn.browser_environment import (
-    BatchRewardFunction,
-    BrowserEnvironment,
-    BrowserEnvironmentSettings,
-    measure_policy_reward,
-)
 from rookery.learn.decoding import load_sampled_model
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.online_labelling import (
@@ -32,23 +26,27 @@ from rookery.learn.online_labelling import (
     OnlineLabellingSettings,
     train_with_online_labels,
 )
-from rookery.learn.pretrained_models import (
-    PolicyTokenizer,
-    TrainedModelSettings,
-    load_policy_tokenizer,
-)
-from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
-from rookery.learn.reinforcement_settings import (
+from rookery.learn.policy_gradient import (
     ReinforcementSettings,
     make_a2c_settings,
     make_ppo_settings,
     make_rloo_settings,
     make_webgpt_settings,
 )
+from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
+    TrainedModelSettings,
+    load_policy_tokenizer,
+)
+from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.reward_model import RewardModel
-from rookery.learn.single_step_environments import (
+from rookery.learn.rollout_environments import (
+    BatchRewardFunction,
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
     make_quote_environment,
     make_reference_environment,
+    measure_policy_reward,
 )
 from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.library.question_files import read_questions

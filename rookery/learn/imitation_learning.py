@@ -22,7 +22,6 @@ from rookery.learn.action_batches import (
     predict_actions,
     split_into_micro_batches,
 )
-from rookery.learn.browser_environment import measure_policy_reward
 from rookery.learn.decoding import SamplingSettings, sample_actions
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
@@ -37,6 +36,7 @@ from rookery.learn.pretrained_models import (
     save_pretrained_model,
     seed_torch,
 )
+from rookery.learn.rollout_environments import measure_policy_reward
 from rookery.learn.training_data import (
     AnswerRatings,
     EpisodeFilter,

@@ -16,7 +16,6 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rookery.errors import Failed, Outcome
-from rookery.learn.browser_environment import BatchRewardFunction
 from rookery.learn.episodes import (
     PolicySampler,
     RolloutEnvironment,
@@ -24,15 +23,16 @@ from rookery.learn.episodes import (
     make_policy_sampler,
 )
 from rookery.learn.optimizer import make_accelerator
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     load_tokenizer,
     load_trainable_model,
 )
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
+from rookery.learn.rollout_environments import BatchRewardFunction
 from rookery.learn.training_run import (
     ResumableRun,
     StepCallback,

@@ -29,10 +29,10 @@ from rookery.learn.optimizer import ModelOptimizer, make_accelerator
 from rookery.learn.policy_gradient import (
     KlController,
     PolicyGradientTrainer,
+    ReinforcementSettings,
     build_policy_networks,
 )
 from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.training_run import (
     BestValidation,
     CheckpointedState,

@@ -33,8 +33,8 @@ from rookery.learn.online_labelling import (
     train_with_online_labels,
 )
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.records import Answer, Comparison, Question
 from rookery.typed_files import read_json_lines

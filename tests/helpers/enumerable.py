@@ -27,9 +27,9 @@ from recipes.text_environment import PromptEnvironment
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings, make_a2c_settings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings, make_a2c_settings
 
 END, IDS = 0, 10
 SAID = range(1, IDS)

@@ -8,7 +8,6 @@ from typing import Any
 
 from recipes.rewards import MockLabeller
 from recipes.text_environment import PromptEnvironment
-from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.online_labelling import (
@@ -19,9 +18,10 @@ from rookery.learn.online_labelling import (
     train_with_online_labels,
 )
 from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.pretrained_models import TrainedModelSettings, load_policy_tokenizer
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.learn.rollout_environments import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.training_run import StepCallback
 from rookery.records import Answer, Comparison, Question
 

@@ -16,14 +16,14 @@ from enumerable import Browsing
 
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.optimizer import OptimizerSettings
-from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import (
+from rookery.learn.policy_gradient import (
     ReinforcementSettings,
     make_a2c_settings,
     make_ppo_settings,
     make_rloo_settings,
 )
+from rookery.learn.pretrained_models import TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
 
 RECIPES: dict[str, Callable[..., ReinforcementSettings]] = {
     "ppo": partial(make_ppo_settings, epochs=2, minibatches=2),

@@ -1,6 +1,6 @@
 """Rewards of many answers from a reward of one."""
 
-from rookery.learn.browser_environment import BatchRewardFunction
+from rookery.learn.rollout_environments import BatchRewardFunction
 from rookery.records import Reward
 
 

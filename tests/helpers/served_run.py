@@ -12,9 +12,9 @@ from enumerable import BETA, Rule
 
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings, make_rloo_settings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings
 
 
 def settings(model: str, address: str | tuple[str, ...]) -> ReinforcementSettings:

@@ -25,8 +25,8 @@ from enumerable import Browsing
 from rookery.learn import optimizer
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import shard_model
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 from rookery.learn.training_run import StopCheck

@@ -27,7 +27,6 @@ from rookery.learn.action_constraints import (
     allow_commands,
     constrain_commands_on_server,
 )
-from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.pretrained_models import (
@@ -37,6 +36,7 @@ from rookery.learn.pretrained_models import (
     load_trainable_model,
 )
 from rookery.learn.random_models import write_tiny_model
+from rookery.learn.rollout_environments import BrowserEnvironment, BrowserEnvironmentSettings
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Question

@@ -26,7 +26,6 @@ from torch import nn
 from recipes.rewards import MockLabeller
 from recipes.text_environment import PromptEnvironment
 from rookery.errors import Failed
-from rookery.learn.browser_environment import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.online_labelling import (
     ComparisonQuestion,
     ComparisonRequest,
@@ -36,10 +35,11 @@ from rookery.learn.online_labelling import (
     train_with_online_labels,
 )
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings
 from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings
+from rookery.learn.rollout_environments import BatchRewardFunction, compute_answer_rewards
 from rookery.learn.training_data import load_answer_pairs
 from rookery.learn.training_run import ResumableRun
 from rookery.records import Answer, Comparison, Failure

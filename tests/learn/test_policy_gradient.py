@@ -20,10 +20,10 @@ from rookery.learn.policy_gradient import (
     MetricAccumulator,
     PolicyGradientTrainer,
     PreparedBatch,
+    ReinforcementSettings,
     build_policy_networks,
 )
 from rookery.learn.pretrained_models import TrainedModelSettings
-from rookery.learn.reinforcement_settings import ReinforcementSettings
 from rookery.learn.reward_training import RewardTrainer, RewardTrainingSettings
 from rookery.learn.training_data import ComparisonItem, ComparisonSplit
 

@@ -13,12 +13,12 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.policy_gradient import make_ppo_settings
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     load_trainable_model,
     save_pretrained_model,
 )
-from rookery.learn.reinforcement_settings import make_ppo_settings
 from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import (
     RewardTrainingResult,

@@ -31,20 +31,21 @@ from rookery.learn.action_batches import ActionRow, collate_rows
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
-from rookery.learn.policy_gradient import PolicyGradientTrainer, build_policy_networks
-from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings
-from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import (
+from rookery.learn.policy_gradient import (
     A2C_DEFAULTS,
     PPO_DEFAULTS,
     RLOO_DEFAULTS,
     WEBGPT_PPO_DEFAULTS,
+    PolicyGradientTrainer,
     ReinforcementSettings,
+    build_policy_networks,
     make_a2c_settings,
     make_ppo_settings,
     make_rloo_settings,
     make_webgpt_settings,
 )
+from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.typed_files import merge_tables
 
 HELPERS = Path(__file__).parent.parent / "helpers"

@@ -20,9 +20,9 @@ from rookery.learn.decoding import SamplingSettings
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings, make_ppo_settings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings, make_ppo_settings
 from rookery.learn.training_data import EpisodeFilter
 from rookery.records import Completion, Episode, Question, Step
 

@@ -26,7 +26,7 @@ from plain import plain_logprobs
 from transformers import AutoModelForCausalLM
 
 from rookery.learn.action_batches import ActionRow, collate_rows
-from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
+from rookery.learn.policy_gradient import make_ppo_settings, make_rloo_settings
 
 
 @pytest.fixture(scope="module")

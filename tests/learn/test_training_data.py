@@ -15,7 +15,7 @@ from rookery.learn.action_batches import ActionRow
 from rookery.learn.local_model import LocalModel
 from rookery.learn.pretrained_models import LoadedModel, load_model, tokenize_prompt
 from rookery.learn.random_models import END_TOKEN, write_tiny_model
-from rookery.learn.single_step_environments import constrain_to_document
+from rookery.learn.rollout_environments import constrain_to_document
 from rookery.learn.training_data import (
     AnswerRatings,
     EpisodeFilter,

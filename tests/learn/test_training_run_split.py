@@ -23,13 +23,13 @@ from rookery.errors import Failed
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.optimizer import OptimizerSettings, require_supported_processes
-from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings
-from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import (
+from rookery.learn.policy_gradient import (
     ReinforcementSettings,
     make_a2c_settings,
     make_ppo_settings,
 )
+from rookery.learn.pretrained_models import LoraSettings, TrainedModelSettings
+from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.retrieval_data import ReferenceSamplingSettings, RetrievalSources
 from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model

@@ -22,10 +22,10 @@ from rookery.cli.reinforce_command import ReinforceFile, _build_environments
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.action_constraints import ConstrainedEnvironment, constrain_commands_on_server
-from rookery.learn.browser_environment import BrowserEnvironment, BrowserEnvironmentSettings
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import ServerConstraint, Trajectory
 from rookery.learn.optimizer import OptimizerSettings
+from rookery.learn.policy_gradient import ReinforcementSettings, make_rloo_settings
 from rookery.learn.pretrained_models import (
     PolicyTokenizer,
     TrainedModelSettings,
@@ -33,8 +33,12 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import ReinforcementSettings, make_rloo_settings
-from rookery.learn.single_step_environments import SingleStepEnvironment, make_quote_environment
+from rookery.learn.rollout_environments import (
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
+    SingleStepEnvironment,
+    make_quote_environment,
+)
 from rookery.learn.training_run import StopCheck
 from rookery.learn.vllm_sampler import VllmSampler
 from rookery.library.search_index import InMemoryLibrary

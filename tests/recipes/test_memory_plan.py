@@ -34,10 +34,10 @@ from rookery.learn import action_batches
 from rookery.learn.decoding import SamplingSettings
 from rookery.learn.imitation_learning import ImitationSettings
 from rookery.learn.optimizer import OptimizerSettings, make_optimizer
+from rookery.learn.policy_gradient import make_ppo_settings, make_rloo_settings
 from rookery.learn.pretrained_models import TrainedModelSettings
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.reinforcement_settings import make_ppo_settings, make_rloo_settings
 from rookery.library.libraries import get_bundled_folder
 
 CONTEXT = 1024

@@ -16,12 +16,6 @@ from rookery.browser.browser_commands import TRAINING_ACTIONS, BrowserRules, Bro
 from rookery.browser.rollout import make_scripted_policy, run_rollouts
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow
-from rookery.learn.browser_environment import (
-    BatchRewardFunction,
-    BrowserEnvironment,
-    BrowserEnvironmentSettings,
-    assign_questions,
-)
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
 from rookery.learn.pretrained_models import (
@@ -31,7 +25,11 @@ from rookery.learn.pretrained_models import (
     load_trainable_model,
 )
 from rookery.learn.random_models import write_tiny_model
-from rookery.learn.single_step_environments import (
+from rookery.learn.rollout_environments import (
+    BatchRewardFunction,
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
+    assign_questions,
     make_quote_environment,
     make_reference_environment,
 )
