@@ -10,6 +10,7 @@ import pytest
 
 from recipes.findings import list_findings
 from recipes.stages import ROOT, Result, run_recipe
+from recipes.text_environment import PolicyCompletion
 from recipes.ziegler import reproduce_paper
 from recipes.ziegler_data import (
     CANNED_WORDS,
@@ -32,7 +33,7 @@ from recipes.ziegler_found import (
 )
 from recipes.ziegler_stages import REFERENCE, PolicyComparison, RewardTarget, Settings
 from rookery.errors import Failed
-from rookery.learn.online_labelling import PolicyCompletion, RequestRound
+from rookery.learn.online_labelling import RequestRound
 from rookery.measure.figures import read_figures
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.pairwise import PairwiseMatch
