@@ -266,9 +266,9 @@ class _ImitationData:
         self.left_out = describe_left_out(read.left_out)
         self._settings = settings
         questions = {each.question for each in read.found}
-        held = choose_validation_questions(questions, settings.validation, settings.seed)
-        self.training = [each for each in read.found if each.question not in held]
-        self.validation = [each for each in read.found if each.question in held]
+        held_out = choose_validation_questions(questions, settings.validation, settings.seed)
+        self.training = [each for each in read.found if each.question not in held_out]
+        self.validation = [each for each in read.found if each.question in held_out]
         self.steps_an_epoch = math.ceil(len(self.training) / settings.rows)
         self.steps = settings.epochs * self.steps_an_epoch
         self.asked = _choose_prompts(self.validation, settings)

@@ -362,11 +362,11 @@ class _LabelledEnvironment:
             group * size + at for group in groups if checked[group] for at in range(half)
         ]
         answers_by_group: dict[int, list[tuple[QuestionAnswer, bool]]] = defaultdict(list)
-        for episodes, ours in ((policy_episodes, True), (reference_episodes, False)):
+        for episodes, by_policy in ((policy_episodes, True), (reference_episodes, False)):
             if episodes:
-                sampler = sample if ours else self._reference_sampler
+                sampler = sample if by_policy else self._reference_sampler
                 for episode, pair in self._sample_answers(sampler, episodes, f"{seed} labels"):
-                    answers_by_group[episode // size].append((pair, ours))
+                    answers_by_group[episode // size].append((pair, by_policy))
         requests: list[ComparisonRequest] = []
         for group, pairs in sorted(answers_by_group.items()):
             if len(pairs) > 1:

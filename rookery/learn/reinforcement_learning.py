@@ -150,12 +150,12 @@ def train_by_reinforcement(
             some = range(settings.validation_episodes)
             with open_sampler(steps, averaged=True) as sampler:
                 played = _play_batch(settings, validation, sampler, accelerator, some)
-            found = teacher.prepare_batch(played, steps)
-            within = settings.budget is None or found.kl <= settings.budget
-            choice.record = choice.record.add_validation(steps, found.reward if within else -inf)
+            batch = teacher.prepare_batch(played, steps)
+            within = settings.budget is None or batch.kl <= settings.budget
+            choice.record = choice.record.add_validation(steps, batch.reward if within else -inf)
             if not choice.record.since:
                 write_policy()
-            return {"validation_reward": found.reward, "validation_kl": found.kl}
+            return {"validation_reward": batch.reward, "validation_kl": batch.kl}
 
         for step in run.iterate_steps(
             settings.steps, state, settings.every, callback, _MAX_CHECKPOINT_INTERVAL

@@ -367,15 +367,15 @@ class _RetrievalData:
     ) -> None:
         self.left_out = left_out
         questions = (each.question for each in scored)
-        held = choose_validation_questions(questions, settings.validation, settings.seed)
-        training = [each for each in scored if each.question not in held]
+        held_out = choose_validation_questions(questions, settings.validation, settings.seed)
+        training = [each for each in scored if each.question not in held_out]
         self.questions = len(training)
         self.batches = RetrievalBatches(training, settings.drawing, settings.seed)
         self.steps = settings.epochs * self.batches.steps_an_epoch
         self.validation = [
             sample_references(each, settings.ranked, "any", f"{settings.seed} validation")
             for each in scored
-            if each.question in held
+            if each.question in held_out
         ]
 
 
