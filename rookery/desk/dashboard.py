@@ -341,7 +341,7 @@ def post_invite(request: Request) -> Response:
     except Failed as failed:
         return show_people_page(request, explain_refusal(failed))
     return show_people_page(
-        request, link=str(request.url_for("invited", token=token)), invited=name
+        request, link=str(request.url_for("show_invite_page", token=token)), invited=name
     )
 
 

@@ -12,7 +12,7 @@ citation is a flag of the same item.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -21,7 +21,6 @@ from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.methods import METHODS, MODEL_METHODS
@@ -30,16 +29,16 @@ from rookery.desk.accounts import has_role
 from rookery.desk.demonstration_pages import STOP_DESCRIPTIONS
 from rookery.desk.forms import FORMS, Judgement, JudgementKind, LabellingItem
 from rookery.desk.page_endpoints import (
-    NavigationLink,
+    PageHandler,
     get_form_fields,
-    get_last_value,
     get_person_name,
+    get_posted_value,
+    get_posted_values,
     get_session_token,
     get_store,
     redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.desk.store import Store
 from rookery.desk.tables import judgements
@@ -74,17 +73,6 @@ from rookery.shell.languages import (
 from rookery.shell.languages import translate_text as _
 from rookery.shell.rendering import format_host, replace_unseen_characters
 from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
-
-
-def build_export_routes() -> list[Route]:
-    """Return one download route for each file format of an answer."""
-    let_in = require_role("reader")
-    return [
-        Route(f"/answers/{{answer}}.{kind}", let_in(export_answer), name=kind)
-        for kind in sorted(
-            EXPORT_TYPES, key=len, reverse=True
-        )  # the route of .csl.json must come before .json
-    ]
 
 
 def export_answer(request: Request) -> Response:
@@ -144,37 +132,12 @@ FORM_OUTCOMES = (
 """outcomes that the person can correct in the form"""
 
 
-def build_answer_page_routes() -> list[Route]:
-    """Return the routes of the question, answer and history pages."""
-    at = "/answers/{answer}"
-    return [
-        Route("/", show_ask_page),
-        Route("/ask", submit_question, methods=["POST"]),
-        Route("/asked", show_history),
-        Route(at, show_answer_page),
-        Route(f"{at}/events", stream_answer_page),
-        Route(f"{at}/cancel", cancel_own_answer, methods=["POST"]),
-        Route(f"{at}/rate", rate_answer, methods=["POST"]),
-        Route(f"{at}/wrong", report_wrong_citation, methods=["POST"]),
-        Route(f"{at}/share", post_sharing, methods=["POST"]),
-        Route(f"{at}/delete", post_deletion, methods=["POST"]),
-        Route("/shared/{link}", show_linked_answer, name="linked"),
-    ]
-
-
-def list_answer_page_links() -> list[NavigationLink]:
-    """Return the links for the page header."""
-    return [NavigationLink("/", "Ask", "reader"), NavigationLink("/asked", "Asked", "reader")]
-
-
-@require_role("reader")
 def show_ask_page(request: Request) -> Response:
     """Show the question form, filled in from the URL if a question is repeated."""
     wanted = QuestionRequest(request.query_params.get("question", "")[:2000])
     return render_ask_page(request, wanted)
 
 
-@require_role("reader")
 def submit_question(request: Request) -> Response:
     """Enqueue the submitted question and redirect to its answer page.
 
@@ -190,7 +153,6 @@ def submit_question(request: Request) -> Response:
     return redirect_after_post(f"/answers/{answer}")
 
 
-@require_role("reader")
 def show_history(request: Request) -> Response:
     """Show the person's questions, newest first, filtered by words."""
     words = request.query_params.get("words", "")[:200]
@@ -200,25 +162,20 @@ def show_history(request: Request) -> Response:
     return render_page(request, "asked.html", found=found, words=words, most=HISTORY_LIMIT)
 
 
-@require_role("reader")
 def show_answer_page(request: Request) -> Response:
     """Show an answer: its progress, its result, or the reason why there is none."""
-    answering = get_answer_service(request)
+    answering, person = get_answer_service(request), get_person_name(request)
     stored = find_requested_answer(request)
-    progress = answering.read_events(stored.id)
-    mine = stored.person == get_person_name(request)
-    person = get_person_name(request)
-    conversation = answer_queue.list_conversation(
-        answering.store, stored.wanted.conversation or stored.id
-    )
+    progress, mine = answering.read_events(stored.id), stored.person == person
+    link = str(request.url_for("show_linked_answer", link=stored.link)) if stored.link else ""
     common: dict[str, Any] = {
         "found": stored,
-        "conversation": [one for one in conversation if one.person == person or one.team],
+        "conversation": list_readable_answers(request, stored),
         "options": list_option_fields(stored),
         "steps": summarize_events(progress),
         "mine": mine,
         "again": _list_repeat_fields(stored),
-        "link": str(request.url_for("linked", link=stored.link)) if stored.link and mine else "",
+        "link": link if mine else "",
     }
     if not stored.over:
         newest = progress[-1].number if progress else -1
@@ -230,13 +187,12 @@ def show_answer_page(request: Request) -> Response:
     view = make_answer_view(stored.answered.episode, stored.answered.verdicts, answering.find_page)
     rating = None
     if stored.answered.episode.answer:
-        rating = load_reader_rating(get_store(request), stored, get_person_name(request))
+        rating = load_reader_rating(answering.store, stored, person)
     method = stored.wanted.method
     method = METHODS[method].title if method in METHODS else method  # one that is gone: its name
     return render_page(request, "answer.html", shown=view, rated=rating, method=method, **common)
 
 
-@require_role("reader")
 def cancel_own_answer(request: Request) -> Response:
     """Cancel an unfinished answer of the person's own."""
     found = find_requested_answer(request)
@@ -247,35 +203,20 @@ def cancel_own_answer(request: Request) -> Response:
     return redirect_after_post(f"/answers/{found.id}")
 
 
-@require_role("reader")
 def rate_answer(request: Request) -> Response:
     """Store a reader's rating of an answer (up or down) and comment, replacing earlier ones."""
-    stored, fields, name = (
-        find_requested_answer(request),
-        get_form_fields(request),
-        get_person_name(request),
-    )
-    save_answer_rating(
-        get_store(request),
-        stored,
-        name,
-        get_last_value(fields, "thumbs"),
-        get_last_value(fields, "comment"),
-    )
+    stored = find_requested_answer(request)
+    thumbs, comment = get_posted_values(request, "thumbs", "comment")
+    save_answer_rating(get_store(request), stored, get_person_name(request), thumbs, comment)
     return redirect_after_post(f"/answers/{stored.id}?said=noted")
 
 
-@require_role("reader")
 def report_wrong_citation(request: Request) -> Response:
     """Store a reader's report that a citation is wrong."""
-    stored, fields, name = (
-        find_requested_answer(request),
-        get_form_fields(request),
-        get_person_name(request),
-    )
-    number = get_last_value(fields, "quote")
+    stored, name = find_requested_answer(request), get_person_name(request)
+    number, words = get_posted_values(request, "quote", "words")
     counted = int(number) if number.isdecimal() and len(number) < 4 else 0
-    flag_citation(get_store(request), stored, name, counted, get_last_value(fields, "words"))
+    flag_citation(get_store(request), stored, name, counted, words)
     return redirect_after_post(f"/answers/{stored.id}?said=noted")
 
 
@@ -364,20 +305,15 @@ def render_ask_page(
 def parse_question_form(request: Request) -> QuestionRequest:
     """Parse the question form; values that are not offered are refused later."""
     fields = get_form_fields(request)
+    question, method, model, least = get_posted_values(
+        request, "question", "method", "model", "decline"
+    )
     try:
-        decline = (
-            float(get_last_value(fields, "decline")) if get_last_value(fields, "decline") else None
-        )
+        decline = float(least) if least else None
     except ValueError:
         decline = -1.0
-    return QuestionRequest(
-        question=get_last_value(fields, "question"),
-        method=get_last_value(fields, "method") or EXTRACT_METHOD,
-        model=get_last_value(fields, "model"),
-        places=_narrow_places(fields.get("place")),
-        decline=decline,
-        offline="offline" in fields,
-    )
+    places, offline = _narrow_places(fields.get("place")), "offline" in fields
+    return QuestionRequest(question, method or EXTRACT_METHOD, model, places, decline, offline)
 
 
 def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
@@ -385,12 +321,11 @@ def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
 
     It begins a new one where the answer that it follows is deleted, or another person's.
     """
-    fields = get_form_fields(request)
-    before = get_last_value(fields, "follows")
-    if not before:
+    followed = get_posted_value(request, "follows")
+    if not followed:
         return inquiry
     try:
-        previous = answer_queue.find_answer(get_store(request), before)
+        previous = answer_queue.find_answer(get_store(request), followed)
     except Failed as failed:
         if failed.failure.outcome != Outcome.NO_ANSWER:
             raise
@@ -398,7 +333,8 @@ def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
     if previous.person != get_person_name(request):
         return inquiry
     follow_up = answer_queue.follow_answer(inquiry, previous)
-    return msgspec.structs.replace(follow_up, follows="") if "exact" in fields else follow_up
+    exact = "exact" in get_form_fields(request)
+    return msgspec.structs.replace(follow_up, follows="") if exact else follow_up
 
 
 def _list_checked_places(offered: ServerCapabilities, inquiry: QuestionRequest) -> tuple[str, ...]:
@@ -446,7 +382,6 @@ def _require_access(stored: StoredAnswer, person: str) -> None:
         raise Failed(Failure(stored.id, Outcome.NO_ANSWER, detail))
 
 
-@require_role("reader")
 def post_sharing(request: Request) -> Response:
     """Set with whom an answer of the person's own is shared."""
     found, said = find_requested_answer(request), get_form_fields(request)
@@ -458,7 +393,6 @@ def post_sharing(request: Request) -> Response:
     return redirect_after_post(f"/answers/{found.id}?said={'linked' if 'link' in said else ended}")
 
 
-@require_role("reader")
 def post_deletion(request: Request) -> Response:
     """Delete an answer of the person's own for good, with its ratings."""
     found = find_requested_answer(request)
@@ -471,7 +405,6 @@ def post_deletion(request: Request) -> Response:
     return redirect_after_post("/asked?said=deleted")
 
 
-@require_role(None)
 def show_linked_answer(request: Request) -> Response:
     """Show an answer to whoever has its link, without anything that needs an account."""
     request.state.person = None
@@ -481,6 +414,13 @@ def show_linked_answer(request: Request) -> Response:
     outcome, find_page = stored.answered, get_answer_service(request).find_page
     view = make_answer_view(outcome.episode, outcome.verdicts, find_page)
     return render_page(request, "shared.html", found=stored, shown=view)
+
+
+def list_readable_answers(request: Request, stored: StoredAnswer) -> list[StoredAnswer]:
+    """Return the answers of the conversation that the person may read."""
+    person, conversation = get_person_name(request), stored.wanted.conversation or stored.id
+    every = answer_queue.list_conversation(get_store(request), conversation)
+    return [each for each in every if each.person == person or each.team]
 
 
 def _list_repeat_fields(stored: StoredAnswer) -> list[tuple[str, str]]:
@@ -523,13 +463,6 @@ class AnswerStep(NamedTuple):
     tokens: int
 
 
-def build_answer_trace_routes() -> list[Route]:
-    """Return the routes of the trace and its steps."""
-    let_in = require_role("reader")
-    at = "/answers/{answer}/trace"
-    return [Route(at, let_in(show_answer_trace)), Route(f"{at}/{{step}}", let_in(show_answer_step))]
-
-
 def show_answer_trace(request: Request) -> Response:
     """Show all steps, events and failures of an answer."""
     stored = find_requested_answer(request)
@@ -570,22 +503,17 @@ def show_answer_step(request: Request) -> Response:
 
 
 def _list_steps(episode: Episode | None) -> list[AnswerStep]:
+    clean = replace_unseen_characters
     return [
-        AnswerStep(
-            n,
-            replace_unseen_characters(one.prompt),
-            replace_unseen_characters(one.said.text),
-            len(one.said.tokens),
-        )
+        AnswerStep(n, clean(one.prompt), clean(one.said.text), len(one.said.tokens))
         for n, one in enumerate(episode.steps if episode else (), 1)
     ]
 
 
 def _shorten_line(text: str) -> str:
     line = " ".join(text.split())
-    return (
-        line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1].rstrip() + "…"
-    )
+    long = len(line) > MAX_LINE_CHARACTERS
+    return line[: MAX_LINE_CHARACTERS - 1].rstrip() + "…" if long else line
 
 
 class ProgressLine(Record, frozen=True):
@@ -947,3 +875,24 @@ def _make_judgement(
         began=stored.ended or stored.made,
         ended=store.clock(),
     )
+
+
+ANSWER_PAGES: Mapping[str, PageHandler] = {
+    # .csl.json before .json
+    **{
+        f"/answers/{{answer}}.{kind}": export_answer
+        for kind in sorted(EXPORT_TYPES, key=len, reverse=True)
+    },
+    "/answers/{answer}/trace": show_answer_trace,
+    "/answers/{answer}/trace/{step}": show_answer_step,
+    "/": show_ask_page,
+    "POST /ask": submit_question,
+    "/asked": show_history,
+    "/answers/{answer}": show_answer_page,
+    "POST /answers/{answer}/cancel": cancel_own_answer,
+    "POST /answers/{answer}/rate": rate_answer,
+    "POST /answers/{answer}/wrong": report_wrong_citation,
+    "POST /answers/{answer}/share": post_sharing,
+    "POST /answers/{answer}/delete": post_deletion,
+}
+"""pages of questions and answers, for readers"""

@@ -11,7 +11,7 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -39,15 +39,16 @@ from rookery.desk.page_endpoints import (
     TEMPLATE_FUNCTIONS,
     AppContext,
     NavigationLink,
+    PageHandler,
     get_form_fields,
     get_last_value,
     get_posted_value,
     get_session_token,
     get_store,
+    make_routes,
     redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.desk.projects import load_project
 from rookery.desk.store import Store
@@ -81,7 +82,7 @@ def build_web_app(
     """
     routes, links = _reading_pages() if reading else ([], [])
     desk_routes, desk_links = build_desk_pages()
-    routes += [*build_account_routes(), *desk_routes]
+    routes += [*make_routes(None, ACCOUNT_PAGES), *desk_routes]
     links += desk_links
     if not reading:
         routes.append(Route("/", _redirect_to_desk))
@@ -112,22 +113,28 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
 
     Imported here, so that a desk alone does not load the API, MCP and the evidence model.
     """
-    from rookery.server import answer_pages, notebook_pages, stored_pages
-    from rookery.server import document_pages as documents
+    from rookery.server.answer_pages import ANSWER_PAGES, show_linked_answer, stream_answer_page
     from rookery.server.api.routes import build_api_routes
-    from rookery.server.mcp import protocol
+    from rookery.server.document_pages import DOCUMENT_PAGES, post_files
+    from rookery.server.mcp.protocol import build_mcp_routes
+    from rookery.server.notebook_pages import NOTEBOOK_PAGES
+    from rookery.server.stored_pages import build_stored_page_routes
 
-    routes: list[Route] = [
-        *stored_pages.build_stored_page_routes(),
-        *documents.build_document_routes(),
-        *notebook_pages.build_notebook_routes(),
-        *answer_pages.build_export_routes(),
-        *answer_pages.build_answer_trace_routes(),
+    routes = [
+        *build_stored_page_routes(),
+        *make_routes("reader", {**DOCUMENT_PAGES, **NOTEBOOK_PAGES, **ANSWER_PAGES}),
+        *make_routes(None, {"/shared/{link}": show_linked_answer}),
+        Route("/documents", post_files, methods=["POST"]),
+        Route("/answers/{answer}/events", stream_answer_page),
         *build_api_routes(),
-        *protocol.build_mcp_routes(),
-        *answer_pages.build_answer_page_routes(),
+        *build_mcp_routes(),
     ]
-    return routes, [*documents.list_document_links(), *answer_pages.list_answer_page_links()]
+    links = [
+        NavigationLink("/documents", "Documents", "reader"),
+        NavigationLink("/", "Ask", "reader"),
+        NavigationLink("/asked", "Asked", "reader"),
+    ]
+    return routes, links
 
 
 async def _redirect_to_desk(request: Request) -> Response:
@@ -185,22 +192,6 @@ YEAR_SECONDS = 365 * 86_400
 """seconds in a year"""
 
 
-def build_account_routes() -> list[Route]:
-    """Return the routes for signing in and out and for keyboard shortcuts."""
-    return [
-        Route(
-            "/enter/{token}", show_invite_page, name="invited"
-        ),  # the dashboard makes links by this name
-        Route("/enter/{token}", post_invite_acceptance, methods=["POST"]),
-        Route("/enter/crowd/{project:path}", show_crowd_entry),
-        Route("/enter/crowd/{project:path}", post_crowd_entry, methods=["POST"]),
-        Route("/leave", post_sign_out, methods=["POST"]),
-        Route("/keys", post_shortcut_preference, methods=["POST"]),
-        Route("/language", post_language, methods=["POST"]),
-    ]
-
-
-@require_role(None)
 def show_invite_page(request: Request) -> Response:
     """Show the page behind an invite link, without using the invite up.
 
@@ -217,7 +208,6 @@ def _probe_secure_cookies(answer: Response) -> Response:
     return answer
 
 
-@require_role(None)
 def post_invite_acceptance(request: Request) -> Response:
     """Accept an invite: use it up, end the browser's earlier session, and begin a new one.
 
@@ -229,7 +219,6 @@ def post_invite_acceptance(request: Request) -> Response:
     return _let_in(request, session, "/?said=in")
 
 
-@require_role(None)
 def show_crowd_entry(request: Request) -> Response:
     """Show the page behind a crowd platform's link, without creating anything.
 
@@ -245,7 +234,6 @@ def show_crowd_entry(request: Request) -> Response:
     )
 
 
-@require_role(None)
 def post_crowd_entry(request: Request) -> Response:
     """Let somebody in who comes by a crowd platform's link. Raises Failed (no_invite)."""
     store = get_store(request)
@@ -271,7 +259,6 @@ def _let_in(request: Request, session: str, address: str) -> Response:
     return answer
 
 
-@require_role(None)
 def post_sign_out(request: Request) -> Response:
     """End the session in the store, and delete its cookies and the site's browser storage."""
     accounts.end_session(get_store(request), get_session_token(request))
@@ -282,7 +269,6 @@ def post_sign_out(request: Request) -> Response:
     return answer
 
 
-@require_role(None)
 def post_shortcut_preference(request: Request) -> Response:
     """Turn single-key shortcuts on or off in this browser (WCAG 2.1.4), by a cookie."""
     answer = redirect_after_post("/?said=keys")
@@ -291,7 +277,6 @@ def post_shortcut_preference(request: Request) -> Response:
     return answer
 
 
-@require_role(None)
 def post_language(request: Request) -> Response:
     """Keep the chosen language in a cookie, and go back to the page."""
     fields = get_form_fields(request)
@@ -305,6 +290,18 @@ def post_language(request: Request) -> Response:
             LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, httponly=True, samesite="lax"
         )
     return answer
+
+
+ACCOUNT_PAGES: Mapping[str, PageHandler] = {
+    "/enter/{token}": show_invite_page,
+    "POST /enter/{token}": post_invite_acceptance,
+    "/enter/crowd/{project:path}": show_crowd_entry,
+    "POST /enter/crowd/{project:path}": post_crowd_entry,
+    "POST /leave": post_sign_out,
+    "POST /keys": post_shortcut_preference,
+    "POST /language": post_language,
+}
+"""pages for signing in and out and for preferences, for everybody"""
 
 
 SHUTDOWN_SECONDS = 10

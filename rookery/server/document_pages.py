@@ -9,7 +9,7 @@ background, and fetched again as another version. Uploads are taken only from th
 unless the server was told otherwise (`app.state.uploads`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -18,12 +18,11 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from rookery.desk import accounts
 from rookery.desk.accounts import Person, has_role
 from rookery.desk.page_endpoints import (
-    NavigationLink,
+    PageHandler,
     get_app_context,
     get_person_name,
     get_posted_value,
@@ -92,33 +91,6 @@ class DocumentRow(NamedTuple):
     """True: the person may replace and remove it"""
     others: list[VersionRow]
     """its other versions, newest first"""
-
-
-def build_document_routes() -> list[Route]:
-    """Return the routes for listing, uploading, changing and restoring documents."""
-    let_in = require_role("reader")
-    posts = {
-        "remove": post_removal,
-        "restore": post_restoring,
-        "delete": post_version_deletion,
-        "confirm": post_confirmation,
-        "dismiss": post_dismissal,
-        "address": post_address,
-        "fetch": post_fetching,
-    }
-    return [
-        Route("/documents", let_in(show_documents)),
-        Route("/documents", post_files, methods=["POST"]),
-        *(
-            Route(f"/documents/{what}", let_in(handle), methods=["POST"])
-            for what, handle in posts.items()
-        ),
-    ]
-
-
-def list_document_links() -> list[NavigationLink]:
-    """Return the link to the documents in the head of each page."""
-    return [NavigationLink("/documents", "Documents", "reader")]
 
 
 def show_documents(request: Request) -> Response:
@@ -391,3 +363,16 @@ def _describe_document(
 
 def _get_document_url(name: str) -> str:
     return (get_documents_folder() / name).resolve().as_uri()
+
+
+DOCUMENT_PAGES: Mapping[str, PageHandler] = {
+    "/documents": show_documents,
+    "POST /documents/remove": post_removal,
+    "POST /documents/restore": post_restoring,
+    "POST /documents/delete": post_version_deletion,
+    "POST /documents/confirm": post_confirmation,
+    "POST /documents/dismiss": post_dismissal,
+    "POST /documents/address": post_address,
+    "POST /documents/fetch": post_fetching,
+}
+"""pages of documents for readers, but for `post_files`"""

@@ -15,7 +15,7 @@ import secrets
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -277,8 +277,6 @@ def _collect_queue(store: Store) -> Iterator[Metric]:
 
 _HEALTH_LOG = logging.getLogger("rookery.health")
 READY = "ready"
-HealthHandler = Callable[[Request], Awaitable[Response]]
-"""handles one request"""
 
 
 class HealthEndpoints:
@@ -297,14 +295,19 @@ class HealthEndpoints:
         self._library_lock = Lock()
         # Threads of its own: a busy server is still a healthy one.
         self._limiter = CapacityLimiter(4)
-
-    def map_handlers(self) -> Mapping[str, HealthHandler]:
-        """Return the handlers of health, readiness and metrics by path."""
-        return {
+        self.handlers = {
             "/healthz": self._serve_health,
             "/readyz": self._serve_readiness,
             "/metrics": self._serve_metrics,
         }
+        """handlers of health, readiness and metrics by path"""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for one of the paths."""
+        response: Response = PlainTextResponse("GET it.\n", 405, {"Allow": "GET"})
+        if scope["method"] in ("GET", "HEAD"):
+            response = await self.handlers[scope["path"]](Request(scope))
+        await response(scope, receive, send)
 
     async def _serve_health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -383,7 +386,7 @@ class ObservabilityMiddleware:
         self._app = app
         self._behind_proxy = behind_proxy
         self._counting = RequestCounter(folder)
-        self._own = HealthEndpoints(app, self._counting).map_handlers()
+        self._health = HealthEndpoints(app, self._counting)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or the lifespan of the application."""
@@ -415,27 +418,18 @@ class ObservabilityMiddleware:
             size += len(message.get("body", b""))
             await send(message)
 
+        served = self._health if scope["path"] in self._health.handlers else self._app
         try:
-            await self._dispatch_request(scope, receive, send_counted)
+            await served(scope, receive, send_counted)
         finally:
             seconds = time.monotonic() - begun
             self._log_request(scope, status, size, seconds)
-
-    async def _dispatch_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request here if its path is one of health and metrics, or pass it on."""
-        own = self._own.get(scope["path"])
-        if own is None:
-            await self._app(scope, receive, send)
-        elif scope["method"] in ("GET", "HEAD"):
-            await (await own(Request(scope)))(scope, receive, send)
-        else:
-            await PlainTextResponse("GET it.\n", 405, {"Allow": "GET"})(scope, receive, send)
 
     def _log_request(self, scope: Scope, status: int, size: int, seconds: float) -> None:
         """Log and count the request under its route's pattern: the rest of the path may be a token,
         or a question."""
         route = getattr(scope.get("route"), "path", "")
-        route = scope["path"] if scope["path"] in self._own else route or "none"
+        route = scope["path"] if scope["path"] in self._health.handlers else route or "none"
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
         self._counting.add(method, route, status, seconds)
         if _LOG.isEnabledFor(logging.INFO):

@@ -6,21 +6,21 @@ any of its answers, `/answers/ID/report.FORMAT` the report.
 """
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from rookery.desk.page_endpoints import (
+    PageHandler,
     get_form_fields,
     get_last_value,
     get_person_name,
     redirect_after_post,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Question
@@ -32,13 +32,13 @@ from rookery.server.answer_pages import (
     find_requested_answer,
     get_export_language,
     list_option_fields,
+    list_readable_answers,
     make_answer_view,
     make_download_headers,
     parse_question_form,
     prepare_export,
     render_ask_page,
 )
-from rookery.server.api import answer_queue
 from rookery.server.api.answer_queue import StoredAnswer, get_answer_service
 from rookery.server.api.answer_sessions import (
     DOCUMENTS_PLACE,
@@ -64,17 +64,6 @@ class NotebookRow(NamedTuple):
     """None: it is under way, or there is no answer"""
     why: str
     """reason why there is no answer; empty if there is one, or none yet"""
-
-
-def build_notebook_routes() -> list[Route]:
-    """Return the routes of notebooks and their reports."""
-    let_in, at = require_role("reader"), "/answers/{answer}"
-    return [
-        Route("/notebook", let_in(show_new_notebook)),
-        Route("/notebook", let_in(post_questions), methods=["POST"]),
-        Route(f"{at}/notebook", let_in(show_notebook)),
-        Route(f"{at}/report.{{kind}}", let_in(download_report)),
-    ]
 
 
 def show_new_notebook(request: Request) -> Response:
@@ -115,7 +104,8 @@ def post_questions(request: Request) -> Response:
 def show_notebook(request: Request) -> Response:
     """Show the answers of a conversation with their quotes, as far as they are there."""
     stored = find_requested_answer(request)
-    rows = [_make_row(request, n, each) for n, each in enumerate(_list_answers(request, stored), 1)]
+    answers = enumerate(list_readable_answers(request, stored), 1)
+    rows = [_make_row(request, number, each) for number, each in answers]
     return render_page(
         request,
         "notebook.html",
@@ -134,7 +124,7 @@ def download_report(request: Request) -> Response:
     kind = request.path_params["kind"]
     if kind not in REPORT_TYPES:
         return render_problem_page(request, 404, "There is no such page.")
-    answers = _list_answers(request, find_requested_answer(request))
+    answers = list_readable_answers(request, find_requested_answer(request))
     if going := sum(not each.over for each in answers):
         why = translate_plural(
             "Not ready: one question is under way. Save the report when all are done.",
@@ -154,18 +144,6 @@ def download_report(request: Request) -> Response:
     headers = make_download_headers(f"{title}.{kind}", f"report-{answers[0].id}.{kind}")
     body = render_report(report, kind)
     return Response(body, headers=headers, media_type=REPORT_TYPES[kind])
-
-
-def _list_answers(request: Request, stored: StoredAnswer) -> list[StoredAnswer]:
-    """Return the answers of the conversation that the person may read."""
-    person = get_person_name(request)
-    store = get_answer_service(request).store
-    conversation = stored.wanted.conversation or stored.id
-    return [
-        each
-        for each in answer_queue.list_conversation(store, conversation)
-        if each.person == person or each.team
-    ]
 
 
 def _make_row(request: Request, number: int, stored: StoredAnswer) -> NotebookRow:
@@ -210,3 +188,12 @@ def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
         questions=many,
         places=", ".join(place.removeprefix(f"{DOCUMENTS_PLACE}/") for place in places),
     )
+
+
+NOTEBOOK_PAGES: Mapping[str, PageHandler] = {
+    "/notebook": show_new_notebook,
+    "POST /notebook": post_questions,
+    "/answers/{answer}/notebook": show_notebook,
+    "/answers/{answer}/report.{kind}": download_report,
+}
+"""pages of notebooks and their reports, for readers"""

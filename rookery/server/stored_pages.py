@@ -26,9 +26,9 @@ from rookery.browser.page_view import truncate_line
 from rookery.desk.page_endpoints import (
     get_app_context,
     get_store,
+    make_routes,
     render_page,
     render_problem_page,
-    require_role,
 )
 from rookery.desk.store import find_pages_by_digest
 from rookery.errors import Failed, Outcome
@@ -233,14 +233,15 @@ class LivePageStatus(NamedTuple):
 
 def build_stored_page_routes() -> list[Route]:
     """Return the routes of stored pages and their pictures."""
-    pages = StoredPageViewer()
-    let_in = require_role("reader")
-    at = "/pages/{digest}"
-    return [
-        Route(at, let_in(pages.show_page)),
-        Route(at, let_in(pages.post_comparison), methods=["POST"]),
-        Route(f"{at}/images/{{number}}", let_in(pages.show_image)),
-    ]
+    pages, at = StoredPageViewer(), "/pages/{digest}"
+    return make_routes(
+        "reader",
+        {
+            at: pages.show_page,
+            f"POST {at}": pages.post_comparison,
+            f"{at}/images/{{number}}": pages.show_image,
+        },
+    )
 
 
 def make_quote_address(quote: Quote) -> str:

@@ -2,26 +2,32 @@
 
 import re
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from askers import CROWS, JUDGED_CROWS, LONG, SECONDS, home
 from selectolax.lexbor import LexborHTMLParser
+from starlette.concurrency import run_in_threadpool
 from starlette.testclient import TestClient
 from visits import Opened, Visit, open_store
 
+import rookery
 from rookery.desk import accounts, adjudication, labelling_queue, tables
 from rookery.desk.accounts import PersonRole
 from rookery.desk.forms import Judgement
 from rookery.desk.judgement_conversion import convert_to_ratings
+from rookery.desk.store import Store
 from rookery.server.answer_pages import ProgressLine, format_source_name
 from rookery.server.api.answer_sessions import FINAL_EVENTS
 from rookery.server.app import build_web_app
+from rookery.server.monitoring import ObservabilityMiddleware
 from rookery.settings import ModelSettings, Settings
 
+HOUSE = Path(rookery.__file__).parent
 SCRIPT = "<script>alert(1)</script>"
 pytestmark = pytest.mark.usefixtures("home")
 __all__ = ["home"]
@@ -391,3 +397,40 @@ def test_an_answer_is_private_until_it_is_shared_and_gone_once_deleted(reading: 
             for row in connection.execute(table.select()).mappings():
                 assert name not in str(dict(row)), table.name
                 assert "so it is" not in str(dict(row)), table.name
+
+
+def test_a_page_reaches_the_store_through_ten_functions(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer, passed = list[str](), list[list[str]]()
+
+    def list_functions() -> list[str]:
+        frames = traceback.extract_stack()
+        return [each.name for each in frames if str(HOUSE) in each.filename]
+
+    async def note_outer(handle: Callable[..., Any], *arguments: Any) -> Any:
+        outer[:] = list_functions()
+        return await run_in_threadpool(handle, *arguments)
+
+    def note_functions(begin: Callable[[Store], Any]) -> Callable[[Store], Any]:
+        def begin_noted(store: Store) -> Any:
+            if "_call_handler" in (functions := list_functions()):  # no worker's thread
+                passed.append([*outer, *functions])
+            return begin(store)
+
+        return begin_noted
+
+    monkeypatch.setattr("rookery.desk.page_endpoints.run_in_threadpool", note_outer)
+    for begin in (Store.begin_read, Store.begin_write):
+        monkeypatch.setattr(Store, begin.__name__, note_functions(begin))
+    token = accounts.create_invite(reading.opened.store, f"deep {reading.number}", "reader", "ada")
+    app = ObservabilityMiddleware(build_web_app(reading.opened.store, JUDGED_CROWS))
+    with TestClient(app, base_url="http://desk.test", follow_redirects=False) as client:
+        client.post(f"/enter/{token}")
+        passed.clear()
+        at = client.post("/ask", data={"question": LONG}).headers["location"]
+        assert client.get(at).status_code == 200
+    handlers = {functions[outer.index("handle_request") + 2] for functions in passed}
+    assert {"submit_question", "show_answer_page"} <= handlers
+    assert passed[-1][:2] == ["__call__", "_handle_http"]
+    assert max(map(len, passed)) <= 10, str(max(passed, key=len))
