@@ -9,8 +9,13 @@ from pathlib import Path
 
 import rookery
 from rookery.answers.answer_session import EvidenceSources
-from rookery.shell.answer_verification import CheckedSources, DocumentLookup, check_saved_answers
-from rookery.shell.claim_verification import judge_saved_claims, make_claim_judge
+from rookery.shell.answer_verification import (
+    CheckedSources,
+    DocumentLookup,
+    check_saved_answers,
+    judge_saved_claims,
+    make_claim_judge,
+)
 
 file, documents, *ranker = map(Path, sys.argv[1:])
 judge = make_claim_judge(str(*ranker))

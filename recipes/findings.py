@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from recipes.measures import estimate_area_over_runs
+from recipes.measures import estimate_area_over_runs, estimate_mean_over_runs
 from rookery.measure.coverage import ScoredAnswers
-from rookery.measure.intervals import Estimate, estimate_mean_over_runs
+from rookery.measure.intervals import Estimate
 from rookery.records import Record
 
 Verdict = Literal["yes", "no", "undecided"]

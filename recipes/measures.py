@@ -2,7 +2,7 @@
 several runs, gains of the best of n, a system's citations, and where in a source copied words
 stand."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from statistics import NormalDist
 
@@ -22,7 +22,8 @@ from rookery.measure.coverage import (
     group_by_score,
 )
 from rookery.measure.figures import Figure, FigureLine, FigurePicture
-from rookery.measure.intervals import INTERVAL_ENDS, Estimate
+from rookery.measure.intervals import BOOTSTRAP_SAMPLES as MEAN_SAMPLES
+from rookery.measure.intervals import INTERVAL_ENDS, Estimate, estimate_mean
 from rookery.measure.reward_frontiers import average_over_questions, estimate_best_of_n
 from rookery.measure.text_metrics import align_copied_pairs
 from rookery.quotes.word_overlap import split_words
@@ -54,6 +55,40 @@ def _share_below(scores: Sequence[float], others: Sequence[float]) -> np.ndarray
     return below / (2 * len(ordered))
 
 
+def estimate_mean_over_runs(
+    values: Sequence[Sequence[float]], groups: Sequence[Sequence[Hashable]], seed: int = 0
+) -> Estimate:
+    """Return the mean over several runs (seeds) of the same groups, with an interval over both.
+
+    Each sample of the bootstrap draws runs and groups anew, independently: a value counts as often
+    as its run and its group were drawn together (Owen 2007, the pigeonhole bootstrap). One run is
+    `estimate_mean`; of two or three runs the interval shows too little of what other runs would
+    give, since runs that were not made cannot be drawn. Raises ValueError as `estimate_mean`.
+    """
+    if len(values) == 1:
+        return estimate_mean(values[0], groups[0], seed)
+    numbers = {
+        group: at for at, group in enumerate(dict.fromkeys(each for row in groups for each in row))
+    }
+    if not numbers:
+        raise ValueError("there is no value to take the mean of")
+    sums_RG, counts_RG = (np.zeros((len(values), len(numbers))) for _ in range(2))
+    for run, (row, row_groups) in enumerate(zip(values, groups, strict=True)):
+        places = [numbers[group] for group in row_groups]
+        np.add.at(sums_RG[run], places, np.asarray(row, dtype=float))
+        np.add.at(counts_RG[run], places, 1.0)
+    chance, resampled = np.random.default_rng(seed), []
+    for _ in range(MEAN_SAMPLES // 500):
+        runs_DR, groups_DG = (
+            chance.multinomial(size, np.full(size, 1 / size), 500) for size in sums_RG.shape
+        )
+        total_D, count_D = (((runs_DR @ each) * groups_DG).sum(1) for each in (sums_RG, counts_RG))
+        resampled.append(total_D[count_D > 0] / count_D[count_D > 0])
+    low, high = np.quantile(np.concatenate(resampled), INTERVAL_ENDS)
+    observed, count = float(sums_RG.sum() / counts_RG.sum()), sum(map(len, values))
+    return Estimate(observed, min(observed, float(low)), max(observed, float(high)), count)
+
+
 def estimate_area_over_runs(
     ours: Sequence[ScoredAnswers],
     theirs: Sequence[Sequence[float]] | None = None,
@@ -63,7 +98,7 @@ def estimate_area_over_runs(
 
     With `theirs`, other scores of each run's answers, it is the area less theirs. The answers of
     every run stand in the same order of questions. Each sample of the bootstrap draws questions and
-    runs anew, as `intervals.estimate_mean_over_runs` does. Raises ValueError as
+    runs anew, as `estimate_mean_over_runs` does. Raises ValueError as
     `compute_coverage_curve`, and if runs have different numbers of answers.
     """
     count = len(ours[0].good)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.measure.agreement import get_sign
+from rookery.measure.intervals import get_sign
 from rookery.pages.html.html_parser import read_html
 from rookery.pages.html.page_assembly import build_page
 from rookery.records import Answer, Comparison, Failure, Question, Record, digest_of, prepare_type

@@ -50,9 +50,10 @@ from rookery.shell.command_line import (
     EXIT_NO_EVIDENCE,
     EXIT_UNVERIFIED,
 )
-from rookery.shell.progress_display import LiveDisplay, ProgressBar
 from rookery.shell.terminal_output import (
     NO_ANSWER_MESSAGES,
+    LiveDisplay,
+    ProgressBar,
     StreamConsole,
     format_skipped_files,
     print_indented,

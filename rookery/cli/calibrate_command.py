@@ -27,8 +27,12 @@ from rookery.library.question_files import contains_gold_answer
 from rookery.records import Answer, Failure, Question, Rating, Record
 from rookery.settings import Settings, get_data_folder
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED
-from rookery.shell.progress_display import ProgressBar
-from rookery.shell.terminal_output import StreamConsole, sanitize_text, to_terminal_json
+from rookery.shell.terminal_output import (
+    ProgressBar,
+    StreamConsole,
+    sanitize_text,
+    to_terminal_json,
+)
 
 RATING_SCALE = "good"
 """the scale of ratings that count; from GOOD on they say yes"""

@@ -216,8 +216,7 @@ def build_shards(
     from rookery.library.sharded_library import build_sharded_index
     from rookery.library.stored_indexes import record_shards_use
     from rookery.settings import get_cache_folder
-    from rookery.shell.progress_display import ProgressBar
-    from rookery.shell.terminal_output import StreamConsole
+    from rookery.shell.terminal_output import ProgressBar, StreamConsole
 
     if sites := [place for place in places if is_url(place)]:
         raise ValueError(f"shards are built of folders and files, not of {sites[0]}")
@@ -487,8 +486,7 @@ def _refresh_index(settings: "Settings") -> tuple[RefreshReport, str]:
     """Open one library anew; return what came of it, and the outcome where it failed."""
     from rookery.answers.answer_session import EvidenceSources
     from rookery.library.libraries import list_skipped
-    from rookery.shell.progress_display import ProgressBar
-    from rookery.shell.terminal_output import StreamConsole
+    from rookery.shell.terminal_output import ProgressBar, StreamConsole
 
     place, read, err = _format_places(settings.places), 0, StreamConsole(stderr=True)
 

@@ -1,28 +1,77 @@
-"""The command `rookery learn`: train what a TOML file describes, with progress and a summary."""
+"""The command `rookery learn`: train what a TOML file describes, with progress and a summary.
+
+For `rookery learn reinforce` that is an environment, trials before and after, and perhaps the desk
+where people compare and may stop the run.
+"""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+import torch
+from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from safetensors import SafetensorError
 
+from rookery.answers.answer_session import EvidenceSources
+from rookery.answers.gophercite import GopherCiteSettings
+from rookery.answers.webglm import WebglmSettings
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure
+from rookery.learn.action_constraints import (
+    ConstrainedEnvironment,
+    allow_commands,
+    constrain_commands_on_server,
+)
+from rookery.learn.decoding import load_sampled_model
+from rookery.learn.episodes import RolloutEnvironment
+from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
+from rookery.learn.online_labelling import (
+    EnvironmentFactory,
+    OnlineLabellingResult,
+    OnlineLabellingSettings,
+    train_with_online_labels,
+)
+from rookery.learn.policy_gradient import (
+    ReinforcementSettings,
+    make_a2c_settings,
+    make_ppo_settings,
+    make_rloo_settings,
+    make_webgpt_settings,
+)
+from rookery.learn.pretrained_models import (
+    PolicyTokenizer,
+    TrainedModelSettings,
+    load_policy_tokenizer,
+)
+from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
+from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
+from rookery.learn.reward_model import RewardModel
+from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
+from rookery.learn.rollout_environments import (
+    BatchRewardFunction,
+    BrowserEnvironment,
+    BrowserEnvironmentSettings,
+    make_quote_environment,
+    make_reference_environment,
+    measure_policy_reward,
+)
+from rookery.learn.training_run import StepCallback, StopCheck, load_run_metrics
+from rookery.library.question_files import read_questions
+from rookery.records import Failure, Library, Question
+from rookery.settings import Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
 from rookery.shell.terminal_output import StreamConsole, sanitize_text
-from rookery.typed_files import parse_settings, read_toml_table
+from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
 if TYPE_CHECKING:
-    from rookery.learn.imitation_learning import ImitationSettings
+    from rookery.desk.human_feedback import HumanFeedback
 
-Trainer = Callable[[dict[str, Any], Path, Path, "StepObserver", str, bool], msgspec.Struct]
-"""from a table, the file it stands in, the run's folder, who is told, the store of a desk, and
-whether this process speaks, to what was reached"""
-StepObserver = Callable[[int, int, dict[str, float]], None]
+
 SAMPLES_SHOWN = 3
 """measures beside the progress bar"""
 SAMPLE_LENGTH = 160
@@ -85,8 +134,6 @@ def run_learn(
     CommandError (EXIT_STOPPED) where the stop switch of the run was used, and Failed for what is
     wrong with the file, the data or the model.
     """
-    from safetensors import SafetensorError
-
     table = read_toml_table(config)
     folder = out or _get_run_folder(table, config)
     table.pop("out", None)
@@ -94,7 +141,7 @@ def run_learn(
     err = StreamConsole(stderr=True)
     with _TrainingProgress(err, folder, main, board) as progress:
         try:
-            reached = TRAINERS[what](table, config, folder, progress.show_step, desk, main)
+            reached = _train(what, table, config, folder, progress.show_step, desk, main)
         except Failed as failed:
             if failed.failure.outcome != Outcome.STOPPED:
                 raise
@@ -132,7 +179,7 @@ def _get_run_folder(table: dict[str, Any], config: Path) -> Path:
 def _show_result(
     what: str, reached: msgspec.Struct, folder: Path, json: bool, err: Console
 ) -> None:
-    from rookery.learn.training_run import load_run_metrics, plot_metrics
+    from rookery.learn.training_run import plot_metrics
 
     (folder / "curves.svg").write_text(plot_metrics(load_run_metrics(folder)), encoding="utf-8")
     if json:
@@ -187,9 +234,6 @@ def _format_measures(
 
 def _is_main_process() -> bool:
     """Return whether this is the process that prints, of several that share the work."""
-    import torch
-    from accelerate import PartialState
-
     # Several processes of a machine without an accelerator find each other only if told so.
     return bool(PartialState(cpu=not torch.accelerator.is_available()).is_main_process)
 
@@ -262,13 +306,35 @@ def _open_tensorboard(folder: Path) -> Any:
     return SummaryWriter(str(folder / "board"))
 
 
-def _run_imitate(
-    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, *_: object
+def _train(
+    what: str,
+    table: dict[str, Any],
+    config: Path,
+    out: Path,
+    observer: StepCallback,
+    desk: str,
+    main: bool,
 ) -> msgspec.Struct:
-    from rookery.cli.reinforce_command import open_reward_environment
-    from rookery.learn.imitation_learning import train_by_imitation
+    """Train as the table of a file says; return the result, which depends on the kind."""
+    match what:
+        case "imitate":
+            return _run_imitation(table, config, out, observer)
+        case "prefer":
+            reward = parse_settings(table, RewardTrainingSettings, config, also=("out",))
+            return train_reward_model(reward, out, observer)
+        case "retrieve":
+            retriever = parse_settings(table, RetrievalTrainingSettings, config, also=("out",))
+            return train_retriever(retriever, out, observer)
+        case _:
+            return run_reinforcement(table, config, out, observer, desk, main)
 
-    settings, world = parse_imitation_file(table, config)
+
+def _run_imitation(
+    table: dict[str, Any], config: Path, out: Path, observer: StepCallback
+) -> msgspec.Struct:
+    """Train by imitation, with the environment of the table [world] if there is one."""
+    world = table.pop("world", None)
+    settings = parse_settings(table, ImitationSettings, config, also=("out", "world"))
     if world is None:
         return train_by_imitation(settings, out, observer)
     model, tokens = settings.trained.model, settings.sampling.token_limit
@@ -276,46 +342,351 @@ def _run_imitate(
         return train_by_imitation(settings, out, observer, environment)
 
 
-def parse_imitation_file(table: dict[str, Any], config: Path) -> tuple["ImitationSettings", Any]:
-    """Return the settings of a file for imitation, and its table [world]; None without one."""
-    from rookery.learn.imitation_learning import ImitationSettings
-
-    own = {name: value for name, value in table.items() if name != "world"}
-    settings = parse_settings(own, ImitationSettings, config, also=("out", "world"))
-    return settings, table.get("world")
-
-
-def _run_prefer(
-    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, *_: object
-) -> msgspec.Struct:
-    from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
-
-    return train_reward_model(
-        parse_settings(table, RewardTrainingSettings, config, also=("out",)), out, observer
-    )
-
-
-def _run_retrieve(
-    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, *_: object
-) -> msgspec.Struct:
-    from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
-
-    return train_retriever(
-        parse_settings(table, RetrievalTrainingSettings, config, also=("out",)), out, observer
-    )
-
-
-def _run_reinforce(
-    table: dict[str, Any], config: Path, out: Path, observer: StepObserver, desk: str, main: bool
-) -> msgspec.Struct:
-    from rookery.cli.reinforce_command import run_reinforcement
-
-    return run_reinforcement(table, config, out, observer, desk, main)
-
-
-TRAINERS: dict[str, Trainer] = {
-    "imitate": _run_imitate,
-    "prefer": _run_prefer,
-    "reinforce": _run_reinforce,
-    "retrieve": _run_retrieve,
+MOST_QUESTIONS_NAMED = 4
+"""answers that people compare at once"""
+PAPER_SETTINGS = {
+    "ppo": make_ppo_settings,
+    "webgpt": make_webgpt_settings,
+    "a2c": make_a2c_settings,
+    "rloo": make_rloo_settings,
 }
+
+
+class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Questions, places and reward of the environment that a policy learns in."""
+
+    kind: Literal["browser", "quotes", "references"]
+    """the text browser (WebGPT), one page a prompt (GopherCite), or five passages (WebGLM)"""
+    questions: str
+    """a file of questions, as `library.question_files.read_questions` reads it"""
+    places: tuple[str, ...] = msgspec.field(default=(), name="in")
+    """as `--in` of `rookery ask` names them; none: the web"""
+    engine: str = "wikipedia"
+    reward: str = ""
+    """the folder of a reward model; empty: it is learnt from labels"""
+    group: int = 1
+    """episodes of one question in a row; 2 or more for rloo"""
+    held_out: float = 0.1
+    """share of the questions on which the policy is tried before and after, and not trained"""
+    validation: float = 0.1
+    """with settings.check, share of the other questions by whose reward the policy that is written
+    is chosen, and which are not learnt from either"""
+    tried: int = 64
+    """episodes of such a trial"""
+    constrained: bool = False
+    """whether actions in the browser are held to its commands (`learn.action_constraints`)"""
+    browser: BrowserEnvironmentSettings = BrowserEnvironmentSettings()
+    quotes: GopherCiteSettings = GopherCiteSettings()
+    references: WebglmSettings = WebglmSettings()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1 or min(self.group, self.tried) < 1:
+            raise ValueError("held_out is a share below 1; group and tried are 1 or more")
+        if not 0 < self.validation < 1:
+            raise ValueError(
+                "validation is a share between 0 and 1; without settings.check it is 0"
+            )
+        if self.browser.group not in (1, self.group):
+            raise ValueError("`group` does not belong in [world.browser]: write it in [world]")
+        if self.constrained and self.kind != "browser":
+            raise ValueError(
+                'constrained goes with kind = "browser": quotes are held to their page anyway, and '
+                "references are not held to anything"
+            )
+
+
+class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file for `rookery learn reinforce`, but for where the run is kept."""
+
+    paper: Literal["ppo", "webgpt", "a2c", "rloo"] = "ppo"
+    """whose settings count where the file says nothing"""
+    world: EnvironmentSettings
+    settings: ReinforcementSettings
+    """what the file does not say is as in the paper"""
+    labels: dict[str, Any] | None = None
+    """OnlineLabellingSettings but for `reinforce` and `group`; None: there is a reward model"""
+    desk: dict[str, Any] | None = None
+    """HumanFeedbackSettings; None: those that they begin with"""
+
+    def __post_init__(self) -> None:
+        if bool(self.world.reward) == (self.labels is not None):
+            raise ValueError(
+                "give either world.reward, a reward model, or [labels], from which "
+                "one is learnt meanwhile"
+            )
+        if self.settings.advantage == "rloo" and self.world.group < 2:
+            raise ValueError(
+                'advantage = "rloo" (paper = "rloo") compares the episodes of a question with one '
+                "another: set group = 4, or any number from 2 on, in [world]"
+            )
+        if self.settings.check and self.labels is not None:
+            raise ValueError(
+                "with [labels] the reward is another after each training, so that no policy can be "
+                "chosen by it: leave settings.check out"
+            )
+
+
+class ReinforceReport(msgspec.Struct, frozen=True):
+    """The result of a run, and the policy's reward in trials before and after."""
+
+    reinforced: ReinforcementResult
+    asked: str
+    """in that trial"""
+    before: dict[str, float]
+    """`reward`, the mean of its episodes, and the share that was `answered`"""
+    after: dict[str, float]
+    labelled: OnlineLabellingResult | None = None
+    """what came of asking people; None: there was a reward model, which says what was earned"""
+
+
+class _Environments(NamedTuple):
+    """Builders of the environments for training and for trials."""
+
+    kept: EnvironmentFactory
+    trial: EnvironmentFactory
+    asked: str
+    """in the trial"""
+    validation: EnvironmentFactory | None
+    """None without settings.check"""
+
+
+def run_reinforcement(
+    table: dict[str, Any],
+    path: Path,
+    out: Path,
+    observer: StepCallback,
+    desk: str = "",
+    main: bool = True,
+) -> ReinforceReport:
+    """Train a policy as the table of a TOML file says; measure its reward before and after.
+
+    `path` names that file in messages, `out` is the run's folder. At the desk of the store `desk`
+    people compare samples and may stop the run; without one, a reward model decides. Raises Failed:
+    bad_config, stopped where the stop switch was used, and as training does.
+    """
+    config = parse_reinforce_file(table, path)
+    labels = _read_label_settings(config, path)
+    named = config.world
+    with (
+        _open_labeller(config, desk, path, out, observer, main) as labeller,
+        EvidenceSources(Settings(named.places, named.engine)) as sources,
+    ):
+        worlds = _build_environments(config, sources.open_library())
+        tell = labeller.report_steps(observer) if labeller else observer
+        if labels and labeller:
+            return _train_by_labels(config, labels, worlds, labeller, out, tell)
+        return _train_by_reward(
+            config, worlds, out, tell, labeller.find_stop_reason if labeller else str
+        )
+
+
+def parse_reinforce_file(table: dict[str, Any], path: Path) -> ReinforceFile:
+    """Convert the table of a TOML file, on top of the paper's settings that it names.
+
+    `path` names that file in messages. Raises Failed (bad_config).
+    """
+    return parse_settings(_add_paper_settings(table), ReinforceFile, path, also=("out",))
+
+
+@contextmanager
+def open_reward_environment(
+    table: Any, path: Path, model: str, tokens: int
+) -> Iterator[RolloutEnvironment]:
+    """Open the environment of a table [world], in which imitation is validated by its reward.
+
+    All questions are for that, whatever the table holds out. `path` names the file in messages;
+    `model` is the policy's folder, which says at most so many tokens at once. Raises Failed:
+    bad_config, and as its parts do.
+    """
+    named = parse_settings(table, EnvironmentSettings, path, ("world",))
+    if not named.reward:
+        detail = (
+            "name the folder of a reward model in world.reward: it says which policy is the best"
+        )
+        raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
+    with EvidenceSources(Settings(named.places, named.engine)) as sources:
+        scores = RewardModel(Path(named.reward)).score_answers
+        speech = load_policy_tokenizer(Path(model), tokens)
+        questions = list(read_questions(Path(named.questions)))
+        library = sources.open_library()
+        yield _build_environment(named, questions, library, scores, named.group, speech)
+
+
+def _train_by_reward(
+    config: ReinforceFile, worlds: _Environments, out: Path, observer: StepCallback, cord: StopCheck
+) -> ReinforceReport:
+    settings, scores = config.settings, RewardModel(Path(config.world.reward)).score_answers
+    before = _measure_reward(config, worlds, settings.policy.model, scores)
+    group = config.world.group
+    validation = worlds.validation(scores, group) if worlds.validation else None
+    result = train_by_reinforcement(
+        settings, worlds.kept(scores, group), out, observer, cord=cord, validation=validation
+    )
+    return ReinforceReport(
+        result, worlds.asked, before, _measure_reward(config, worlds, result.model, scores)
+    )
+
+
+def _train_by_labels(
+    config: ReinforceFile,
+    labels: OnlineLabellingSettings,
+    worlds: _Environments,
+    desk: "HumanFeedback",
+    out: Path,
+    observer: StepCallback,
+) -> ReinforceReport:
+    """Return the last of its reward models says what was earned, before as after."""
+    result = train_with_online_labels(
+        labels, worlds.kept, desk, out, observer, desk.find_stop_reason
+    )
+    scores, learnt = RewardModel(Path(result.reward)).score_answers, result.reinforced
+    before, after = (
+        _measure_reward(config, worlds, model, scores)
+        for model in (config.settings.policy.model, learnt.model)
+    )
+    return ReinforceReport(learnt, worlds.asked, before, after, result)
+
+
+def _measure_reward(
+    config: ReinforceFile, worlds: _Environments, policy: str, scores: BatchRewardFunction
+) -> dict[str, float]:
+    settings, named = config.settings, config.world
+    world = worlds.trial(scores, named.group)
+    loaded = load_sampled_model(Path(policy), settings.sampling)
+    return measure_policy_reward(
+        loaded.model,
+        loaded.ends,
+        world,
+        named.tried,
+        settings.sampling,
+        settings.no_answer,
+        settings.bad_syntax,
+    )
+
+
+def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSettings | None:
+    """Return the settings of labels, with those elsewhere in the file that belong to them; None
+    without a table."""
+    if config.labels is None:
+        return None
+    for name, place in {"reinforce": "[settings]", "group": "[world]"}.items():
+        if name in config.labels:
+            detail = f"`{name}` does not belong in [labels]: write it in {place}"
+            raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
+    table = merge_tables({"prefer": {"comparisons": ""}}, config.labels)
+    table |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
+    labels = parse_settings(table, OnlineLabellingSettings, path, ("labels",))
+    if labels.answers > MOST_QUESTIONS_NAMED:
+        detail = (
+            f"people compare 2, 3 or {MOST_QUESTIONS_NAMED} answers at a desk, and "
+            "labels.answers is more"
+        )
+        raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
+    return labels
+
+
+@contextmanager
+def _open_labeller(
+    config: ReinforceFile, store: str, path: Path, out: Path, observer: StepCallback, main: bool
+) -> Iterator["HumanFeedback | None"]:
+    """Open the labeller for as long as the run goes on; None without a desk."""
+    if not store:
+        if config.labels is not None or config.desk is not None:
+            detail = "[labels] and [desk] are for a run at a desk: name its store, --desk STORE"
+            raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
+        yield None
+        return
+    try:
+        from rookery.desk.human_feedback import HumanFeedback, HumanFeedbackSettings
+        from rookery.desk.store import Store
+    except ModuleNotFoundError as error:
+        detail = f"a desk needs {error.name}: pip install 'rookery[serve]'"
+        raise Failed(Failure("--desk", Outcome.NO_DESK, detail)) from error
+
+    def show_waiting(count: int) -> None:
+        observer(desk.step, config.settings.steps, {"waiting": float(count)})
+
+    settings = parse_settings(config.desk or {}, HumanFeedbackSettings, path, ("desk",))
+    with Store(store) as opened, HumanFeedback(opened, out, settings, main, show_waiting) as desk:
+        yield desk
+
+
+def _build_environments(config: ReinforceFile, library: Library) -> _Environments:
+    named, settings = config.world, config.settings
+    speech = load_policy_tokenizer(
+        Path(settings.policy.model), settings.sampling.max_tokens, settings.sampling.chat
+    )
+    questions = list(read_questions(Path(named.questions)))
+    training, held_out = _split_questions(questions, named.held_out, settings.seed)
+    validation: list[Question] = []
+    if settings.check:
+        training, validation = _split_questions(training, named.validation, settings.seed + 1)
+        if not validation:
+            detail = "there are too few questions for settings.check: name more, or leave it out"
+            raise Failed(Failure(named.questions, Outcome.FEW_QUESTIONS, detail))
+
+    def make_environment(some: list[Question], served: bool = False) -> EnvironmentFactory:
+        return lambda scores, group: _build_environment(
+            named, some, library, scores, group, speech, served
+        )
+
+    tested = (
+        f"{len(held_out)} questions that were held out"
+        if held_out
+        else f"the {len(training)} questions that it learnt from"
+    )
+    return _Environments(
+        make_environment(training, bool(settings.servers)),
+        make_environment(held_out or training),
+        tested,
+        make_environment(validation, bool(settings.servers)) if validation else None,
+    )
+
+
+def _split_questions(
+    questions: list[Question], share: float, seed: int
+) -> tuple[list[Question], list[Question]]:
+    """Return those that are trained on, and those that are not: none, or at least one of each."""
+    size = (
+        min(max(round(share * len(questions)), 1), len(questions) - 1) if share and questions else 0
+    )
+    chosen = set(Random(f"{seed} held out").sample(range(len(questions)), size))
+    return (
+        [one for number, one in enumerate(questions) if number not in chosen],
+        [one for number, one in enumerate(questions) if number in chosen],
+    )
+
+
+def _add_paper_settings(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the file's settings on top of those of the paper it names. An unknown paper is left
+    for `parse_settings` to report."""
+    recipe = PAPER_SETTINGS.get(str(table.get("paper", "ppo")), make_ppo_settings)
+    below = msgspec.to_builtins(recipe(policy=TrainedModelSettings(""), steps=1))
+    del below["policy"], below["steps"]
+    said = table.get("settings")
+    return table | {"settings": merge_tables(below, said)} if isinstance(said, dict) else table
+
+
+def _build_environment(
+    settings: EnvironmentSettings,
+    questions: list[Question],
+    library: Library,
+    scores: BatchRewardFunction,
+    group: int,
+    speech: PolicyTokenizer,
+    served: bool = False,
+) -> RolloutEnvironment:
+    if settings.kind == "browser":
+        browsing = msgspec.structs.replace(settings.browser, group=group)
+        world = BrowserEnvironment(questions, library, scores, speech, browsing)
+        if not settings.constrained:
+            return world
+        constrain = constrain_commands_on_server if served else allow_commands
+        return ConstrainedEnvironment(world, speech, constrain(speech))
+    if settings.kind == "quotes":
+        return make_quote_environment(
+            questions, library, scores, speech, settings.quotes, group=group, served=served
+        )
+    return make_reference_environment(
+        questions, library, scores, speech, settings.references, group=group
+    )

@@ -19,7 +19,7 @@ from rookery.errors import Failed, Outcome
 from rookery.evidence.evidence_model import load_dense_ranker
 from rookery.library.question_files import contains_gold_answer, read_questions
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
-from rookery.measure import pairwise, reward_frontiers, text_metrics, truthfulness
+from rookery.measure import pairwise, reward_frontiers, text_metrics
 from rookery.measure.actions import count_actions, make_actions_figure
 from rookery.measure.citations import (
     AnswerCitationScores,
@@ -33,17 +33,23 @@ from rookery.measure.citations import (
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure, MeasuredEstimates, write_report
 from rookery.measure.intervals import estimate_mean
-from rookery.measure.leakage import average_by_overlap, find_leaks, make_leakage_figure
 from rookery.measure.ranking import make_ranking_figure, measure_rankings, score_bm25, score_tf_idf
 from rookery.measure.ratings import (
     average_criteria,
     compute_rated_shares,
+    decide_grades,
+    estimate_point_shares,
+    load_point_probes,
     make_criteria_figure,
+    make_point_figure,
+    make_point_question,
     make_supported_figure,
+    make_truthful_figure,
+    measure_truthfulness,
 )
 from rookery.records import Answer, Comparison, Episode, Failure, Question, Rating
 from rookery.settings import WORDS
-from rookery.shell.claim_verification import make_claim_judge
+from rookery.shell.answer_verification import make_claim_judge
 from rookery.typed_files import read_json_lines
 
 T = TypeVar("T")
@@ -494,9 +500,11 @@ def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
             float(any(contains_gold_answer(each.said, gold) for gold in each.question.gold))
             for each in attempts
         ]
-        systems[name] = average_by_overlap(right, find_leaks(trained, test))
+        systems[name] = text_metrics.average_by_overlap(
+            right, text_metrics.find_leaks(trained, test)
+        )
     says = f"Share of answers that hold a gold one; training has seen {len(trained)} questions."
-    return make_leakage_figure(systems, says)
+    return text_metrics.make_text_figure("leakage", systems, says)
 
 
 def run_measure_citations(
@@ -569,7 +577,7 @@ def run_measure_actions(files: SystemFiles) -> Figure:
 
 def run_measure_probes(kind: str) -> list[str]:
     """Return the probe questions "point" as JSON lines. Raises Failed (unknown_probes)."""
-    probes = {"point": map(truthfulness.make_point_question, truthfulness.load_point_probes())}
+    probes = {"point": map(make_point_question, load_point_probes())}
     detail = "there are no such probes: use point"
     found = _require_found(probes.get(kind), kind, "unknown_probes", detail)
     return [each.to_json() + "\n" for each in found]
@@ -578,13 +586,13 @@ def run_measure_probes(kind: str) -> list[str]:
 def run_measure_point(files: SystemFiles) -> Figure:
     """Return the part of the world that answers to the point probes assume. Raises Failed
     (no_probes)."""
-    asked = {probe.text: probe for probe in truthfulness.load_point_probes()}
+    asked = {probe.text: probe for probe in load_point_probes()}
     systems = {
-        name: truthfulness.estimate_point_shares(list(_match_probes(name, attempts, asked)))
+        name: estimate_point_shares(list(_match_probes(name, attempts, asked)))
         for name, attempts in group_by_system(files, AnswerAttempt).items()
     }
     says = "Read for their words alone; intervals over probes."
-    return truthfulness.make_point_figure(systems, says)
+    return make_point_figure(systems, says)
 
 
 def _match_probes(
@@ -603,12 +611,10 @@ def _match_probes(
 def run_measure_truthful(files: SystemFiles, systems: SystemFiles) -> Figure:
     """Return the truthful and informative answers of each system."""
     scales = "truthful and informative"
-    found, says = _summarize_ratings(
-        files, systems, lambda rated, _: truthfulness.decide_grades(rated), scales
-    )
-    shares = {name: truthfulness.measure_truthfulness(grades) for name, grades in found.items()}
+    found, says = _summarize_ratings(files, systems, lambda rated, _: decide_grades(rated), scales)
+    shares = {name: measure_truthfulness(grades) for name, grades in found.items()}
     says += " Of several raters, what most say."
-    return truthfulness.make_truthful_figure(shares, says)
+    return make_truthful_figure(shares, says)
 
 
 def run_measure_supported(files: SystemFiles, systems: SystemFiles) -> Figure:

@@ -42,7 +42,7 @@ from rookery.desk.projects import ProjectSettings, load_batch_settings
 from rookery.desk.store import Store, take_advisory_lock
 from rookery.desk.tables import decisions, exclusions, items, judgements
 from rookery.errors import Failed, Outcome
-from rookery.measure.agreement import (
+from rookery.measure.intervals import (
     AgreementEstimate,
     LabelValue,
     MeasurementLevel,

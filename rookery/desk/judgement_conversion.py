@@ -7,7 +7,7 @@ import msgspec
 
 from rookery.desk.form_parsing import ANSWER_MARK, get_answer_label
 from rookery.desk.forms import FORMS, FormField, Judgement, LabellingForm, LabellingItem, find_form
-from rookery.measure.agreement import LabelValue, MeasurementLevel, get_sign
+from rookery.measure.intervals import LabelValue, MeasurementLevel, get_sign
 from rookery.measure.ratings import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating, prepare_type
 

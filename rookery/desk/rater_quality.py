@@ -44,7 +44,7 @@ from rookery.desk.judgement_conversion import (
 from rookery.desk.store import Store, take_advisory_lock
 from rookery.desk.tables import flag_replies, items, judgements, people
 from rookery.errors import Failed, Outcome
-from rookery.measure.agreement import (
+from rookery.measure.intervals import (
     AgreementEstimate,
     LabelValue,
     SideBias,

@@ -15,7 +15,7 @@ from rookery.desk import tables
 from rookery.desk.accounts import Person, has_role, write_audit_entry
 from rookery.desk.store import Store, take_advisory_lock
 from rookery.errors import Failed, Outcome
-from rookery.measure.agreement import get_sign
+from rookery.measure.intervals import get_sign
 from rookery.records import Failure, Record
 
 SILENT_AFTER_SECONDS = 600.0

@@ -5,7 +5,7 @@ Speeds of models, searches and pages are given by the caller.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from rookery.browser.browser_commands import parse_command
@@ -29,8 +29,6 @@ ACTIONS = {
 INVALID, WRITE = "invalid", "write"
 """INVALID stands for text that is no command, WRITE for the answer, which the tables leave out"""
 NAMES = (*ACTIONS.values(), INVALID, WRITE)
-TokenCounter = Callable[[Completion], int | None]
-"""function from a completion to its number of tokens; None where that is not known"""
 
 
 class ActionCount(Record, frozen=True):
@@ -46,19 +44,12 @@ class ActionCount(Record, frozen=True):
     tokens_per_episode: Estimate | None
 
 
-def count_completion_tokens(completion: Completion) -> int | None:
-    """Return the number of tokens in a completion; None if it has none, as a person's."""
-    return len(completion.tokens) or None
-
-
-def count_actions(
-    episodes: Sequence[Episode], count: TokenCounter = count_completion_tokens
-) -> list[ActionCount]:
+def count_actions(episodes: Sequence[Episode]) -> list[ActionCount]:
     """Count the actions of episodes, in the order of WebGLM's tables; those never taken are left
     out.
 
-    `count` counts the tokens of a completion. Intervals are by the bootstrap over episodes. Raises
-    ValueError without an episode.
+    Completions without tokens, as a person's, have no count of them. Intervals are by the bootstrap
+    over episodes. Raises ValueError without an episode.
     """
     if not episodes:
         raise ValueError("there are no episodes to count the actions of")
@@ -71,22 +62,14 @@ def count_actions(
     )
     return [
         _summarize_action(
-            name,
-            [completions_by_action.get(name, []) for completions_by_action in each],
-            commands,
-            count,
+            name, [completions_by_action.get(name, []) for completions_by_action in each], commands
         )
         for name in NAMES
         if any(name in completions_by_action for completions_by_action in each)
     ]
 
 
-def make_actions_figure(
-    systems: Mapping[str, Sequence[ActionCount]],
-    says: str,
-    name: str = "actions",
-    title: str = "Actions an episode",
-) -> Figure:
+def make_actions_figure(systems: Mapping[str, Sequence[ActionCount]], says: str) -> Figure:
     """Make the figure of how often each system takes each action, with tokens in the table."""
     counts = {
         (system, name): action.per_episode
@@ -96,19 +79,12 @@ def make_actions_figure(
         if action.name == name
     }
     return Figure(
-        name,
-        title,
+        "actions",
+        "Actions an episode",
         f"{says} Intervals are the bootstrap's over episodes.",
         (
-            "system",
-            "action",
-            "count",
-            "share of commands",
-            "an episode",
-            "low",
-            "high",
-            "tokens an action",
-            "tokens an episode",
+            *("system", "action", "count", "share of commands", "an episode", "low", "high"),
+            *("tokens an action", "tokens an episode"),
         ),
         tuple(
             _make_row(system, action)
@@ -134,11 +110,11 @@ def _group_by_action(episode: Episode) -> dict[str, list[Completion]]:
 
 
 def _summarize_action(
-    name: str, completions: Sequence[Sequence[Completion]], commands: int, count: TokenCounter
+    name: str, completions: Sequence[Sequence[Completion]], commands: int
 ) -> ActionCount:
-    tokens = [[count(each) for each in one] for one in completions]
-    known_counts = [each for one in tokens for each in one if each is not None]
-    times = sum(len(one) for one in completions)
+    tokens = [[len(each.tokens) for each in one] for one in completions]
+    known_counts = [count for one in tokens for count in one if count]
+    times = sum(map(len, completions))
     whole = len(known_counts) == times
     return ActionCount(
         name,
@@ -146,20 +122,11 @@ def _summarize_action(
         None if name == WRITE else times / commands,
         estimate_mean([float(len(one)) for one in completions]),
         fmean(known_counts) if known_counts else None,
-        estimate_mean([float(sum(each or 0 for each in one)) for one in tokens]) if whole else None,
+        estimate_mean([float(sum(one)) for one in tokens]) if whole else None,
     )
 
 
 def _make_row(system: str, action: ActionCount) -> tuple[TableCell, ...]:
     each, tokens = action.per_episode, action.tokens_per_episode
-    return (
-        system,
-        action.name,
-        action.count,
-        action.share,
-        each.value,
-        each.low,
-        each.high,
-        action.tokens,
-        tokens.value if tokens else None,
-    )
+    counts = system, action.name, action.count, action.share, each.value, each.low, each.high
+    return (*counts, action.tokens, tokens.value if tokens else None)

@@ -82,41 +82,22 @@ def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
     )
 
 
-def make_coverage_figure(
-    scored: Mapping[str, ScoredAnswers],
-    says: str,
-    name: str = "coverage",
-    title: str = "Quality of what is answered, by how much is answered",
-    references: Mapping[str, float] | None = None,
-) -> Figure:
+def make_coverage_figure(scored: Mapping[str, ScoredAnswers], says: str) -> Figure:
     """Make the figure of the curves of named scores, with their areas and a few points as a table.
 
-    `says` begins the caption. `references` are qualities of systems that attempt all questions,
-    such as people; drawn dashed, as in GopherCite's figure 4.
+    `says` begins the caption.
     """
-    references = references or {}
     lines = [_make_line(each, compute_coverage_curve(answers)) for each, answers in scored.items()]
-    flat = [
-        FigureLine(each, ((0.0, y), (1.0, y)), style="dashed") for each, y in references.items()
-    ]
-    rows: list[tuple[TableCell, ...]] = [
-        _make_row(each, answers) for each, answers in scored.items()
-    ]
-    rows += [(each, None, None, None, None, y, *[None] * 4) for each, y in references.items()]
     return Figure(
-        name,
-        title,
+        "coverage",
+        "Quality of what is answered, by how much is answered",
         f"{says} Intervals of curves are Wilson's, each for itself; of areas, the bootstrap's.",
         (
-            "score",
-            "answers",
-            "area",
-            "low",
-            "high",
+            *("score", "answers", "area", "low", "high"),
             *(f"quality at {at:.0%}" for at in TABLED_COVERAGES),
         ),
-        tuple(rows),
-        FigurePicture("curves", (*lines, *flat), "share answered", "share of these that is good"),
+        tuple(_make_row(each, answers) for each, answers in scored.items()),
+        FigurePicture("curves", tuple(lines), "share answered", "share of these that is good"),
         "GopherCite, figures 4 and 11",
     )
 

@@ -92,12 +92,7 @@ def list_systems(matches: Iterable[PairwiseMatch]) -> list[str]:
     return list(dict.fromkeys(name for each in matches for name in (each.one, each.other)))
 
 
-def make_win_matrix_figure(
-    matches: Sequence[PairwiseMatch],
-    says: str,
-    name: str = "win-rates",
-    title: str = "Who beats whom",
-) -> Figure:
+def make_win_matrix_figure(matches: Sequence[PairwiseMatch], says: str) -> Figure:
     """Make the matrix of every system's win rates, the most winning first (WebGLM, figure 6).
 
     `says` begins the caption.
@@ -115,8 +110,8 @@ def make_win_matrix_figure(
         for row in order
     ]
     return Figure(
-        name,
-        title,
+        "win-rates",
+        "Who beats whom",
         f"{says} A tie is half a win; a row's system against a column's.",
         ("system", "against", "win rate", "low", "high", "matches"),
         tuple((*pair, *msgspec.structs.astuple(rate)) for pair, rate in rates.items()),
@@ -217,12 +212,7 @@ def fit_bradley_terry(
     }
 
 
-def make_strength_figure(
-    strengths: Mapping[str, Estimate],
-    says: str,
-    name: str = "strength",
-    title: str = "Strength of the systems",
-) -> Figure:
+def make_strength_figure(strengths: Mapping[str, Estimate], says: str) -> Figure:
     """Make the figure of each system's strength with its interval; the table has Elo points too.
 
     `says` begins the caption.
@@ -233,8 +223,8 @@ def make_strength_figure(
         for system, one in strengths.items()
     )
     return Figure(
-        name,
-        title,
+        "strength",
+        "Strength of the systems",
         f"{says} The mean of all is 0; one more wins 73 times in 100, 174 points of Elo's.",
         ("system", "strength", "low", "high", "matches", "Elo"),
         rows,

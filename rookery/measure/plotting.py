@@ -23,16 +23,7 @@ if TYPE_CHECKING:
     from rookery.measure.figures import Figure, FigureLine, FigurePicture
 
 INK, FAINT, PAPER = "#1b1f24", "#d9dde2", "#fefefe"
-LINE_COLOURS = (
-    "#0068a6",
-    "#b84a00",
-    "#007a59",
-    "#9c3d78",
-    "#7d5a00",
-    "#2d7d8f",
-    "#5b4bb7",
-    "#6b6f76",
-)
+LINE_COLOURS = tuple("#0068a6 #b84a00 #007a59 #9c3d78 #7d5a00 #2d7d8f #5b4bb7 #6b6f76".split())
 """line colours, each with a contrast of more than 4 to white, apart for people who see no red or
 green"""
 MARKERS = "osD^vPX*"

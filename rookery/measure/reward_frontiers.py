@@ -63,7 +63,6 @@ def estimate_best_of_n_curve(
     rewards: Sequence[Sequence[float]],
     validations: Sequence[Sequence[float]],
     at: Sequence[int] = (),
-    seed: int = 0,
 ) -> dict[int, Estimate]:
     """Return the mean of `estimate_best_of_n` over questions, with intervals, for each n of `at`.
 
@@ -71,7 +70,7 @@ def estimate_best_of_n_curve(
     the bootstrap over questions. Raises ValueError for an n above N.
     """
     return average_over_questions(
-        [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)], at, seed
+        [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)], at
     )
 
 
@@ -157,8 +156,6 @@ def make_compute_figure(
     costs: Mapping[str, float],
     says: str,
     unit: str = "floating point operations",
-    name: str = "compute",
-    title: str = "What a budget buys",
     judging: float = 0.0,
 ) -> Figure:
     """Make the figure of reward by cost for every model and n, with the frontier.
@@ -188,8 +185,8 @@ def make_compute_figure(
         for each in offers
     ]
     return Figure(
-        name,
-        title,
+        "compute",
+        "What a budget buys",
         says,
         ("model", "n", unit, "worth", "low", "high", "questions", "on the frontier"),
         tuple(rows),
@@ -199,7 +196,7 @@ def make_compute_figure(
 
 
 def average_over_questions(
-    question_rewards: Sequence[Array], at: Sequence[int], seed: int
+    question_rewards: Sequence[Array], at: Sequence[int], seed: int = 0
 ) -> dict[int, Estimate]:
     most = min(map(len, question_rewards), default=0)
     ns = at or sorted({*(2**power for power in range(most.bit_length())), most})

@@ -1,14 +1,16 @@
-"""Text metrics: ROUGE, exact match and F1 against references; novelty, repetition and copying.
+"""Overlap of texts: with references (ROUGE, exact match, F1), with sources, and with training.
 
 Words, stems and ROUGE of one pair are those of `quotes.word_overlap`: punctuation and capitals do
 not count. R-Lsum is that of Google's rouge-score, which all kinds equal, its variant of the stems
 aside. Exact match and F1 take the accepted answer that suits best, normalised as in SQuAD, TriviaQA
-or NQ-open. Copying follows Ziegler, section 3.2.1.
+or NQ-open. Copying follows Ziegler, section 3.2.1. What training has seen of test questions follows
+Lewis and others (2020), WebGPT, table 9, and WebGLM, table 4; a question that asks the same in
+other words is not found, as only people can tell those.
 """
 
 import re
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -22,11 +24,12 @@ from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.pages.passages import find_sentences
 from rookery.quotes.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
-from rookery.records import Page
+from rookery.records import Page, Question, Record
 
 AVERAGED_KINDS = ("R-1", "R-2", "R-L")
 """kinds of ROUGE whose mean is R-AVG (Ziegler, table 4)"""
 TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
+    "leakage": ("Scores by what was seen in training", "score", "WebGPT, table 9"),
     "rouge": ("ROUGE", "F1", "Ziegler, table 4"),
     "exact": ("Answers that are the accepted ones", "share of the answers; F1", ""),
     "novel": (
@@ -56,7 +59,8 @@ TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
 def make_text_figure(name: str, systems: Mapping[str, MeasuredEstimates], says: str) -> Figure:
     """Make the figure of TEXT_FIGURES with this name, with bars for each system.
 
-    The estimates are, for `rouge`, from `estimate_corpus_rouge`; for `exact`, from
+    The estimates are, for `leakage`, from `average_by_overlap`; for `rouge`, from
+    `estimate_corpus_rouge`; for `exact`, from
     `measure_exactness`; for `novel`, from `measure_novelty`; for `repeated`, from
     `measure_repetition`; for `openings`, from `measure_copied_openings`; for `copied-from`, from
     `measure_copied_positions`. `says` is the caption.
@@ -99,7 +103,6 @@ def estimate_corpus_rouge(
     candidates: Sequence[str],
     references: Sequence[str | Sequence[str]],
     stem: bool = False,
-    seed: int = 0,
 ) -> dict[str, Estimate]:
     """Return the mean F1 of R-1, R-2, R-L and R-Lsum, and R-AVG, the mean of the first three.
 
@@ -117,7 +120,7 @@ def estimate_corpus_rouge(
     for scores in each:
         scores["R-AVG"] = fmean(scores[kind] for kind in AVERAGED_KINDS)
     kinds = each[0] if each else AVERAGED_KINDS
-    return {kind: estimate_mean([scores[kind] for scores in each], seed=seed) for kind in kinds}
+    return {kind: estimate_mean([scores[kind] for scores in each]) for kind in kinds}
 
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
@@ -152,7 +155,7 @@ def compute_token_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def measure_exactness(
-    answers: Sequence[str], golds: Sequence[Sequence[str]], seed: int = 0
+    answers: Sequence[str], golds: Sequence[Sequence[str]]
 ) -> dict[str, Estimate]:
     """Return the share of `exact match`, the mean `F1`, and the share `held`, over many answers.
 
@@ -166,7 +169,7 @@ def measure_exactness(
     ]
     return {
         "exact match": estimate_share(sum(is_exact_match(*pair) for pair in pairs), len(pairs)),
-        "F1": estimate_mean([compute_token_f1(*pair) for pair in pairs], seed=seed),
+        "F1": estimate_mean([compute_token_f1(*pair) for pair in pairs]),
         "held": estimate_share(sum(contained), len(contained)),
     }
 
@@ -198,7 +201,6 @@ def measure_novelty(
     candidates: Sequence[str],
     sources: Sequence[str],
     sizes: Sequence[int] = NGRAM_SIZES,
-    seed: int = 0,
 ) -> dict[str, Estimate]:
     """Return the share of each size of word runs, and of sentences, that are not in the source.
 
@@ -211,11 +213,11 @@ def measure_novelty(
         whole = _join_words(split_words(source))
         each = _list_runs(text, sizes)
         new.append({name: [run not in whole for run in runs] for name, runs in each.items()})
-    return _estimate_shares(new, seed)
+    return _estimate_shares(new)
 
 
 def measure_repetition(
-    candidates: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES, seed: int = 0
+    candidates: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES
 ) -> dict[str, Estimate]:
     """Return the share of each size of word runs, and of sentences, that occur in the text again.
 
@@ -227,7 +229,7 @@ def measure_repetition(
         twice.append(
             {name: [count[run] > 1 for run in runs] for name, (count, runs) in times.items()}
         )
-    return _estimate_shares(twice, seed)
+    return _estimate_shares(twice)
 
 
 def align_copied_pairs(candidate: str, source: str) -> list[tuple[int, int]]:
@@ -248,7 +250,7 @@ def align_copied_pairs(candidate: str, source: str) -> list[tuple[int, int]]:
 
 
 def measure_copied_positions(
-    candidates: Sequence[str], sources: Sequence[str], parts: int = 10, seed: int = 0
+    candidates: Sequence[str], sources: Sequence[str], parts: int = 10
 ) -> dict[str, Estimate]:
     """Return the share of copied word pairs that begin in each of `parts` parts of the source.
 
@@ -263,7 +265,7 @@ def measure_copied_positions(
         copied_parts.append(
             {name: [place == at for place in places] for at, name in enumerate(names)}
         )
-    return _estimate_shares(copied_parts, seed)
+    return _estimate_shares(copied_parts)
 
 
 def shares_opening(candidate: str, source: str, k: int = 3) -> bool:
@@ -283,18 +285,16 @@ def starts_with_greeting(source: str) -> bool:
 def measure_copied_openings(
     candidates: Sequence[str],
     sources: Sequence[str],
-    is_preamble: Callable[[str], bool] = starts_with_greeting,
-    k: int = 3,
 ) -> dict[str, Estimate]:
-    """Return how often the first k words are copied, of `all` texts and of those with a `preamble`.
+    """Return how often the first 3 words are copied, of `all` texts and of those with a `preamble`.
 
-    `is_preamble` judges the source; the second is left out if no source has one (Ziegler, table 7).
+    The second is left out if no source begins with a greeting (Ziegler, table 7).
     Raises ValueError without a text.
     """
     pairs = list(zip(candidates, sources, strict=True))
-    subsets = {"all": pairs, "preamble": [pair for pair in pairs if is_preamble(pair[1])]}
+    subsets = {"all": pairs, "preamble": [pair for pair in pairs if starts_with_greeting(pair[1])]}
     return {
-        name: estimate_share(sum(shares_opening(*pair, k) for pair in subset), len(subset))
+        name: estimate_share(sum(shares_opening(*pair) for pair in subset), len(subset))
         for name, subset in subsets.items()
         if subset or name == "all"
     }
@@ -322,9 +322,7 @@ def _join_words(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
 
 
-def _estimate_shares(
-    texts: Sequence[Mapping[str, Sequence[bool]]], seed: int
-) -> dict[str, Estimate]:
+def _estimate_shares(texts: Sequence[Mapping[str, Sequence[bool]]]) -> dict[str, Estimate]:
     """Return for each measure the share that is true among the values of all texts together."""
     names = dict.fromkeys(name for each in texts for name in each)
     shares = {
@@ -332,7 +330,134 @@ def _estimate_shares(
         for name in names
     }
     return {
-        name: estimate_mean([value for _, value in pairs], [number for number, _ in pairs], seed)
+        name: estimate_mean([value for _, value in pairs], [number for number, _ in pairs])
         for name, pairs in shares.items()
         if pairs
     }
+
+
+ARTICLES = frozenset(("a", "an", "the"))
+
+
+class QuestionLeak(Record, frozen=True):
+    """Overlap of one test question with training."""
+
+    question: str = ""
+    """id of the training question that asks the same; empty if none does"""
+    answer: bool = False
+    """True if one of its accepted answers is accepted to a training question"""
+    page: bool = False
+    """True if its page (`source`) is that of a training question"""
+
+
+SUBSETS: Mapping[str, Callable[[QuestionLeak], bool]] = {
+    "total": lambda leak: True,
+    "question overlap": lambda leak: bool(leak.question),
+    "no question overlap": lambda leak: not leak.question,
+    "answer overlap": lambda leak: leak.answer,
+    "answer overlap only": lambda leak: leak.answer and not leak.question,
+    "no overlap": lambda leak: not leak.answer and not leak.question,
+}
+"""columns of WebGPT's table 9"""
+
+
+def find_leaks(
+    train: Sequence[Question], test: Sequence[Question], likeness: float = 0.5
+) -> list[QuestionLeak]:
+    """Return the overlap of each test question with training, in the test's order.
+
+    Two questions are the same if their words are, ignoring articles and English endings; or if they
+    share `likeness` (Jaccard) of their words and word pairs, and an accepted answer, unless one of
+    them has none. Answers are the same once normalised as SQuAD does. Raises ValueError for a
+    likeness outside (0, 1].
+    """
+    if not 0 < likeness <= 1:
+        raise ValueError(f"a likeness is above 0 and at most 1, not {likeness}")
+    training_index = _TrainingIndex(train)
+    return [
+        QuestionLeak(
+            training_index.find_same_question(question, likeness),
+            not training_index.answers.isdisjoint(_normalize_answers(question)),
+            question.source in training_index.pages,
+        )
+        for question in test
+    ]
+
+
+def average_by_overlap(
+    scores: Sequence[float], leaks: Sequence[QuestionLeak]
+) -> dict[str, Estimate]:
+    """Return the mean score in each of the SUBSETS, empty ones left out.
+
+    Intervals are by the bootstrap over questions.
+    """
+    pairs = list(zip(scores, leaks, strict=True))
+    subsets = {
+        name: [score for score, leak in pairs if within(leak)] for name, within in SUBSETS.items()
+    }
+    return {name: estimate_mean(subset) for name, subset in subsets.items() if subset}
+
+
+class _TrainingIndex:
+    """Index of training questions by words, answers and pages."""
+
+    def __init__(self, train: Sequence[Question]) -> None:
+        self._train = train
+        self._answers = [_normalize_answers(question) for question in train]
+        texts = [_normalize_question(question.text) for question in train]
+        self._runs = [_list_ngrams(text) for text in texts]
+        self.answers = frozenset[str]().union(*self._answers)
+        self.pages = frozenset(question.source for question in train if question.source)
+        self._texts: dict[tuple[str, ...], int] = {}
+        self._holding: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for number, text in enumerate(texts):
+            if text:
+                self._texts.setdefault(text, number)
+            for run in self._runs[number]:
+                self._holding[run].append(number)
+
+    def find_same_question(self, question: Question, likeness: float) -> str:
+        """Return the id of the most similar question that asks the same; empty if none does."""
+        text, answers = _normalize_question(question.text), _normalize_answers(question)
+        if text in self._texts:
+            return self._train[self._texts[text]].id
+        runs = _list_ngrams(text)
+        alike = {
+            number: _compute_jaccard(runs, self._runs[number])
+            for number in self._list_candidates(runs, likeness)
+            if self._may_answer(number, answers)
+        }
+        best = max(alike, key=lambda number: (alike[number], -number), default=None)
+        return "" if best is None or alike[best] < likeness else self._train[best].id
+
+    def _list_candidates(self, runs: frozenset[tuple[str, ...]], likeness: float) -> set[int]:
+        """Return the questions that can be similar enough.
+
+        They hold at least one of the rarest runs, since a question that holds none of these lacks
+        too many.
+        """
+        holding = sorted((self._holding.get(run, []) for run in runs), key=len)
+        size = len(runs)
+        may_lack = sum((size - lacking) / size >= likeness for lacking in range(1, size))
+        return {number for numbers in holding[: may_lack + 1] for number in numbers}
+
+    def _may_answer(self, number: int, answers: frozenset[str]) -> bool:
+        theirs = self._answers[number]
+        return not answers or not theirs or not answers.isdisjoint(theirs)
+
+
+def _normalize_answers(question: Question) -> frozenset[str]:
+    return frozenset(filter(None, map(normalize_squad, question.gold)))
+
+
+def _normalize_question(question: str) -> tuple[str, ...]:
+    return tuple(word for word in split_words(question, stem=True) if word not in ARTICLES)
+
+
+def _list_ngrams(text: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    """Return the words of a question, and its pairs of neighbouring words."""
+    return frozenset(text[at : at + size] for size in (1, 2) for at in range(len(text) - size + 1))
+
+
+def _compute_jaccard(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:
+    return len(one & other) / len(one | other)

@@ -15,7 +15,7 @@ from stage import Said, Stage, Visit
 from tmux import PATIENCE, Terminal, terminal
 
 from rookery.browser.rollout import replay_episode
-from rookery.cli.demonstration_files import UnfinishedSession
+from rookery.cli.browse_command import UnfinishedSession
 from rookery.errors import Failed
 from rookery.library.call_recording import CallRecording
 from rookery.records import Episode

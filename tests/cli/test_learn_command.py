@@ -275,7 +275,7 @@ def processes() -> Any:
     """Real processes that begin where torch has been read."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["rookery.learn.imitation_learning", "rookery.cli.reinforce_command"]
+        ["rookery.learn.imitation_learning", "rookery.cli.learn_command"]
     )
     return context
 

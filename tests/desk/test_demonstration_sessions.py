@@ -18,7 +18,7 @@ from little import Little, html
 from rookery.browser.browser import find_quote
 from rookery.browser.browser_commands import BrowserRules
 from rookery.browser.page_view import PageView, PageViewCache, WindowText
-from rookery.cli import demonstration_files
+from rookery.cli import browse_command
 from rookery.desk import demonstration_sessions, judgement_conversion
 from rookery.desk.demonstration_sessions import (
     DemonstrationStore,
@@ -196,7 +196,7 @@ def test_a_demonstration_is_the_one_that_the_terminal_saves(
     person.types(*commands)
     person.sitting.save_draft("They bury acorns [1].")
     out = tmp_path / "d.jsonl"
-    saved = demonstration_files.save_demonstration(
+    saved = browse_command.save_demonstration(
         person.sitting, "Ada", "s", out, tmp_path / "d.recording"
     )
     assert made == msgspec.structs.replace(saved, session="")

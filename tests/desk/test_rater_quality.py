@@ -27,7 +27,7 @@ from rookery.desk.rater_quality import (
 )
 from rookery.desk.store import Store
 from rookery.errors import Failed
-from rookery.measure.agreement import UndefinedStatistic
+from rookery.measure.intervals import UndefinedStatistic
 
 
 @pytest.fixture

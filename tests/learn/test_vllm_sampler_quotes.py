@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 
 from rookery.answers.gophercite import GopherCiteSettings
 from rookery.browser.browser_commands import BrowserRules, parse_command
-from rookery.cli.reinforce_command import ReinforceFile, _build_environments
+from rookery.cli.learn_command import ReinforceFile, _build_environments
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow, TokenIds
 from rookery.learn.action_constraints import ConstrainedEnvironment, constrain_commands_on_server

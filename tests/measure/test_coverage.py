@@ -125,21 +125,18 @@ def test_what_is_no_score_or_label_is_refused(scores: list[float], good: list[fl
             refuses(ScoredAnswers(scores, good))
 
 
-def test_a_figure_has_a_line_a_score_and_what_attempts_everything_beside() -> None:
+def test_a_figure_has_a_line_and_a_row_for_each_score() -> None:
     chance = np.random.default_rng(0)
     scores, good = chance.random(1000).tolist(), (chance.random(1000) < 0.6).tolist()
     figure = make_coverage_figure(
         {"reward": ScoredAnswers(scores, good), "flat": ScoredAnswers([0.0] * 1000, good)},
         "says",
-        references={"people": 0.8},
     )
-    reward, flat, people = figure.picture.lines
+    reward, flat = figure.picture.lines
     assert len(reward.points) <= MAX_LINE_POINTS + 1
     assert reward.points[0][0] > MIN_COVERAGE_DRAWN  # where it would jump with each answer
     assert reward.points[-1] == pytest.approx((1.0, fmean(good)))
     assert flat.points == reward.points[-1:]
-    assert people.style == "dashed"
-    assert [row[0] for row in figure.rows] == ["reward", "flat", "people"]
+    assert [row[0] for row in figure.rows] == ["reward", "flat"]
     assert figure.rows[0][5] == figure.rows[1][5] == pytest.approx(fmean(good))
-    assert figure.rows[2][5] == 0.8
     assert Figure.from_json(figure.to_json()) == figure  # no number of numpy's is in it

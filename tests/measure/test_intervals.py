@@ -12,7 +12,6 @@ from scipy import stats
 from rookery.measure.intervals import (
     Estimate,
     estimate_mean,
-    estimate_mean_over_runs,
     estimate_share,
 )
 
@@ -109,29 +108,3 @@ def test_a_mean_of_nothing_and_groups_that_do_not_fit_are_refused() -> None:
         estimate_mean([])
     with pytest.raises(ValueError, match="2 values need as many groups, not 1"):
         estimate_mean([1.0, 2.0], ["q"])
-
-
-def test_runs_and_groups_are_drawn_anew_for_each_sample() -> None:
-    """Of two runs with two groups each there are sixteen equally likely samples. The lowest is the
-    first run's first value alone, the highest the second's second."""
-    found = estimate_mean_over_runs([[0.0, 1.0], [2.0, 4.0]], [["a", "b"], ["a", "b"]])
-    assert found == Estimate(1.75, 0.0, 4.0, 4)
-
-
-def test_what_runs_differ_in_is_in_the_interval_and_more_groups_do_not_narrow_it() -> None:
-    groups = [[f"{at}" for at in range(400)]] * 2
-    found = estimate_mean_over_runs([[0.0] * 400, [1.0] * 400], groups)
-    assert (found.value, found.low, found.high) == (0.5, 0.0, 1.0)
-
-
-def test_of_one_run_the_interval_is_that_of_its_groups() -> None:
-    values, groups = [0.0, 1.0, 1.0, 0.0, 1.0], ["a", "a", "b", "c", "d"]
-    assert estimate_mean_over_runs([values], [groups]) == estimate_mean(values, groups)
-
-
-def test_a_group_that_one_run_lacks_counts_where_it_is() -> None:
-    found = estimate_mean_over_runs([[1.0], [3.0, 5.0]], [["a"], ["a", "b"]])
-    assert (found.value, found.count) == (3.0, 3)
-    assert 1.0 <= found.low < found.high <= 5.0
-    with pytest.raises(ValueError, match="no value"):
-        estimate_mean_over_runs([[], []], [[], []])

@@ -24,9 +24,14 @@ from prompt_toolkit.output import DummyOutput
 from rookery.browser.browser import BrowserRequest, browse_library
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation
 from rookery.browser.rollout import replay_episode
-from rookery.cli import demonstration_files
-from rookery.cli.browse_command import CommandCompleter, PromptBrowser
-from rookery.cli.demonstration_files import SessionStart, UnfinishedSession, list_unfinished
+from rookery.cli import browse_command
+from rookery.cli.browse_command import (
+    CommandCompleter,
+    PromptBrowser,
+    SessionStart,
+    UnfinishedSession,
+    list_unfinished,
+)
 from rookery.errors import Failed
 from rookery.library.call_recording import CallRecording
 from rookery.library.folder_library import FolderLibrary
@@ -514,7 +519,7 @@ def demonstrated(web: Little, out: Path, name: str = "me/1") -> Episode:
     person.types("0", "Back", "Search crows", "0", *["Scrolled down 1"] * 4, "Search owls")
     person.types("undo", "Quote: Line 3 of a page", "End: Answer")
     person.sitting.save_draft("A page has lines [1].")
-    return demonstration_files.save_demonstration(
+    return browse_command.save_demonstration(
         person.sitting, "me", name, out, out.with_suffix(".recording")
     )
 
@@ -540,8 +545,8 @@ def test_a_demonstration_is_saved_with_the_prompts_of_its_merged_commands(
     assert Episode.from_json(out.read_text("utf-8")) == episode
     with CallRecording(out.with_suffix(".recording")) as recording:
         assert replay_episode(episode, recording) == episode
-    assert demonstration_files.has_demonstration(out, "me/1")
-    assert not demonstration_files.has_demonstration(out, "me/2")
+    assert browse_command.has_demonstration(out, "me/1")
+    assert not browse_command.has_demonstration(out, "me/2")
 
 
 def test_demonstrations_are_added_and_what_a_kill_left_of_a_line_is_removed(
@@ -551,7 +556,7 @@ def test_demonstrations_are_added_and_what_a_kill_left_of_a_line_is_removed(
     first = demonstrated(web, out)
     whole = out.read_bytes()
     out.write_bytes(whole + whole[: len(whole) // 2])
-    demonstration_files.check_demonstration_file(out)
+    browse_command.check_demonstration_file(out)
     demonstrated(web, out, "me/2")
     lines = out.read_text("utf-8").splitlines()
     assert [Episode.from_json(line).session for line in lines] == ["me/1", "me/2"]
@@ -566,7 +571,7 @@ def test_a_full_disk_takes_nothing_and_the_next_file_all(web: Little, tmp_path: 
     person = Person(web, start=JAYS.url)
     person.types(*QUOTED)
     person.sitting.save_draft("They do [1].")
-    save = partial(demonstration_files.save_demonstration, person.sitting, "me", "me/1")
+    save = partial(browse_command.save_demonstration, person.sitting, "me", "me/1")
     with pytest.raises(Failed, match=r"No space left on device.*save again"):
         save(Path("/dev/full"), tmp_path / "r")
     save(tmp_path / "d.jsonl", tmp_path / "r")
@@ -580,11 +585,11 @@ def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path, content:
     out = tmp_path / "letter.txt"
     out.write_text(content)
     with pytest.raises(ValueError, match="something else than demonstrations"):
-        demonstration_files.check_demonstration_file(out)
+        browse_command.check_demonstration_file(out)
     assert out.read_text() == content
     with pytest.raises(ValueError, match="is a folder"):
-        demonstration_files.check_demonstration_file(tmp_path)
+        browse_command.check_demonstration_file(tmp_path)
     with pytest.raises(ValueError, match="cannot be written to"):
-        demonstration_files.check_demonstration_file(out / "d.jsonl")
-    demonstration_files.check_demonstration_file(tmp_path / "new" / "d.jsonl")
+        browse_command.check_demonstration_file(out / "d.jsonl")
+    browse_command.check_demonstration_file(tmp_path / "new" / "d.jsonl")
     assert list(tmp_path.iterdir()) == [out]

@@ -3,7 +3,7 @@
 import pytest
 
 from rookery.measure.intervals import estimate_share
-from rookery.measure.truthfulness import (
+from rookery.measure.ratings import (
     TruthfulnessGrade,
     decide_grades,
     make_truthful_figure,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.agreement import (
+from rookery.measure.intervals import (
     AgreementEstimate,
     ConfidenceInterval,
     LabelValue,

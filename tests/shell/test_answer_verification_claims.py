@@ -14,9 +14,15 @@ from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Claim
 from rookery.settings import Settings
-from rookery.shell import claim_verification
-from rookery.shell.answer_verification import CheckedSources, DocumentLookup, check_saved_answers
-from rookery.shell.claim_verification import judge_saved_claims, make_claim_judge, summarize_claims
+from rookery.shell import answer_verification
+from rookery.shell.answer_verification import (
+    CheckedSources,
+    DocumentLookup,
+    check_saved_answers,
+    judge_saved_claims,
+    make_claim_judge,
+    summarize_claims,
+)
 
 ROOKS = "Rooks nest in tall elms near open farm land. They do not leave in winter."
 SAID = ("Rooks like elms.", "They leave in winter.", "They eat worms.", "Everybody knows rooks.")
@@ -37,7 +43,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert folder == tmp_path / "model"
         return SimpleNamespace(judge_passages=judge_words)
 
-    monkeypatch.setattr(claim_verification, "load_evidence_model", load)
+    monkeypatch.setattr(answer_verification, "load_evidence_model", load)
     return tmp_path / "model"
 
 
@@ -118,7 +124,7 @@ def test_a_quote_that_fails_still_ends_with_5_and_supports_nothing(
 def test_without_a_model_written_claims_are_a_failure_and_quotes_are_not(
     run: Run, saved: Path, pages: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(claim_verification, "BUNDLED_MODEL", tmp_path / "none")
+    monkeypatch.setattr(answer_verification, "BUNDLED_MODEL", tmp_path / "none")
     verify = "cite", "verify", saved, "--pages", pages, "--support"
     for options, said in (
         ((), "no evidence model comes with this installation"),

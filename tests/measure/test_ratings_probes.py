@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rookery.measure.intervals import estimate_mean
-from rookery.measure.truthfulness import (
+from rookery.measure.ratings import (
     REFERENCE_POINTS,
     ReferencePointProbe,
     estimate_point_shares,

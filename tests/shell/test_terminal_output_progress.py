@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models import DONE, SSE, Asking, chat, chunk, event, serving, streamed, write_choices
 from tmux import terminal
 
-from rookery.shell.progress_display import remove_quotes
+from rookery.shell.terminal_output import remove_quotes
 
 NEEDS_TMUX = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 WORDS = "because they have learned that a particular person feeds them"

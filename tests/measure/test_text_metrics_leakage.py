@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.measure.leakage import (
+from rookery.measure.text_metrics import (
     SUBSETS,
     QuestionLeak,
     average_by_overlap,
     find_leaks,
-    make_leakage_figure,
+    make_text_figure,
 )
 from rookery.records import Question
 
@@ -169,6 +169,8 @@ def test_columns_divide_the_test(leaks: list[QuestionLeak]) -> None:
 
 def test_the_figure_has_the_papers_columns_as_places() -> None:
     leaks = [QuestionLeak("t", True), QuestionLeak("", True), QuestionLeak()]
-    figure = make_leakage_figure({"ours": average_by_overlap([1, 0, 1], leaks)}, "three questions")
+    figure = make_text_figure(
+        "leakage", {"ours": average_by_overlap([1, 0, 1], leaks)}, "three questions"
+    )
     assert figure.picture.places == tuple(SUBSETS)
     assert figure.rows[1][:3] == ("ours", "question overlap", 1)
