@@ -226,9 +226,8 @@ def write_guide(store: Store, form: str, text: str, by: str) -> LabellingGuide:
     load_guide(store, form)
     text = "\n".join(text.split("\r\n")).strip() + "\n"
     if not text.strip():
-        raise Failed(
-            Failure(form, Outcome.NO_TEXT, "the guide is empty: write what people are to do")
-        )
+        detail = "the guide is empty: write what people are to do"
+        raise Failed(Failure(form, Outcome.NO_TEXT, detail))
     if len(text) > MAX_GUIDE_CHARACTERS:
         detail = (
             f"it has {len(text):,} characters, and {MAX_GUIDE_CHARACTERS:,} are the "

@@ -197,28 +197,6 @@ _CONDITION_VALUES = {"versus": ("equal", "better", "much_better"), "pick": ("ans
 T = TypeVar("T")
 
 
-class _ConditionTable(msgspec.Struct, forbid_unknown_fields=True):
-    question: str
-    values: list[str] = msgspec.field(default_factory=list, name="is")
-
-
-class _QuestionTable(msgspec.Struct, forbid_unknown_fields=True):
-    label: str
-    kind: Literal["choice", "versus", "text", "claims", "spans", "pick"]
-    help: str = ""
-    choices: str | list[FieldChoice] | None = None
-    levels: list[str] | None = None
-    per: Literal["", "answer", "quote"] = ""
-    required: RequiredWhen = "never"
-    relied: bool = False
-    scale: str = ""
-    support: str | list[FieldChoice] | None = None
-    relevance: str | list[FieldChoice] | None = None
-    shown_when: _ConditionTable | None = None
-    required_when: _ConditionTable | None = None
-    min_words: int = 0
-
-
 class _StepTable(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     title: str
@@ -272,17 +250,9 @@ def parse_form_file(text: str) -> FormFile:
         for name, choices in table.choices.items()
     }
     fields = {name: _read_field(name, each, shared) for name, each in table.questions.items()}
-    form = LabellingForm(
-        table.name,
-        table.title,
-        table.minutes,
-        tuple(_read_step(step, fields, table.answers) for step in table.steps),
-        table.answers,
-        table.shows,
-        table.decides,
-        table.trusted,
-        table.auto,
-    )
+    steps = tuple(_read_step(step, fields, table.answers) for step in table.steps)
+    header = (table.name, table.title, table.minutes, steps, table.answers, table.shows)
+    form = LabellingForm(*header, table.decides, table.trusted, table.auto)
     _check_steps(form, fields)
     for field in form.fields:
         for sentence in _list_field_problems(form, field):
@@ -392,65 +362,53 @@ def _read_field(
 ) -> FormField:
     where = f'question "{name}"'
     _check_name(name, where)
-    table = _convert_table(plain, _QuestionTable, where)
-    if not table.label.strip():
+    table = {**_convert_table(plain, dict[str, Any], where)}
+    levels = table.pop("levels", None)
+    for part in ("choices", "support", "relevance"):
+        listed = table.get(part, ())
+        if isinstance(listed, str) and listed not in shared:
+            sentence = f'there are no choices "{listed}": write them under [choices]'
+            raise _make_refusal(where, sentence)
+        table[part] = shared[listed] if isinstance(listed, str) else listed
+    for setting in ("shown_when", "required_when"):
+        if isinstance(condition := table.get(setting), dict) and "is" in condition:
+            condition = dict(condition)
+            table[setting] = {"values": condition.pop("is"), **condition}
+    if "name" in table:
+        raise _make_refusal(where, "its name is that of the table: leave out name")
+    field = _convert_table({"name": name, **table}, FormField, where)
+    if not field.label.strip():
         raise _make_refusal(where, "its label is empty: write what is asked")
-    return FormField(
-        name,
-        table.label,
-        table.kind,
-        table.help,
-        _read_field_choices(table, shared, where),
-        table.per,
-        table.required,
-        table.relied,
-        table.scale,
-        _find_choices(table.support, shared, where),
-        _find_choices(table.relevance, shared, where),
-        _make_condition(table.shown_when),
-        _make_condition(table.required_when),
-        table.min_words,
-    )
+    if levels is not None or field.kind == "versus":
+        labels = None if levels is None else _convert_table(levels, list[str], where)
+        field = _add_levels(field, labels, where)
+    for choices in (field.choices, field.support, field.relevance):
+        _check_choices(choices, where)
+    return field
 
 
-def _read_field_choices(
-    table: _QuestionTable, shared: Mapping[str, tuple[FieldChoice, ...]], where: str
-) -> tuple[FieldChoice, ...]:
-    if table.kind == "versus":
-        labels = table.levels or COMPARISON_LABELS
-        if table.choices is not None or len(labels) != len(COMPARISON_LABELS):
+def _add_levels(field: FormField, labels: Sequence[str] | None, where: str) -> FormField:
+    """Return a comparison with its five points, or a choice with levels from these labels."""
+    if field.kind == "versus":
+        labels = labels or COMPARISON_LABELS
+        if field.choices or len(labels) != len(COMPARISON_LABELS):
             raise _make_refusal(
                 where,
                 "the points of a comparison are fixed: give no choices, and as levels five "
                 "labels or none",
             )
-        return tuple(
-            FieldChoice(str(place - 2), label, str(place + 1)) for place, label in enumerate(labels)
-        )
-    if table.levels is None:
-        return _find_choices(table.choices, shared, where)
-    if table.choices is not None or table.kind != "choice" or not 2 <= len(table.levels) <= 10:
+        points = (FieldChoice(str(at - 2), label, str(at + 1)) for at, label in enumerate(labels))
+        return msgspec.structs.replace(field, choices=tuple(points))
+    if labels is None or field.choices or field.kind != "choice" or not 2 <= len(labels) <= 10:
         raise _make_refusal(
             where, "levels are 2 to 10 labels of a choice from the lowest, without choices"
         )
-    most = len(table.levels) - 1
-    levels = tuple(
+    most = len(labels) - 1
+    levels = (
         FieldChoice(str(level), label, str(level)[-1], level / most)
-        for level, label in enumerate(table.levels)
+        for level, label in enumerate(labels)
     )
-    return _check_choices(levels, where)
-
-
-def _find_choices(
-    choices: str | list[FieldChoice] | None,
-    shared: Mapping[str, tuple[FieldChoice, ...]],
-    where: str,
-) -> tuple[FieldChoice, ...]:
-    if not isinstance(choices, str):
-        return _check_choices(tuple(choices or ()), where)
-    if choices not in shared:
-        raise _make_refusal(where, f'there are no choices "{choices}": write them under [choices]')
-    return shared[choices]
+    return msgspec.structs.replace(field, choices=tuple(levels))
 
 
 def _check_steps(form: LabellingForm, questions: Iterable[str]) -> None:
@@ -479,10 +437,6 @@ def _check_decision(form: LabellingForm) -> None:
         wrong = '"auto" has a button for each answer: leave out choices and conditions'
     if wrong:
         raise _make_refusal("the form", wrong)
-
-
-def _make_condition(table: _ConditionTable | None) -> FormCondition | None:
-    return None if table is None else FormCondition(table.question, tuple(table.values))
 
 
 def _list_field_problems(form: LabellingForm, field: FormField) -> Iterator[str]:
@@ -570,18 +524,8 @@ def _list_condition_problems(
 
 
 PACKAGED_FORM_NAMES = (
-    "demonstrate",
-    "compare",
-    "compare_short",
-    "supported",
-    "best_of_four",
-    "best_summary",
-    "most_positive",
-    "most_descriptive",
-    "criteria",
-    "thumbs",
-    "truthful",
-    "survey",
+    *("demonstrate", "compare", "compare_short", "supported", "best_of_four", "best_summary"),
+    *("most_positive", "most_descriptive", "criteria", "thumbs", "truthful", "survey"),
 )
 """names of the forms that come with Rookery, in the order in which they are listed"""
 FORMS = {name: parse_form_text(read_packaged_form_text(name)) for name in PACKAGED_FORM_NAMES}

@@ -278,9 +278,8 @@ class HumanFeedback:
     def _check_store_file(self) -> None:
         """A file that was deleted or replaced is still read by who had opened it before."""
         if _identify_file(self._store.place) != self._store_identity:
-            raise Failed(
-                Failure(self._store.place, Outcome.NO_STORE, "the file is not there any more")
-            )
+            detail = "the file is not there any more"
+            raise Failed(Failure(self._store.place, Outcome.NO_STORE, detail))
 
     def _describe_store_loss(self, failure: Failure) -> str:
         return (

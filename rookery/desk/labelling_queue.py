@@ -405,9 +405,8 @@ def load_item_and_draft(
 def _read_item(connection: Connection, item_id: str) -> LabellingItem:
     found = connection.execute(_ITEM, {"its": item_id}).first()
     if found is None:
-        raise Failed(
-            Failure(item_id, Outcome.NO_ITEM, "no such item: go back to the desk's first page")
-        )
+        detail = "no such item: go back to the desk's first page"
+        raise Failed(Failure(item_id, Outcome.NO_ITEM, detail))
     return LabellingItem.from_json(found.body)
 
 

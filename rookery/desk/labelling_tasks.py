@@ -46,6 +46,7 @@ from rookery.desk.page_endpoints import (
     get_last_value,
     get_person_name,
     get_posted_value,
+    get_posted_values,
     get_signed_in_person,
     get_store,
     make_routes,
@@ -53,6 +54,8 @@ from rookery.desk.page_endpoints import (
     render_page,
     render_problem_page,
 )
+from rookery.desk.stop_switch import PolicySample
+from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.records import Record, prepare_type
 from rookery.shell.languages import mark_text
@@ -134,11 +137,9 @@ def post_next_task(request: Request) -> Response:
 
     Without one, redirect to the list of tasks.
     """
-    store, name, fields = (get_store(request), get_person_name(request), get_form_fields(request))
-    item = get_last_value(fields, "item") or None
-    lease = labelling_queue.claim_item(
-        store, name, only_form=get_last_value(fields, "form") or None, item=item
-    )
+    store, name = get_store(request), get_person_name(request)
+    form, item = get_posted_values(request, "form", "item")
+    lease = labelling_queue.claim_item(store, name, only_form=form or None, item=item or None)
     if lease is None:
         return redirect_after_post(f"/desk?said={'late' if item else 'nothing'}")
     return redirect_after_post(_prepare_task(request, lease))
@@ -226,14 +227,12 @@ def post_task_page(request: Request) -> Response:
 
 def post_task_return(request: Request) -> Response:
     """Skip a task, leaving it to others, or flag that something is wrong with it."""
-    store, name, posted = (get_store(request), get_person_name(request), get_form_fields(request))
-    item_id = request.path_params["item"]
-    reason = get_last_value(posted, "reason")
-    if words := get_last_value(posted, "words").strip():
-        reason = f"{reason}: {words}" if reason else words
-    flagged = get_last_value(posted, "do") == "flag"
+    store, name, item_id = get_store(request), get_person_name(request), request.path_params["item"]
+    do, token, choice, words = get_posted_values(request, "do", "token", "reason", "words")
+    reason = ": ".join(filter(None, (choice, words.strip())))
+    flagged = do == "flag"
     give_back = labelling_queue.flag_item if flagged else labelling_queue.skip_item
-    give_back(store, get_last_value(posted, "token"), name, reason[:2000] or _("no reason given"))
+    give_back(store, token, name, reason[:2000] or _("no reason given"))
     if batch := labelling_queue.find_prelude_batch(store, item_id):
         rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
     labelling_queue.save_draft(store, item_id, name, {})
@@ -492,13 +491,6 @@ STOP_REASONS = (
     mark_text("It says the same again and again"),
 )
 """reasons that can be given with one click"""
-GONE_STATUSES: Mapping[str, int] = {
-    Outcome.NO_RUN: 404,
-    Outcome.NO_PULL: 404,
-    Outcome.RELEASED: 409,
-    Outcome.NO_PERSON: 403,
-}
-"""HTTP status by outcome, for a run or a stop that is missing, or that somebody else released"""
 STOP_NOTICES = {
     "pulled": mark_text("Stopped. The run makes no further step."),
     "released": mark_text("Released. The run goes on when it is begun again."),
@@ -508,44 +500,45 @@ STOP_NOTICES = {
 
 def post_stop(request: Request) -> Response:
     """Stop a run, for a reason that was typed or that is on the button."""
-    fields = get_form_fields(request)
+    name, reason = get_posted_values(request, "run", "reason")
     try:
-        name, reason = get_last_value(fields, "run"), get_last_value(fields, "reason")
         stop_switch.stop_run(get_store(request), name, get_person_name(request), reason)
     except Failed as failed:
-        if failed.failure.outcome == Outcome.NO_REASON:
-            return show_runs_page(request, failed.failure.detail, get_last_value(fields, "run"))
-        return _render_missing_run(request, failed)
+        if failed.failure.outcome != Outcome.NO_REASON:
+            raise
+        return show_runs_page(request, failed.failure.detail, name)
     return redirect_after_post("/cord?did=pulled")
 
 
 def show_run_page(request: Request) -> Response:
     """Show one run: its history of stops and releases, and more of its samples."""
     store, name = get_store(request), request.path_params["run"]
-    try:
-        run = stop_switch.load_training_run(store, name)
-    except Failed as failed:
-        return _render_missing_run(request, failed)
-    newest = stop_switch.list_newest_samples(store, name, MAX_RUN_SAMPLES)
+    run = stop_switch.load_training_run(store, name)
     return render_page(
         request,
         "cord_run.html",
         run=run,
         state=run.get_state(store.clock()),
-        samples=list(zip(newest, stop_switch.compute_push_directions(newest), strict=True)),
+        samples=_list_pushed_samples(store, name, MAX_RUN_SAMPLES),
         history=stop_switch.list_run_stops(store, name),
     )
 
 
+def _list_pushed_samples(store: Store, run: str, count: int) -> list[tuple[PolicySample, int]]:
+    """Return a run's newest samples, each with the direction in which training pushes."""
+    newest = stop_switch.list_newest_samples(store, run, count)
+    return list(zip(newest, stop_switch.compute_push_directions(newest), strict=True))
+
+
 def post_release(request: Request) -> Response:
     """Release a stopped run, for a reason."""
-    number, reason = (request.path_params["number"], get_posted_value(request, "reason"))
+    number, reason = request.path_params["number"], get_posted_value(request, "reason")
     try:
         stop_switch.release_run(get_store(request), number, get_person_name(request), reason)
     except Failed as failed:
-        if failed.failure.outcome == Outcome.NO_REASON:
-            return show_release_page(request, failed.failure.detail)
-        return _render_missing_run(request, failed)
+        if failed.failure.outcome != Outcome.NO_REASON:
+            raise
+        return show_release_page(request, failed.failure.detail)
     return redirect_after_post("/cord?did=released")
 
 
@@ -555,18 +548,9 @@ def show_runs_page(request: Request, wrong: str = "", about: str = "") -> Respon
     now, runs = store.clock(), []
     for each in stop_switch.list_training_runs(store):
         state = each.get_state(now)
-        newest = (
-            stop_switch.list_newest_samples(store, each.name, MAX_LIVE_SAMPLES)
-            if state != "ended"
-            else []
-        )
-        runs.append(
-            (
-                each,
-                state,
-                list(zip(newest, stop_switch.compute_push_directions(newest), strict=True)),
-            )
-        )
+        ended = state == "ended"
+        samples = [] if ended else _list_pushed_samples(store, each.name, MAX_LIVE_SAMPLES)
+        runs.append((each, state, samples))
     return render_page(
         request,
         "cord.html",
@@ -582,22 +566,9 @@ def show_runs_page(request: Request, wrong: str = "", about: str = "") -> Respon
 
 def show_release_page(request: Request, wrong: str = "") -> Response:
     """Show the form on which a second person says why a stopped run may go on."""
-    try:
-        found = stop_switch.load_run_stop(get_store(request), request.path_params["number"])
-    except Failed as failed:
-        return _render_missing_run(request, failed)
+    found = stop_switch.load_run_stop(get_store(request), request.path_params["number"])
     status = 422 if wrong else 200
     return render_page(request, "cord_release.html", status, pull=found, problem=wrong)
-
-
-def _render_missing_run(request: Request, failed: Failed) -> Response:
-    """Render a page that says why a run or a stop cannot be changed. Raises the failure again if
-    its outcome is not in GONE_STATUSES."""
-    if failed.failure.outcome not in GONE_STATUSES:
-        raise failed
-    return render_problem_page(
-        request, GONE_STATUSES[failed.failure.outcome], failed.failure.detail
-    )
 
 
 TASK_PAGES: Mapping[str, PageHandler] = {

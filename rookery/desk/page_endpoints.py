@@ -185,6 +185,10 @@ REPORTED_STATUSES: Mapping[str, int] = {
     Outcome.NO_ITEM: 404,
     Outcome.NOT_ALLOWED: 403,
     Outcome.NOT_RATED: 400,
+    Outcome.NO_RUN: 404,
+    Outcome.NO_PULL: 404,
+    Outcome.RELEASED: 409,
+    Outcome.NO_PERSON: 403,
     Outcome.BUSY: 503,
 }
 """HTTP status by outcome of the Failed errors whose message is shown to the person"""

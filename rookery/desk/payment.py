@@ -24,16 +24,7 @@ from rookery.desk.store import Store
 from rookery.desk.tables import project_batches, work_signs
 from rookery.records import Record
 
-PAYMENT_COLUMNS = (
-    "rater",
-    "items",
-    "skipped",
-    "flagged",
-    "excluded",
-    "hours",
-    "amount",
-    "currency",
-)
+PAYMENT_COLUMNS = tuple("rater items skipped flagged excluded hours amount currency".split())
 """columns of the payment report as CSV"""
 
 

@@ -358,9 +358,8 @@ def build_quality_report(
         work = load_labelling_data(connection, [batch] if batch is not None else [])
         rows = load_exclusions(connection)
     if batch is not None and not work.items:
-        raise Failed(
-            Failure(batch, Outcome.NO_BATCH, "there is no such batch: look at their names")
-        )
+        detail = "there is no such batch: look at their names"
+        raise Failed(Failure(batch, Outcome.NO_BATCH, detail))
     everybody = summarize_raters(work)
     return QualityReport(
         batch or "",

@@ -329,9 +329,8 @@ def freeze_snapshot(store: Store, name: str, selection: SnapshotSelection, by: s
     matches).
     """
     if not name.strip() or not name.isprintable():
-        raise Failed(
-            Failure(name, Outcome.BAD_NAME, "give the snapshot a name of letters that show")
-        )
+        detail = "give the snapshot a name of letters that show"
+        raise Failed(Failure(name, Outcome.BAD_NAME, detail))
     with store.begin_read() as connection:  # may take seconds, and blocks no writer
         frozen = capture_contents(connection, selection)
         if not frozen.items:
