@@ -25,12 +25,12 @@ from rookery.desk.snapshots import (
     Snapshot,
     SnapshotItem,
     protect_cell,
-    write_whole_file,
 )
 from rookery.desk.training_formats import (
     format_answer_with_quotes,
     make_demonstration_rows,
     make_preference_rows,
+    write_whole_file,
 )
 from rookery.errors import Failed, Outcome
 from rookery.measure.ratings import GOOD_SCALE

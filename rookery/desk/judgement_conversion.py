@@ -227,7 +227,7 @@ def iterate_stored_values(
     field and what it is about, as `FieldValue.place`."""
     for field in form.fields:
         if field.kind in ("choice", "versus", "pick"):
-            for place, value in _flatten_value(filled.get(field.name)):
+            for place, value in flatten_value(filled.get(field.name)):
                 if value is not None:
                     yield field, place, value
 
@@ -273,14 +273,15 @@ def find_preferred_answer(
     return best[0] if len(best) == 1 else TIE
 
 
-def _flatten_value(
+def flatten_value(
     value: object, place: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield each value of lists in lists with its place: the numbers that lead to it."""
     if not isinstance(value, list | tuple):
         yield place, value
         return
     for number, inner in enumerate(value):
-        yield from _flatten_value(inner, (*place, number))
+        yield from flatten_value(inner, (*place, number))
 
 
 def _make_comparable(field: FormField, value: Any) -> LabelValue:

@@ -7,7 +7,6 @@ Later submissions, exclusions and lifted exclusions do not change a snapshot.
 import csv
 import hashlib
 import io
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Row, insert, select
@@ -45,10 +44,12 @@ from rookery.desk.judgement_conversion import (
     convert_to_comparison,
     convert_to_episode,
     convert_to_ratings,
+    flatten_value,
 )
 from rookery.desk.labelling_queue import add_items, restore_judgements, retire_items
 from rookery.desk.store import Store, store_page, take_advisory_lock
 from rookery.desk.tables import pages, snapshots
+from rookery.desk.training_formats import write_whole_file
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Page, Record, digest_of
 from rookery.typed_files import read_json_lines
@@ -115,6 +116,7 @@ class SnapshotContents(Record, frozen=True):
     """ids of the decisions on items on which raters disagreed"""
 
 
+T = TypeVar("T")
 SnapshotLines = Mapping[str, Callable[[], Iterable[str]]]
 """function that yields the lines, by file name"""
 
@@ -184,52 +186,50 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
     """
     everything = _restore_labelling_data(connection, frozen)
     decided = [convert_to_judgement(each) for each in everything.decisions.values()]
-    learnt = everything._replace(
-        judgements=[
-            each
-            for each in everything.judgements
-            if not (_is_gold(everything.items[each.item]) or each.item in everything.decisions)
-        ]
-        + decided
-    )
-
-    known_forms = everything.forms
-
-    def convert_to_many(
-        meaning: Callable[[LabellingItem, Judgement], Iterable[Record]],
-    ) -> Iterator[str]:
-        """Yield the JSON of every record that a conversion makes of the counted judgements."""
-        for placed, judgement in learnt.iterate_counted():
-            yield from (each.to_json() for each in meaning(placed.item, judgement))
-
-    def convert_to_one(
-        meaning: Callable[[LabellingItem, Judgement], Record | None],
-    ) -> Iterator[str]:
-        """Yield the JSON of the one record, if any, that a conversion makes of each counted
-        judgement."""
-        return convert_to_many(lambda item, judgement: filter(None, [meaning(item, judgement)]))
-
-    lines: dict[str, Callable[[], Iterable[str]]] = {
-        "comparisons.jsonl": partial(
-            convert_to_one, partial(convert_to_comparison, forms=known_forms)
+    counted = [
+        each
+        for each in everything.judgements
+        if not (_is_gold(everything.items[each.item]) or each.item in everything.decisions)
+    ]
+    learnt = everything._replace(judgements=counted + decided)
+    forms = everything.forms
+    records: dict[str, Callable[[], Iterable[Record]]] = {
+        "comparisons": lambda: (
+            comparison
+            for placed, each in learnt.iterate_counted()
+            if (comparison := convert_to_comparison(placed.item, each, forms)) is not None
         ),
-        "ratings.jsonl": partial(convert_to_many, partial(convert_to_ratings, forms=known_forms)),
-        "episodes.jsonl": partial(convert_to_one, convert_to_episode),
-        "majority.jsonl": lambda: (each.to_json() for each in derive_majority_labels(learnt)),
-        "items.jsonl": lambda: (
-            _make_snapshot_item(each).to_json() for each in everything.items.values()
+        "ratings": lambda: (
+            rating
+            for placed, each in learnt.iterate_counted()
+            for rating in convert_to_ratings(placed.item, each, forms)
         ),
-        "judgements.jsonl": lambda: (each.to_json() for each in everything.judgements),
-        "excluded.jsonl": lambda: (each.to_json() for each in _list_not_learnt(everything)),
-        "people.jsonl": lambda: (each.to_json() for each in frozen.people),
-        "pages.jsonl": lambda: _load_page_bodies(connection, frozen.pages),
+        "episodes": lambda: (
+            episode
+            for placed, each in learnt.iterate_counted()
+            if (episode := convert_to_episode(placed.item, each)) is not None
+        ),
+        "majority": lambda: derive_majority_labels(learnt),
+        "items": lambda: map(_make_snapshot_item, everything.items.values()),
+        "judgements": lambda: everything.judgements,
+        "excluded": lambda: _list_not_learnt(everything),
+        "people": lambda: frozen.people,
     }
+    lines: dict[str, Callable[[], Iterable[str]]] = {
+        f"{name}.jsonl": partial(_encode_records, make) for name, make in records.items()
+    }
+    lines["pages.jsonl"] = partial(_load_page_bodies, connection, frozen.pages)
+    # Snapshots of before there were forms and decisions stay the same bytes.
     if frozen.forms:
         written = _read_frozen_forms(connection, frozen)
-        lines[FORMS_FILE] = lambda: (each.to_json() for each in written)
-    if everything.decisions:  # snapshots of before there were decisions stay the same bytes
-        lines[DECISIONS_FILE] = lambda: (each.to_json() for each in everything.decisions.values())
+        lines[FORMS_FILE] = partial(_encode_records, lambda: written)
+    if everything.decisions:
+        lines[DECISIONS_FILE] = partial(_encode_records, everything.decisions.values)
     return lines
+
+
+def _encode_records(make: Callable[[], Iterable[Record]]) -> Iterator[str]:
+    return (each.to_json() for each in make())
 
 
 def _read_frozen_forms(connection: Connection, frozen: SnapshotContents) -> list[FormVersion]:
@@ -506,19 +506,6 @@ def _translate_disk_errors(folder: Path) -> Iterator[None]:
         raise Failed(Failure(where, Outcome.UNWRITABLE, detail)) from error
 
 
-def write_whole_file(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as a file, completely, or leave the file as it was."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with new.open("wb") as file:
-            file.writelines(f"{line}\n".encode() for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
-
-
 class _ExportedFolder(NamedTuple):
     """Contents of an exported folder."""
 
@@ -558,19 +545,21 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
     for name, file in snapshot.files.items():
         if _hash_file(folder / name) != file.sha256:
             raise _make_damaged_error(folder / name, "it was changed since it was exported")
+
+    def read_records(name: str, kind: type[T]) -> list[T]:
+        """Read a file, which old snapshots may lack."""
+        file = f"{name}.jsonl"
+        return list(read_json_lines(folder / file, kind)) if file in snapshot.files else []
+
     exported = _ExportedFolder(
         snapshot,
-        list(read_json_lines(folder / "people.jsonl", SnapshotPerson)),
-        list(read_json_lines(folder / "pages.jsonl", Page)),
-        list(read_json_lines(folder / "items.jsonl", SnapshotItem)),
-        list(read_json_lines(folder / "judgements.jsonl", Judgement)),
-        list(read_json_lines(folder / "excluded.jsonl", LeftOutJudgement)),
-        list(read_json_lines(folder / FORMS_FILE, FormVersion))
-        if FORMS_FILE in snapshot.files
-        else [],
-        list(read_json_lines(folder / DECISIONS_FILE, Decision))
-        if DECISIONS_FILE in snapshot.files
-        else [],
+        read_records("people", SnapshotPerson),
+        read_records("pages", Page),
+        read_records("items", SnapshotItem),
+        read_records("judgements", Judgement),
+        read_records("excluded", LeftOutJudgement),
+        read_records("forms", FormVersion),
+        read_records("decisions", Decision),
     )
     for each in exported.items:
         if each.id != digest_of(f"{each.batch}\n{each.item.to_json()}"):
@@ -653,11 +642,8 @@ def _list_rows(
     question = placed.item.question
     shared = [placed.batch, placed.id, question.id, question.text, placed.item.form]
     shared += [judgement.form_version, judgement.id, judgement.by, judgement.kind]
-    shared += [
-        left_out.counted_as if left_out else "",
-        f"{judgement.began:.0f}",
-        f"{judgement.ended:.0f}",
-    ]
+    shared.append(left_out.counted_as if left_out else "")
+    shared += [f"{judgement.began:.0f}", f"{judgement.ended:.0f}"]
     for field in form.fields if form else ():
         for place, value in _iterate_values(field, judgement.filled.get(field.name)):
             answer, quote, start, end = place
@@ -673,32 +659,23 @@ _Place = tuple[int | None, int | None, int | str, int | str]
 
 def _iterate_values(field: FormField, value: Any) -> Iterator[tuple[_Place, Any]]:
     """Yield each value of a field with what it is about, leaving out what was not filled in."""
-    if value is None:
+    if field.kind not in ("claims", "spans"):
+        for numbers, one in flatten_value(value):
+            if one is not None:
+                answer, quote = (*numbers, None, None)[:2]
+                yield (answer, quote, "", ""), one
         return
-    if field.kind in ("claims", "spans"):
-        for span in value:
-            place = (span["answer"], None, span["start"], span["end"])
-            parts = [f"{part.name} {span[part.name]}" for part in field.span_parts]
-            parts += [f"quote {quote + 1}" for quote in span.get("quotes", ())]
-            yield place, span["label"] if field.kind == "spans" else ", ".join(parts)
-    elif not field.per:
-        yield (None, None, "", ""), value
-    else:
-        for answer, answer_value in enumerate(value):
-            for quote, one in (
-                enumerate(answer_value) if field.per == "quote" else [(None, answer_value)]
-            ):
-                if one is not None:
-                    yield (answer, quote, "", ""), one
+    for span in value or ():
+        parts = [f"{part.name} {span[part.name]}" for part in field.span_parts]
+        parts += [f"quote {quote + 1}" for quote in span.get("quotes", ())]
+        said = span["label"] if field.kind == "spans" else ", ".join(parts)
+        yield (span["answer"], None, span["start"], span["end"]), said
 
 
 def _find_label(field: FormField, value: Any, answers: int) -> str:
     if field.kind == "versus":
-        return (
-            "equally good"
-            if value == 0
-            else (f"answer {1 if value < 0 else 2} {'much ' * (abs(value) > 1)}better")
-        )
+        better = f"answer {1 if value < 0 else 2} {'much ' * (abs(value) > 1)}better"
+        return better if value else "equally good"
     if field.kind == "pick" and isinstance(value, int) and value < answers:
         return f"answer {value + 1}"
     return next((choice.label for choice in field.choices if choice.value == value), "")

@@ -115,16 +115,22 @@ def write_training_rows(rows: Iterable[TrainingRow | Record], path: Path) -> Non
 
     Raises Failed (not_written).
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with new.open("wb") as file:
-            file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        write_whole_file(path, (msgspec.json.encode(row).decode() for row in rows))
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
         raise Failed(Failure(str(path), Outcome.NOT_WRITTEN, detail)) from error
+
+
+def write_whole_file(path: Path, lines: Iterable[str]) -> None:
+    """Write lines as a file, completely, or leave the file as it was."""
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("wb") as file:
+            file.writelines(f"{line}\n".encode() for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
     finally:
         new.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ import msgspec
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.desk.accounts import Person, has_role
-from rookery.desk.snapshots import write_whole_file
+from rookery.desk.training_formats import write_whole_file
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive, translate_storage_errors
