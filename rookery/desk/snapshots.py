@@ -668,8 +668,8 @@ def _iterate_values(field: FormField, value: Any) -> Iterator[tuple[_Place, Any]
     for span in value or ():
         parts = [f"{part.name} {span[part.name]}" for part in field.span_parts]
         parts += [f"quote {quote + 1}" for quote in span.get("quotes", ())]
-        said = span["label"] if field.kind == "spans" else ", ".join(parts)
-        yield (span["answer"], None, span["start"], span["end"]), said
+        label = span["label"] if field.kind == "spans" else ", ".join(parts)
+        yield (span["answer"], None, span["start"], span["end"]), label
 
 
 def _find_label(field: FormField, value: Any, answers: int) -> str:
