@@ -101,10 +101,9 @@ def make_ask_result(
     """Return an episode as a line of saved answers, with its quotes checked."""
     good = sum(verdict.verified for verdict in verdicts)
     counts = {"quotes": len(verdicts), "verified": good, **episode.count_failures()}
-    answered = AskResult(
-        episode.question, episode.answer, episode.stop, episode.by, counts, made_with
-    )
-    return msgspec.structs.replace(answered, failures=select_told_failures(episode))
+    answered = (episode.question, episode.answer, episode.stop, episode.by)
+    failures = select_told_failures(episode)
+    return AskResult(*answered, counts, made_with, failures=failures)
 
 
 def select_told_failures(episode: Episode) -> tuple[Failure, ...]:

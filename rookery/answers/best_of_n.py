@@ -88,12 +88,9 @@ def sum_logprob(*completions: Completion) -> float:
 
     NaN where a completion has none, so that a missing probability is not taken for certainty.
     """
-    complete = all(completion.logprobs for completion in completions)
-    return (
-        math.fsum(p for completion in completions for p in completion.logprobs)
-        if complete
-        else math.nan
-    )
+    if not all(completion.logprobs for completion in completions):
+        return math.nan
+    return math.fsum(p for completion in completions for p in completion.logprobs)
 
 
 def mean_logprob(*completions: Completion) -> float:
@@ -161,9 +158,8 @@ def _expected_excess(over: float, scale: float, freedom: int) -> float:
     log_height = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
     log_height -= math.log(freedom * math.pi) / 2
     density = math.exp(log_height - (freedom + 1) / 2 * math.log1p(z * z / freedom))
-    return scale * max(
-        0.0, (freedom + z * z) / (freedom - 1) * density - z * _student_t_tail(z, freedom)
-    )
+    inside = (freedom + z * z) / (freedom - 1) * density
+    return scale * max(0.0, inside - z * _student_t_tail(z, freedom))
 
 
 def _student_t_tail(z: float, freedom: int) -> float:
@@ -292,23 +288,13 @@ def answer_with_best_draft(
 
     choice = _choose_draft(draw_drafts, question, choosing)
     faults = (Failure(by, Outcome.BAD_SYNTAX, draft.fault) for draft in drafts if draft.fault)
-    failures = (
-        *failures,
-        *dict.fromkeys(faults),
-        *broken,
-        *_report_saved_samples(by, choice, choosing),
-    )
+    saved = _report_saved_samples(by, choice, choosing)
+    failures = (*failures, *dict.fromkeys(faults), *broken, *saved)
     best = choice.chosen if choice else next((draft for draft in drafts if draft.answer), None)
     if best is None or best.answer is None:
         steps = (*before, *(draft.step for draft in drafts[:1]))
-        return Episode(
-            question,
-            by,
-            steps,
-            None,
-            Outcome.POLICY_FAILED if broken else Outcome.BAD_SYNTAX,
-            failures,
-        )
+        outcome = Outcome.POLICY_FAILED if broken else Outcome.BAD_SYNTAX
+        return Episode(question, by, steps, None, outcome, failures)
     answer = msgspec.structs.replace(best.answer, score=choice.score if choice else None)
     stop = "end"
     score = -math.inf if answer.score is None else answer.score

@@ -9,12 +9,17 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from rookery.answers.best_of_n import render_prompt
-from rookery.answers.evidence_answers import JudgedSection, choose_quote, judge_sections
+from rookery.answers.evidence_answers import (
+    JudgedSection,
+    choose_quote,
+    describe_section,
+    judge_sections,
+)
 from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
 from rookery.errors import Failed, Outcome
 from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
@@ -64,6 +69,7 @@ NO_CLAIM_ADVICE = (
     "“crows hold grudges”"
 )
 Stance = Literal["for", "against", "neither"]
+S = TypeVar("S", bound=JudgedSection | ScoredSentence)
 _OPEN_QUESTION = re.compile(r"(?:who|whom|whose|what|which|when|where|how|why)\b", re.IGNORECASE)
 
 
@@ -185,13 +191,11 @@ def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> Assu
         or _OPEN_QUESTION.match(stated)
         or (closed and re.search(r"\bor\b", stated))
     ):
-        detail = NO_CLAIM_ADVICE
-        raise Failed(Failure(question_line[:MAX_QUESTION_CHARACTERS], Outcome.NO_CLAIM, detail))
-    return (
-        AssumedClaim(f"yes to “{question_line}”", question_line)
-        if closed
-        else AssumedClaim(stated, stated)
-    )
+        what = question_line[:MAX_QUESTION_CHARACTERS]
+        raise Failed(Failure(what, Outcome.NO_CLAIM, NO_CLAIM_ADVICE))
+    if closed:
+        return AssumedClaim(f"yes to “{question_line}”", question_line)
+    return AssumedClaim(stated, stated)
 
 
 def _is_claim(worded: str, question: str) -> bool:
@@ -248,7 +252,7 @@ def _judge_evidence(
     best = RetrievedPassages(gathered.found[: settings.judged])
     sections = judge_sections(claim, best, judge)
     sections.sort(key=lambda section: section.judgement.neither)
-    observe([_describe_section(section) for section in sections])
+    observe([describe_section(each, 1 - each.judgement.neither) for each in sections])
     quotes_by_side: dict[Stance, tuple[Quote, ...]] = {}
     for side in _SIDES:
         others = [quote for quotes in quotes_by_side.values() for quote in quotes]
@@ -256,12 +260,6 @@ def _judge_evidence(
     closest = (choose_quote(section, settings.longest) for section in sections)
     distinct = dict.fromkeys(quote for quote in closest if quote is not None)
     return SideQuotes(quotes_by_side, tuple(distinct)[: settings.quotes])
-
-
-def _describe_section(section: JudgedSection) -> RankedPassage:
-    page, start, end = section.page, section.start, section.end
-    hit = Hit(page.url, page.title, "", page.digest, start, end, section.score)
-    return RankedPassage(page, hit, 1 - section.judgement.neither, ())
 
 
 _SIDES: tuple[Stance, Stance] = ("for", "against")
@@ -295,7 +293,7 @@ def _quote_side(
     return tuple(chosen)
 
 
-def _put_new_pages_first(sections: Sequence[JudgedSection]) -> list[JudgedSection]:
+def _put_new_pages_first(sections: Sequence[S]) -> list[S]:
     first = {section.page.digest: section for section in reversed(sections)}
     new = [each for each in sections if each is first[each.page.digest]]
     return [*new, *(each for each in sections if each is not first[each.page.digest])]
@@ -352,10 +350,8 @@ def _judge_sentences(
         if side in sides:
             sides[side].append(each.sentence)
     nearest = _choose_quotes([each.sentence for each in candidates], settings.quotes)
-    quotes_by_side = {
-        side: _choose_quotes(sentences, settings.quotes) for side, sentences in sides.items()
-    }
-    return SideQuotes(quotes_by_side, nearest)
+    chosen = {side: _choose_quotes(each, settings.quotes) for side, each in sides.items()}
+    return SideQuotes(chosen, nearest)
 
 
 def _list_candidates(
@@ -391,9 +387,8 @@ def _is_whole_sentence(page: Page, start: int, end: int) -> bool:
     at = bisect(page.blocks, start, key=lambda block: block.start) - 1
     low, high = (page.blocks[at].start, page.blocks[at].end) if at >= 0 else (0, len(page.text))
     before, after = page.text[low:start].rstrip(), page.text[end:high].strip()
-    return (not before or before[-1] in SENTENCE_ENDS) and (
-        not after or page.text[end - 1] in SENTENCE_ENDS
-    )
+    begins = not before or before[-1] in SENTENCE_ENDS
+    return begins and (not after or page.text[end - 1] in SENTENCE_ENDS)
 
 
 def _alternate_denials(candidates: Sequence[SideCandidate]) -> list[SideCandidate]:
@@ -407,24 +402,16 @@ def _alternate_denials(candidates: Sequence[SideCandidate]) -> list[SideCandidat
 def _ask_stance(policy: Policy, claim: str, candidate: SideCandidate, steps: list[Step]) -> Stance:
     """Return the side that the policy's completion names; "neither" for any other completion."""
     parts = {"claim": claim, "before": candidate.before, "sentence": candidate.sentence.text}
-    asked = render_prompt(
-        "sides_stance",
-        **{name: _to_one_line(neutralize_text(text)) for name, text in parts.items()},
-    )
-    said = _ask_policy(policy, asked, steps).rstrip(".").lower()
+    lines = {name: _to_one_line(neutralize_text(text)) for name, text in parts.items()}
+    said = _ask_policy(policy, render_prompt("sides_stance", **lines), steps).rstrip(".").lower()
     sides: dict[str, Stance] = {"for": "for", "against": "against"}
     return sides.get(said, "neither")
 
 
 def _choose_quotes(sentences: Sequence[ScoredSentence], most: int) -> tuple[Quote, ...]:
     """Quote the best `most` sentences, those of pages not yet quoted first."""
-    seen: set[str] = set()
-    first: list[ScoredSentence] = []
-    others: list[ScoredSentence] = []
-    for sentence in sentences:
-        (others if sentence.page.digest in seen else first).append(sentence)
-        seen.add(sentence.page.digest)
-    return tuple(each.page.quote(each.start, each.end) for each in [*first, *others][:most])
+    best = _put_new_pages_first(sentences)[:most]
+    return tuple(each.page.quote(each.start, each.end) for each in best)
 
 
 def _describe_reading(search: ClaimSearch) -> str:

@@ -118,7 +118,7 @@ def answer_by_evidence(
         if probabilities[number] >= (settings.second if number else settings.decline):
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
     calibrated = map(settings.calibrate, probabilities)
-    observe([_describe_section(*each) for each in zip(judged, calibrated, strict=True)])
+    observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
     answer = compose_evidence_answer(judged, settings)
     if settings.calibrated and answer.score is not None:
         answer = msgspec.structs.replace(answer, calibrated=True)
@@ -173,11 +173,10 @@ def judge_listed_sections(
 ) -> list[JudgedSection]:
     """Judge these sections and return them, best first; `scores` are those of a search, if any."""
     judged = judge(question, [EvidencePassage(each.text, each.heading) for each in sections])
+    scores = scores or [0.0] * len(sections)
     judged_sections = [
         JudgedSection(each.page, each.start, each.end, judgement, score, each.heading)
-        for each, judgement, score in zip(
-            sections, judged, scores or [0.0] * len(sections), strict=True
-        )
+        for each, judgement, score in zip(sections, judged, scores, strict=True)
     ]
     return sorted(judged_sections, key=lambda section: -section.judgement.answers)
 
@@ -205,27 +204,19 @@ def narrow_section(
         (run for run in runs if run[0] < last and first < run[1]), key=lambda run: run[1] - run[0]
     )
     single = sorted((block.start - block.end, block.start, block.end) for block in blocks)
-    candidate_runs = [*around[:_SHORT_RUNS], *around[-_LONG_RUNS:]]
-    candidate_runs += [
-        (start, end) for _, start, end in single[:_SINGLE_BLOCKS] if (start, end) in runs
-    ]
-    candidate_runs = list(dict.fromkeys(candidate_runs))
-    judged = judge(
-        question,
-        [EvidencePassage(page.text[slice(*run)], section.heading) for run in candidate_runs],
-    )
-    best = max(each.answers for each in judged)
-    good = [
-        run
-        for run, each in zip(candidate_runs, judged, strict=True)
-        if each.answers >= best - _NEARLY_BEST
-    ]
+    singles = [(start, end) for _, start, end in single[:_SINGLE_BLOCKS] if (start, end) in runs]
+    tested = [*dict.fromkeys((*around[:_SHORT_RUNS], *around[-_LONG_RUNS:], *singles))]
+    passages = [EvidencePassage(page.text[slice(*run)], section.heading) for run in tested]
+    judged = judge(question, passages)
+    limit = max(each.answers for each in judged) - _NEARLY_BEST
+    good = [run for run, each in zip(tested, judged, strict=True) if each.answers >= limit]
     start, end = min(good, key=lambda run: run[1] - run[0])
     span = max(0, start - section.start), end - section.start
     return section._replace(judgement=section.judgement._replace(span=span))
 
 
-def _describe_section(section: JudgedSection, probability: float) -> RankedPassage:
+def describe_section(section: JudgedSection, probability: float) -> RankedPassage:
+    """Return a section as a passage that was ranked by this probability."""
     page = section.page
     hit = Hit(page.url, page.title, "", page.digest, section.start, section.end, section.score)
     return RankedPassage(page, hit, probability, ())
@@ -299,19 +290,17 @@ def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
     """Return the blocks of a section without headings and captions, each row of a table as one."""
     blocks = [
         block
-        for block in section.page.blocks
+        for block in section.page.iter_shown()
         if block.start < section.end
         and section.start < block.end
-        and not (block.hidden or block.furniture)
+        and not block.furniture
         and block.kind not in ("heading", "caption")
     ]
     rows = list[Block]()
     for block in blocks:
         before = rows[-1] if rows else block
-        if (
-            before.kind == block.kind == "cell"
-            and "\t" in section.page.text[before.end : block.start]
-        ):
+        between = section.page.text[before.end : block.start]
+        if before.kind == block.kind == "cell" and "\t" in between:
             rows[-1] = msgspec.structs.replace(before, end=block.end)
         else:
             rows.append(block)
@@ -358,11 +347,8 @@ def _cut_to_sentences(
     while True:
         grown = False
         for low, high in ((first, last + 1), (first - 1, last)):
-            if (
-                low >= 0
-                and high < len(sentences)
-                and sentences[high][1] - sentences[low][0] <= longest
-            ):
+            exists = low >= 0 and high < len(sentences)
+            if exists and sentences[high][1] - sentences[low][0] <= longest:
                 first, last, grown = low, high, True
         if not grown:
             break
@@ -414,11 +400,11 @@ def _choose_sections(question: str, sections: Sequence[PageSection]) -> list[Pag
     """Return the sections that hold the most of the question's words."""
     language = find_language(sections[0].page.text) if sections else ENGLISH
     wanted = set(get_question_terms(question, language))
-    return nlargest(
-        MAX_JUDGED_SECTIONS,
-        sections,
-        key=lambda each: len(wanted & set(split_terms(each.text, language))),
-    )
+
+    def count_words(section: PageSection) -> int:
+        return len(wanted & set(split_terms(section.text, language)))
+
+    return nlargest(MAX_JUDGED_SECTIONS, sections, key=count_words)
 
 
 def _shorten_page(page: Page) -> Page:

@@ -143,12 +143,9 @@ def compose_extract_answer(
     evidence = weigh_evidence(question, gathered, similarity, settings, observe)
     if evidence is None:
         return Answer(NOTHING_FOUND, declined=True)
-    likely = (CONFIDENCE_WITH_SIMILARITY if similarity else ConfidenceModel()).estimate_probability(
-        evidence
-    )
-    groups = [
-        [_quote_sentence(sentence, settings.longest) for sentence in g] for g in evidence.groups
-    ]
+    confidence = CONFIDENCE_WITH_SIMILARITY if similarity else ConfidenceModel()
+    likely, longest = confidence.estimate_probability(evidence), settings.longest
+    groups = [[_quote_sentence(each, longest) for each in group] for group in evidence.groups]
     if likely < settings.decline:
         quotes = tuple(quote for group in groups for quote in group)
         text = NOTHING_REACHED.format(settings.decline)
@@ -262,35 +259,24 @@ def _choose_groups(
     kind = detect_answer_type(question)
     chosen: list[list[ScoredSentence]] = []
     least = MIN_SCORE_SHARE * max(0.0, every[0].score)
-    sentences_left = [every[0], *(s for s in every[1:] if s.score >= least)]
-    while sentences_left and sum(map(len, chosen)) < settings.quotes:
+    rest = [every[0], *(s for s in every[1:] if s.score >= least)]
+    while rest and sum(map(len, chosen)) < settings.quotes:
         read = {group[0].page.digest for group in chosen}
-        best = max(
-            sentences_left, key=lambda s: s.score + settings.elsewhere * (s.page.digest not in read)
-        )
-        same = [
-            s
-            for s in sentences_left
-            if s is not best and _repeats_sentence(s, best, settings.overlap)
-        ]
+        best = max(rest, key=lambda s: s.score + settings.elsewhere * (s.page.digest not in read))
+        same = [s for s in rest if s is not best and _repeats_sentence(s, best, settings.overlap)]
         seconds = [s for s in same if _supports_sentence(question, s, best)][:1]
         room = settings.quotes - sum(map(len, chosen)) - 1
         chosen.append([best, *seconds[:room]])
         quoted = _quote_sentence(best, settings.longest)
-        sentences_left = [
-            s for s in sentences_left if s not in same and not _overlaps_quote(s, best.page, quoted)
-        ]
+        rest = [s for s in rest if s not in same and not _overlaps_quote(s, quoted)]
         if kind in SETTLED_BY_TWO and len(chosen[0]) > 1:
             break
     return chosen
 
 
-def _overlaps_quote(sentence: ScoredSentence, page: Page, quote: Quote) -> bool:
-    return (
-        sentence.page.digest == page.digest
-        and sentence.start < quote.end
-        and quote.start < sentence.end
-    )
+def _overlaps_quote(sentence: ScoredSentence, quote: Quote) -> bool:
+    same_page = sentence.page.digest == quote.digest
+    return same_page and sentence.start < quote.end and quote.start < sentence.end
 
 
 def _repeats_sentence(sentence: ScoredSentence, other: ScoredSentence, overlap: float) -> bool:
@@ -308,13 +294,10 @@ def _supports_sentence(question: str, sentence: ScoredSentence, other: ScoredSen
     if sentence.page.digest == other.page.digest:
         return False
     if (kind := detect_answer_type(question)) in SETTLED_BY_TWO:
-        return not extract_answer_terms(sentence.text, kind, question).isdisjoint(
-            extract_answer_terms(other.text, kind, question)
-        )
-    sentence_words, other_words = (_list_added_words(question, each) for each in (sentence, other))
-    return bool(sentence_words) and len(sentence_words & other_words) >= MIN_AGREEMENT * len(
-        sentence_words | other_words
-    )
+        terms = extract_answer_terms(sentence.text, kind, question)
+        return not terms.isdisjoint(extract_answer_terms(other.text, kind, question))
+    words, others = (_list_added_words(question, each) for each in (sentence, other))
+    return bool(words) and len(words & others) >= MIN_AGREEMENT * len(words | others)
 
 
 def _is_quotable(sentence: ScoredSentence, longest: int) -> bool:

@@ -73,10 +73,9 @@ def answer_with_gophercite(
     """
     gathered = gather_passages(question.text, library, settings.limits)
     places = choose_best_pages(question, gathered, rank, settings.pages, observe)
+    failures = gathered.failures
     if not places:
-        return Episode(
-            question, GOPHERCITE_METHOD, stop=Outcome.NO_EVIDENCE, failures=gathered.failures
-        )
+        return Episode(question, GOPHERCITE_METHOD, (), None, Outcome.NO_EVIDENCE, failures)
     repairs: dict[Quote, float] = {}
 
     @cache
@@ -89,15 +88,10 @@ def answer_with_gophercite(
     def check_claims(answer: Answer) -> Answer:
         return require_supported_claims(answer, question, judge) if judge else answer
 
-    prompts = [
-        _check_quotes(
-            build_page_prompt(question, page, hit_start, settings, repairs),
-            page,
-            answers_question,
-            check_claims,
-        )
-        for page, hit_start in places
-    ]
+    prompts = []
+    for page, hit_start in places:
+        built = build_page_prompt(question, page, hit_start, settings, repairs)
+        prompts.append(_check_quotes(built, page, answers_question, check_claims))
     turns = cycle(prompts)
 
     def sample(n: int) -> Iterator[AnswerDraft]:
@@ -107,9 +101,7 @@ def answer_with_gophercite(
                 constrained = constrain([one.document]) if constrain else policy
                 yield from sample_drafts(constrained, one.prompt, drawn[one], one.read)
 
-    episode = answer_with_best_draft(
-        question, GOPHERCITE_METHOD, sample, choosing, gathered.failures
-    )
+    episode = answer_with_best_draft(question, GOPHERCITE_METHOD, sample, choosing, failures)
     quotes = episode.answer.quotes if episode.answer else ()
     marked = tuple(
         _report_repair(quote, repairs[mended])
@@ -145,11 +137,8 @@ def _check_quotes(
 
 def widen_to_sentences(page: Page, quote: Quote) -> Quote:
     """Return the quote with the whole of each sentence of the page that it touches."""
-    around = [
-        span
-        for span in find_sentences(page, 0, len(page.text))
-        if span[0] < quote.end and quote.start < span[1]
-    ]
+    spans = find_sentences(page, 0, len(page.text))
+    around = [span for span in spans if span[0] < quote.end and quote.start < span[1]]
     if not around:
         return quote
     return page.quote(min(quote.start, around[0][0]), max(quote.end, around[-1][1]))
@@ -211,9 +200,8 @@ def build_page_prompt(
         answer = parse_inline(text, [page], find)
         refuse_hidden_quotes(answer, page)
         if settings.quotes and len(answer.quotes) > settings.quotes:
-            raise CitationSyntaxError(
-                f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
-            )
+            fault = f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
+            raise CitationSyntaxError(fault)
         return answer
 
     start, end = truncate_page(page, hit_start, settings)

@@ -4,9 +4,9 @@ The command line, the web pages, the HTTP API and MCP read `METHODS`. Each metho
 code when it runs, so that `extract` loads no model client.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -109,11 +109,8 @@ def _run_extract(run: QuestionRun) -> Episode:
         return answer_by_evidence(run.question, run.library, judge, options, observe)
     from rookery.answers.extract import ExtractSettings, answer_by_extraction
 
-    settings, by_words = run.session.settings, ExtractSettings()
-    if settings.decline is not None:
-        by_words = msgspec.structs.replace(by_words, decline=settings.decline)
-    if settings.quotes is not None:
-        by_words = msgspec.structs.replace(by_words, quotes=settings.quotes)
+    settings = run.session.settings
+    by_words = ExtractSettings(**_drop_unset(decline=settings.decline, quotes=settings.quotes))
     similarity, observe = run.session.sources.load_similarity(), run.callbacks.observe_ranking
     return answer_by_extraction(run.question, run.library, similarity, by_words, observe)
 
@@ -121,27 +118,24 @@ def _run_extract(run: QuestionRun) -> Episode:
 def _configure_evidence(session: "AnswerSession") -> "EvidenceSettings":
     from rookery.answers.evidence_answers import EvidenceSettings
 
-    settings, options = session.settings, EvidenceSettings()
-    calibration = session.sources.read_library_calibration()
-    if settings.decline is not None:
-        limit = (
-            settings.decline if calibration is None else calibration.find_score(settings.decline)
-        )
-        options = msgspec.structs.replace(options, decline=limit)
-    if settings.quotes is not None:
-        options = msgspec.structs.replace(options, quotes=settings.quotes)
-    if calibration is None:
-        return options
-    return msgspec.structs.replace(
-        options, calibrate=calibration.calibrate_probability, calibrated=True
-    )
+    settings, calibration = session.settings, session.sources.read_library_calibration()
+    options = _drop_unset(decline=settings.decline, quotes=settings.quotes)
+    if calibration is not None:
+        options |= {"calibrate": calibration.calibrate_probability, "calibrated": True}
+        if settings.decline is not None:
+            options["decline"] = calibration.find_score(settings.decline)
+    return EvidenceSettings(**options)
+
+
+def _drop_unset(**options: Any) -> dict[str, Any]:
+    """Return the options that are set: the others have the defaults of what they are given to."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _run_both_sides(run: QuestionRun) -> Episode:
     from rookery.answers.both_sides import SidesSettings, answer_both_sides
 
-    quotes = run.session.settings.quotes
-    options = SidesSettings() if quotes is None else SidesSettings(quotes=quotes)
+    options = SidesSettings(**_drop_unset(quotes=run.session.settings.quotes))
     model = run.open_model("write") if run.recording else None
     judge = None
     if model is None and names_evidence_model(run.session.settings):
@@ -206,8 +200,8 @@ def _run_webglm(run: QuestionRun) -> Episode:
 
     if run.is_writer_local():
         return _write_by_small_model(run)
-    quotes, model = run.session.settings.quotes, run.open_model("write")
-    options = WebglmSettings() if quotes is None else WebglmSettings(references=quotes)
+    options = WebglmSettings(**_drop_unset(references=run.session.settings.quotes))
+    model = run.open_model("write")
     rank, sampling = _choose_ranker(run), run.session.configure_sampling()
     observe, library = run.callbacks.observe_ranking, run.library
     return answer_with_webglm(run.question, library, model, rank, sampling, options, observe)
@@ -224,49 +218,21 @@ def _write_by_small_model(run: QuestionRun) -> Episode:
     return put_into_words(found, model, run.session.sources.load_evidence_judge(), sampling)
 
 
-METHODS = {
-    method.name: method
-    for method in (
-        AnswerMethod(
-            "extract",
-            "Quotes",
-            "The sentences that answer best, word for word. Quick, without a model.",
-            _run_extract,
-            model="unused",
-        ),
-        AnswerMethod(
-            "sides",
-            "For and against",
-            "What speaks for a claim and what against it, side by side.",
-            _run_both_sides,
-            model="optional",
-            has_own_flag=True,
-        ),
-        AnswerMethod(
-            "webgpt",
-            "Browse",
-            "A model reads like a person: it searches, opens pages, quotes.",
-            _run_webgpt,
-        ),
-        AnswerMethod(
-            "gophercite",
-            "Quote first",
-            "A model answers and quotes what supports it, held to the page.",
-            _run_gophercite,
-            samples=8,
-        ),
-        AnswerMethod(
-            "webglm",
-            "Write",
-            "A model writes a text, each sentence resting on numbered quotes.",
-            _run_webglm,
-            local=WRITING_SETTINGS,
-        ),
-    )
-}
+def _list_methods() -> Iterator[AnswerMethod]:
+    summary = "The sentences that answer best, word for word. Quick, without a model."
+    yield AnswerMethod("extract", "Quotes", summary, _run_extract, "unused")
+    summary, title = "What speaks for a claim and what against it, side by side.", "For and against"
+    yield AnswerMethod("sides", title, summary, _run_both_sides, "optional", has_own_flag=True)
+    summary = "A model reads like a person: it searches, opens pages, quotes."
+    yield AnswerMethod("webgpt", "Browse", summary, _run_webgpt)
+    summary = "A model answers and quotes what supports it, held to the page."
+    yield AnswerMethod("gophercite", "Quote first", summary, _run_gophercite, samples=8)
+    summary = "A model writes a text, each sentence resting on numbered quotes."
+    yield AnswerMethod("webglm", "Write", summary, _run_webglm, local=WRITING_SETTINGS)
+
+
+METHODS = {method.name: method for method in _list_methods()}
 """every answering method by its name, in the order in which they are offered"""
-
-
 MODEL_METHODS = tuple(name for name, method in METHODS.items() if method.model == "required")
 """names of the methods that need a language model"""
 NAMED_METHODS = tuple(name for name, method in METHODS.items() if not method.has_own_flag)

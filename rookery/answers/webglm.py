@@ -23,9 +23,8 @@ from rookery.answers.retrieval import RetrievalLimits, gather_passages
 from rookery.errors import Outcome
 from rookery.evidence.claim_support import (
     AnswerSource,
-    SupportedText,
+    SupportFilter,
     SupportSettings,
-    cite_sentences,
     has_new_words,
     locate_answers,
 )
@@ -76,9 +75,8 @@ def answer_with_webglm(
         for passage in ranked[: settings.references]
     )
     if not quotes:
-        return Episode(
-            question, WEBGLM_METHOD, stop=Outcome.NO_EVIDENCE, failures=gathered.failures
-        )
+        failures = gathered.failures
+        return Episode(question, WEBGLM_METHOD, (), None, Outcome.NO_EVIDENCE, failures)
 
     def read(text: str) -> Answer:
         return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))
@@ -155,25 +153,20 @@ def put_into_words(
     if episode.answer is None or episode.answer.declined or not episode.answer.quotes:
         return episode
     quotes = episode.answer.quotes
-    sources = locate_answers(episode.question.text, quotes, judge)
-    prompt = render_writing_prompt(episode.question.text, sources[: settings.references])
-
-    @cache
-    def cite_text(text: str, finished: bool) -> SupportedText:
-        question = episode.question.text
-        return cite_sentences(text, sources, question, judge, finished, settings.support)
+    question = episode.question.text
+    sources = locate_answers(question, quotes, judge)
+    shown_sources = sources[: settings.references]
+    prompt = render_writing_prompt(question, shown_sources)
+    support = SupportFilter(question, sources, judge, settings.support)
 
     @cache
     def answers_question(text: str) -> bool:
-        question = episode.question.text
         if not has_new_words(text, question):
             return is_yes_no_question(question)
         if judge is None:
             return True
-        shared_words = (
-            measure_shared_words(each.answer, text) for each in sources[: settings.references]
-        )
-        if max(shared_words) < settings.support.words.threshold:
+        shared_words = max(measure_shared_words(each.answer, text) for each in shown_sources)
+        if shared_words < settings.support.words.threshold:
             return False
         [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
         return convert_to_probability(judged.answers) >= settings.answers
@@ -183,37 +176,29 @@ def put_into_words(
         for completion in policy.complete(prompt, n):
 
             def read(text: str, finished: bool = completion.stop != "length") -> Answer:
-                answer = cite_text(text, finished).answer
-                if not answer.text:
-                    raise CitationSyntaxError("no sentence of it is supported by what was quoted")
+                answer = support.parse_supported(text, finished)
                 if not answers_question(answer.text):
                     raise CitationSyntaxError("what it says does not answer the question")
-                return order_quotes_by_use(answer)
+                return answer
 
-            drafts.append(
-                AnswerDraft(Step(prompt, completion), *parse_draft(completion.text, read))
-            )
+            parsed = parse_draft(completion.text, read)
+            drafts.append(AnswerDraft(Step(prompt, completion), *parsed))
         return drafts
 
     # What is declined was decided before, and the score says how well the quotes answer.
     choosing = msgspec.structs.replace(choosing, decline=None)
-    written = answer_with_best_draft(
-        episode.question, WEBGLM_METHOD, sample, choosing, episode.failures
-    )
+    about = (episode.question, WEBGLM_METHOD)
+    written = answer_with_best_draft(*about, sample, choosing, episode.failures)
     if written.stop == Outcome.POLICY_FAILED:
         return written
     completion = written.steps[-1].said
-    taken_out = cite_text(completion.text.strip(), completion.stop != "length").removed
-    removed = tuple(Failure(WEBGLM_METHOD, Outcome.UNSUPPORTED, sentence) for sentence in taken_out)
+    finished = completion.stop != "length"
+    removed = support.list_removed(WEBGLM_METHOD, completion.text, finished)
     if written.answer is None:
         detail = "nothing that the model wrote is a supported answer: the quotes stand as they are"
-        failures = (
-            *episode.failures,
-            *removed,
-            Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail),
-        )
+        removed.append(Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail))
+        failures = (*episode.failures, *removed)
         return msgspec.structs.replace(episode, steps=written.steps, failures=failures)
-    answer = msgspec.structs.replace(
-        written.answer, score=episode.answer.score, calibrated=episode.answer.calibrated
-    )
+    score, calibrated = episode.answer.score, episode.answer.calibrated
+    answer = msgspec.structs.replace(written.answer, score=score, calibrated=calibrated)
     return msgspec.structs.replace(written, answer=answer, failures=(*written.failures, *removed))

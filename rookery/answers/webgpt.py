@@ -5,6 +5,8 @@ This runs one episode for a waiting user; `run_rollouts` runs many at once.
 
 from collections.abc import Callable, Generator
 
+import msgspec
+
 from rookery.answers.best_of_n import (
     AnswerDraft,
     BestOfNSettings,
@@ -17,7 +19,7 @@ from rookery.browser.browser import BrowseResult, browse_library, replace_surrog
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
-from rookery.evidence.claim_support import SupportFilter
+from rookery.evidence.claim_support import SupportFilter, locate_answers
 from rookery.evidence.evidence_model import EvidenceJudge
 from rookery.quotes.citation_syntax import order_quotes_by_use, parse_numbered
 from rookery.records import Answer, Completion, Episode, Failure, Library, Policy, Question, Step
@@ -57,7 +59,9 @@ def answer_with_webgpt(
         return _make_unanswered_episode(question, ended, steps)
     prompt = render_prompt("webgpt_answer", observation=observation.prompt)
 
-    support = SupportFilter(question, observation.quotes, judge) if judge else None
+    # The sources are whole: the judge reads each of them.
+    sources = locate_answers(question.text, observation.quotes)
+    support = SupportFilter(question.text, sources, judge) if judge else None
 
     def read(text: str) -> Answer:
         if support:
@@ -67,10 +71,12 @@ def answer_with_webgpt(
     def sample(n: int) -> list[AnswerDraft]:
         return sample_drafts(writer or policy, prompt, n, read)
 
-    episode = answer_with_best_draft(
-        question, WEBGPT_METHOD, sample, choosing, _finish_browsing(flow).failures, steps
-    )
-    return support.report_removed(episode) if support else episode
+    failures = _finish_browsing(flow).failures
+    episode = answer_with_best_draft(question, WEBGPT_METHOD, sample, choosing, failures, steps)
+    if support is None or episode.answer is None:
+        return episode
+    removed = support.list_removed(WEBGPT_METHOD, episode.steps[-1].said.text)
+    return msgspec.structs.replace(episode, failures=(*episode.failures, *removed))
 
 
 def _finish_browsing(flow: Generator[Observation, str, BrowseResult]) -> BrowseResult:
@@ -97,9 +103,8 @@ def _browse_until_answer(
         command = replace_surrogates(extract_command(completion.text))
         on_command(command)
         same = same + 1 if steps and steps[-1].said.text == command else 0
-        steps.append(
-            Step(prompt, completion if completion.text == command else Completion(command))
-        )
+        completion = completion if completion.text == command else Completion(command)
+        steps.append(Step(prompt, completion))
         try:
             following = flow.send(command)
         except StopIteration as ended:

@@ -20,9 +20,7 @@ from uuid import uuid4
 
 import msgspec
 
-from rookery.browser.browser import (
-    BrowserEpisode,
-)
+from rookery.browser.browser import BrowserEpisode
 from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.page_view import PageViewCache
 from rookery.library.call_recording import CallRecording, RecordingLibrary, WrappedLibrary

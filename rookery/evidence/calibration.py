@@ -73,10 +73,7 @@ class _Threshold(NamedTuple):
 
 
 def calibrate_threshold(
-    scores: Sequence[float],
-    good: Sequence[bool],
-    target: float = 0.9,
-    confidence: float = 0.95,
+    scores: Sequence[float], good: Sequence[bool], target: float = 0.9, confidence: float = 0.95
 ) -> Calibration:
     """Find the lowest threshold that guarantees a share `target` of good answers at `confidence`.
 

@@ -33,7 +33,7 @@ from rookery.quotes.answer_types import is_yes_no_question
 from rookery.quotes.citation_syntax import NUMBERED, CitationSyntaxError, order_quotes_by_use
 from rookery.quotes.repair import CorrectionSettings, list_guarded_words, measure_shared_words
 from rookery.quotes.word_overlap import split_words
-from rookery.records import Answer, Claim, Episode, Failure, Page, Question, Quote, Record, Reward
+from rookery.records import Answer, Claim, Failure, Page, Question, Quote, Record, Reward
 
 SUPPORT_THRESHOLD = 0.5
 """probability from which a claim counts as supported, or else as refuted"""
@@ -427,33 +427,35 @@ def _repeats_sentence(sentence: str, other: str) -> bool:
 
 
 class SupportFilter:
-    """Parses completions: each sentence cites the quotes that support it, or is taken out.
+    """Parses completions: each sentence cites the sources that support it, or is taken out.
 
-    So what a page asks a model to say enters an answer only where what was quoted says it too.
+    So what a page asks a model to say enters an answer only where what was quoted says it too. Of a
+    text that is not `finished`, the last sentence is taken out, too.
     """
 
-    def __init__(self, question: Question, quotes: Sequence[Quote], judge: EvidenceJudge) -> None:
-        sources = locate_answers(question.text, quotes)  # whole: the judge reads each of them
-
-        def cite_text(text: str) -> SupportedText:
-            return cite_sentences(text, sources, question.text, judge)
+    def __init__(
+        self,
+        question: str,
+        sources: Sequence[AnswerSource],
+        judge: EvidenceJudge | None,
+        settings: SupportSettings = SupportSettings(),
+    ) -> None:
+        def cite_text(text: str, finished: bool) -> SupportedText:
+            return cite_sentences(text, sources, question, judge, finished, settings)
 
         self._cite = cache(cite_text)
 
-    def parse_supported(self, text: str) -> Answer:
+    def parse_supported(self, text: str, finished: bool = True) -> Answer:
         """Parse a completion. Raises CitationSyntaxError where nothing of it is supported."""
-        answer = self._cite(text).answer
+        answer = self._cite(text, finished).answer
         if not answer.text:
             raise CitationSyntaxError("no sentence of it is supported by what was quoted")
         return order_quotes_by_use(answer)
 
-    def report_removed(self, episode: Episode) -> Episode:
-        """Add the sentences that were taken out of an episode's answer to its failures."""
-        if episode.answer is None:
-            return episode
-        removed = self._cite(episode.steps[-1].said.text.strip()).removed
-        failures = (Failure(episode.by, Outcome.UNSUPPORTED, sentence) for sentence in removed)
-        return msgspec.structs.replace(episode, failures=(*episode.failures, *failures))
+    def list_removed(self, by: str, text: str, finished: bool = True) -> list[Failure]:
+        """Return the sentences that were taken out of a completion, as failures of `by`."""
+        removed = self._cite(text.strip(), finished).removed
+        return [Failure(by, Outcome.UNSUPPORTED, sentence) for sentence in removed]
 
 
 def require_supported_claims(answer: Answer, question: Question, judge: EvidenceJudge) -> Answer:

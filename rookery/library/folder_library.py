@@ -35,12 +35,7 @@ from rookery.library.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.pages.file_selection import (
-    DOCUMENT_READERS,
-    READER_OF_ENDING,
-    FileStamp,
-    list_folders,
-)
+from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING, FileStamp, list_folders
 from rookery.pages.reader_processes import (
     FileLimits,
     ReadJob,
@@ -221,10 +216,7 @@ class FolderManifest:
         return bool(self._select_rows("where outcome = '' limit 1"))
 
     def find_changes(
-        self,
-        roots: Sequence[bytes],
-        selection: FileSelection,
-        shard: "DocumentShard | None" = None,
+        self, roots: Sequence[bytes], selection: FileSelection, shard: "DocumentShard | None" = None
     ) -> FolderChanges:
         """Return the differences between the rows and the selected files below `roots`.
 

@@ -252,11 +252,7 @@ def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]
     out."""
     with _open_manifest(directory) as manifest:
         if manifest:
-            return (
-                manifest.list_digests(),
-                len(manifest.list_failed()),
-                manifest.list_left_out(),
-            )
+            return (manifest.list_digests(), len(manifest.list_failed()), manifest.list_left_out())
     if crawl := _decode_file(directory / "crawl.json", FinishedCrawl):
         return [digest for _, digest in set(crawl.pages.values())], len(crawl.failures), ()
     for path in directory.glob("*/contents.json"):

@@ -162,10 +162,7 @@ def make_wikipedia_engine(language: str = "en", base_url: str = "") -> SearchEng
         answer = _fetch_json(fetcher, f"{base}/w/api.php?{urlencode(parameters)}", query)
         results = _extract_results(answer, query, "query", "search")
         return _make_hits(
-            (
-                f"{base}/wiki/{quote(title.replace(' ', '_'), safe='/:(),')}",
-                result,
-            )
+            (f"{base}/wiki/{quote(title.replace(' ', '_'), safe='/:(),')}", result)
             for result in results
             if (title := _extract_text(result, "title"))
         )

@@ -40,11 +40,7 @@ class RecordingPolicy:
         self._on_text = on_text
 
     def complete(
-        self,
-        prompt: str,
-        n: int = 1,
-        allow: AllowedTokens = None,
-        **options: Unpack[SampleOptions],
+        self, prompt: str, n: int = 1, allow: AllowedTokens = None, **options: Unpack[SampleOptions]
     ) -> list[Completion]:
         """Return the other policy's n completions after storing them."""
         seed, grammar = options.get("seed"), options.get("grammar", "")
@@ -99,11 +95,7 @@ class ReplayPolicy:
         self.name = name
 
     def complete(
-        self,
-        prompt: str,
-        n: int = 1,
-        allow: AllowedTokens = None,
-        **options: Unpack[SampleOptions],
+        self, prompt: str, n: int = 1, allow: AllowedTokens = None, **options: Unpack[SampleOptions]
     ) -> list[Completion]:
         """Return the next stored completions for this call, or raise its stored failure.
 
@@ -149,11 +141,7 @@ class ScriptedPolicy:
         self._left = chain.from_iterable(parsed)
 
     def complete(
-        self,
-        prompt: str,
-        n: int = 1,
-        allow: AllowedTokens = None,
-        **options: Unpack[SampleOptions],
+        self, prompt: str, n: int = 1, allow: AllowedTokens = None, **options: Unpack[SampleOptions]
     ) -> list[Completion]:
         """Return the next n completions of the script; the other arguments are ignored."""
         with self._turn:

@@ -264,11 +264,7 @@ class LanguageModel(Protocol):
     name: str
 
     def complete(
-        self,
-        prompt: str,
-        n: int = 1,
-        allow: AllowedTokens = None,
-        **options: Unpack[SampleOptions],
+        self, prompt: str, n: int = 1, allow: AllowedTokens = None, **options: Unpack[SampleOptions]
     ) -> Sequence[Completion]:
         """Return n completions of one prompt. Raises Failed where the model gives none.
 
@@ -398,11 +394,7 @@ class RemoteModel:
         self._connection = ModelConnection(endpoint, key, limits.bytes)
 
     def complete(
-        self,
-        prompt: str,
-        n: int = 1,
-        allow: AllowedTokens = None,
-        **options: Unpack[SampleOptions],
+        self, prompt: str, n: int = 1, allow: AllowedTokens = None, **options: Unpack[SampleOptions]
     ) -> list[Completion]:
         """Return n completions of one prompt, by one request if the server can, else by several.
 
