@@ -5,6 +5,7 @@ The Python front door, the command line, the web pages, the HTTP API and MCP all
 rewritten so that they stand alone (Elgohary and others 2019, section 3).
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,21 +19,35 @@ import msgspec
 
 from rookery.answers.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.evidence.calibration import (
+    Calibration,
+    ScoreSource,
+    find_decline_threshold,
+    get_minimum_score,
+    identify_score_source,
+)
+from rookery.evidence.claim_support import make_evidence_reward
+from rookery.evidence.evidence_model import (
+    BUNDLED_MODEL,
+    ENCODER_FILE,
+    MODEL_FILE,
+    EvidenceJudge,
+    EvidenceModel,
+    is_dense_ranker,
+    is_evidence_model,
+    load_dense_ranker,
+    load_evidence_model,
+)
+from rookery.evidence.passage_ranking import Similarity
 from rookery.library.call_recording import WrappedLibrary
 from rookery.library.folder_library import FolderLibrary, ProgressCallback
-from rookery.library.libraries import (
-    get_bundled_folder,
-    is_url,
-    list_skipped,
-    make_web_search,
-    open_places,
-)
+from rookery.library.libraries import get_bundled_folder, is_url, list_skipped, open_places
 from rookery.library.page_archive import PageArchive
 from rookery.library.sharded_library import ShardedLibrary
 from rookery.library.site_library import SiteLibrary, SiteLimits
 from rookery.library.stored_indexes import list_index_digests
 from rookery.library.warc import WarcLibrary
-from rookery.library.web_library import WebLibrary, WebSearch
+from rookery.library.web_library import WebLibrary, WebSearch, make_web_search
 from rookery.network.fetcher import Fetcher, build_user_agent
 from rookery.pages.file_selection import SkippedGroup, count_skipped
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
@@ -42,24 +57,18 @@ if TYPE_CHECKING:
     from rookery.answers.best_of_n import BestOfNSettings
     from rookery.answers.library_calibration import LibraryCalibration
     from rookery.answers.model_pool import ModelPool
-    from rookery.evidence.calibration import Calibration, ScoreSource
-    from rookery.evidence.evidence_model import EvidenceJudge, EvidenceModel
-    from rookery.evidence.passage_ranking import Similarity
     from rookery.models.remote_model import SlotTable
-import re
 
 _IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
 """libraries with a folder for what is known of their contents"""
 
 
 @lru_cache(maxsize=1)
-def _load_shared_model(folder: Path, changed: int) -> "EvidenceModel":
+def _load_shared_model(folder: Path, changed: int) -> EvidenceModel:
     """Return the evidence model of a folder, one for all sources of this process.
 
     `changed` is the time at which its file was changed, in nanoseconds. Raises Failed: bad_model.
     """
-    from rookery.evidence.evidence_model import load_evidence_model
-
     return load_evidence_model(folder)
 
 
@@ -130,17 +139,10 @@ class EvidenceSources:
         """Return the library of the settings' places, indexed at the first use. Raises Failed."""
         with self._lock:
             if self._library is None:
-                s = self.settings
-                self._library = open_places(
-                    s.places,
-                    self.archive,
-                    self.open_fetcher,
-                    get_cache_folder(),
-                    s.engine,
-                    s.offline,
-                    self._progress,
-                    s.selection,
-                )
+                s, cache = self.settings, get_cache_folder()
+                options = (s.engine, s.offline, self._progress, s.selection)
+                archive, fetcher = self.archive, self.open_fetcher
+                self._library = open_places(s.places, archive, fetcher, cache, *options)
             return self._library
 
     def open_library_for_question(self, start: str = "", known_urls: Iterable[str] = ()) -> Library:
@@ -193,7 +195,7 @@ class EvidenceSources:
                 self._skipped = count_skipped(users_files)
             return self._skipped or ()
 
-    def load_evidence_judge(self) -> "EvidenceJudge | None":
+    def load_evidence_judge(self) -> EvidenceJudge | None:
         """Return the judge of the settings' ranker; None where that is no evidence model.
 
         Raises Failed: bad_model.
@@ -201,8 +203,6 @@ class EvidenceSources:
         if self.settings.ranker == WORDS:
             return None
         self._check_ranker_folder()
-        from rookery.evidence.evidence_model import BUNDLED_MODEL, MODEL_FILE, is_evidence_model
-
         with self._lock:
             folder = Path(self.settings.ranker or BUNDLED_MODEL)
             if self._judge is None and is_evidence_model(folder):
@@ -262,7 +262,6 @@ class EvidenceSources:
     def digest_evidence_model(self) -> str:
         """Return a digest of the settings' evidence model."""
         from rookery.answers.library_calibration import digest_evidence_model
-        from rookery.evidence.evidence_model import BUNDLED_MODEL
 
         with self._lock:
             if not self._judge_digest:
@@ -270,7 +269,7 @@ class EvidenceSources:
                 self._judge_digest = digest_evidence_model(folder)
             return self._judge_digest
 
-    def load_similarity(self) -> "Similarity | None":
+    def load_similarity(self) -> Similarity | None:
         """Return the similarity by the settings' trained encoder; None where they name none.
 
         Raises Failed: bad_model.
@@ -278,8 +277,6 @@ class EvidenceSources:
         if self.settings.ranker in ("", WORDS):
             return None
         self._check_ranker_folder()
-        from rookery.evidence.evidence_model import is_dense_ranker, load_dense_ranker
-
         with self._lock:
             folder = Path(self.settings.ranker)
             if self._similarity is None and is_dense_ranker(folder):
@@ -288,13 +285,6 @@ class EvidenceSources:
 
     def _check_ranker_folder(self) -> None:
         """Raise Failed (bad_model) where the settings name a folder in which nothing ranks."""
-        from rookery.evidence.evidence_model import (
-            ENCODER_FILE,
-            MODEL_FILE,
-            is_dense_ranker,
-            is_evidence_model,
-        )
-
         folder = Path(self.settings.ranker)
         if self.settings.ranker and not (is_evidence_model(folder) or is_dense_ranker(folder)):
             detail = (
@@ -418,8 +408,6 @@ class AnswerSession:
     def configure_sampling(self) -> "BestOfNSettings":
         """Return the settings of choosing among samples. Raises Failed without a calibration."""
         from rookery.answers.best_of_n import BestOfNSettings
-        from rookery.evidence.calibration import get_minimum_score
-        from rookery.evidence.claim_support import make_evidence_reward
 
         found, judge = self.read_calibration(), self._load_sample_judge()
         reward = None if judge is None else make_evidence_reward(judge)
@@ -429,17 +417,15 @@ class AnswerSession:
     def _count_samples(self) -> int:
         return self.settings.models.samples or self.method.samples
 
-    def _load_sample_judge(self) -> "EvidenceJudge | None":
+    def _load_sample_judge(self) -> EvidenceJudge | None:
         """Return the evidence model's judge where there are samples to choose among."""
         return self.sources.load_evidence_judge() if self._count_samples() > 1 else None
 
-    def identify_score_source(self) -> "ScoreSource":
+    def identify_score_source(self) -> ScoreSource:
         """Return the source of the scores that this session's answers have, for calibration.
 
         Raises Failed where a model is misnamed.
         """
-        from rookery.evidence.calibration import identify_score_source
-
         models = self.settings.models
         score = "likelihood"
         if self._load_sample_judge() is not None:
@@ -458,24 +444,18 @@ class AnswerSession:
             return self.is_writer_local()
         return self.method.name == "extract"
 
-    def read_calibration(self) -> "Calibration | None":
+    def read_calibration(self) -> Calibration | None:
         """Return the calibrated score threshold for --decline.
 
         None without it, or where it is no share of good answers (`declines_by_extract`).
 
         Raises Failed where no labels were stored for the model.
         """
-        s = self.settings
+        share = self.settings.decline
         with self._lock:
-            if (
-                self._calibration is None
-                and s.decline is not None
-                and not self.declines_by_extract()
-            ):
-                from rookery.evidence.calibration import find_decline_threshold
-
+            if self._calibration is None and share is not None and not self.declines_by_extract():
                 scored = self.identify_score_source()
-                self._calibration = find_decline_threshold(scored, s.decline, get_data_folder())
+                self._calibration = find_decline_threshold(scored, share, get_data_folder())
             return self._calibration
 
     def open_models(self) -> "ModelPool":
@@ -484,13 +464,8 @@ class AnswerSession:
             if self._models is None:
                 from rookery.answers.model_pool import ModelPool
 
-                pool = ModelPool(
-                    self.settings.models,
-                    self.sources.archive,
-                    self.settings.offline,
-                    self.method.local,
-                    self._slots,
-                )
+                s, archive = self.settings, self.sources.archive
+                pool = ModelPool(s.models, archive, s.offline, self.method.local, self._slots)
                 self._models = self._open.enter_context(pool)
             return self._models
 

@@ -288,13 +288,12 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
 
 def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
     """Return the blocks of a section without headings and captions, each row of a table as one."""
+    start, end, unquoted = section.start, section.end, ("heading", "caption")
     blocks = [
         block
         for block in section.page.iter_shown()
-        if block.start < section.end
-        and section.start < block.end
-        and not block.furniture
-        and block.kind not in ("heading", "caption")
+        if block.start < end and start < block.end and not block.furniture
+        if block.kind not in unquoted
     ]
     rows = list[Block]()
     for block in blocks:

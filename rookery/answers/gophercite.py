@@ -213,9 +213,8 @@ def build_page_prompt(
 
 def measure_shown_text(page: Page) -> int:
     """Return the length of a page's text without hidden text, which stands behind all other."""
-    return max(
-        (block.end for block in page.iter_shown()), default=0 if page.blocks else len(page.text)
-    )
+    ends = (block.end for block in page.iter_shown())
+    return max(ends, default=0 if page.blocks else len(page.text))
 
 
 def refuse_hidden_quotes(answer: Answer, page: Page) -> None:

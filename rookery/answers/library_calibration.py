@@ -64,6 +64,9 @@ _SMALLEST_SLOPE = 0.1  # so that scores keep their order
 _COPIED_SHARE = 0.8
 """share of a text's words that the question's section has, from which it counts as a copy"""
 _LARGEST_LOG_ODDS = 8.0
+_NO_SUBJECT = re.compile(
+    "see also|release|version|new in|author|example|note|option|synopsis", re.IGNORECASE
+)
 _PROCEDURE = "3"
 """raised when questions, fit or answers change, so that libraries are calibrated anew"""
 
@@ -199,11 +202,11 @@ def _list_trials(
         said = _list_words(text)
         return len(said & words) >= _COPIED_SHARE * len(said) > 0
 
-    others: Sequence[JudgedSection] = [
-        each
-        for each in judged
-        if not is_own(each.page.digest, each.start, each.end, each.page.text[each.start : each.end])
-    ]
+    def is_other(each: JudgedSection) -> bool:
+        text = each.page.text[each.start : each.end]
+        return not is_own(each.page.digest, each.start, each.end, text)
+
+    others = [each for each in judged if is_other(each)]
     trials = [(judged, 1.0)]
     if len(others) < len(judged):
         trials.append((others, _WEIGHT_WITHOUT_OWN))
@@ -301,9 +304,8 @@ def draw_library_questions(pages: Iterable[Page]) -> tuple[list[LibraryQuestion]
         else:
             question_text = "" if heading else _choose_search_words(page, start, end, random)
         if question_text:
-            questions.append(
-                LibraryQuestion(question_text, page.digest, start, end, page.text[start:end])
-            )
+            where = (page.digest, start, end, page.text[start:end])
+            questions.append(LibraryQuestion(question_text, *where))
     random.shuffle(questions)
     return questions, sections
 
@@ -336,9 +338,7 @@ def phrase_question(heading: str, words: set[str], random: Random) -> str | None
     if heading.endswith("?"):
         return heading
     first, _, rest = heading.partition(" ")
-    if re.search(
-        r"(?i)^(see also|release|version|new in|author|example|note|option|synopsis)", heading
-    ):
+    if _NO_SUBJECT.match(heading):
         return None
     if first.lower().endswith("ing") and rest and len(first) > 5:
         stem = first.lower()[:-3]

@@ -7,7 +7,7 @@ taken out.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import msgspec
 
@@ -22,9 +22,9 @@ from rookery.answers.best_of_n import (
 from rookery.answers.retrieval import RetrievalLimits, gather_passages
 from rookery.errors import Outcome
 from rookery.evidence.claim_support import (
+    SHARED_WORDS,
     AnswerSource,
     SupportFilter,
-    SupportSettings,
     has_new_words,
     locate_answers,
 )
@@ -83,9 +83,7 @@ def answer_with_webglm(
 
     prompt = render_prompt("webglm", references=render_references(quotes), question=question.text)
 
-    def sample(n: int) -> list[AnswerDraft]:
-        return sample_drafts(policy, prompt, n, read)
-
+    sample = partial(sample_drafts, policy, prompt, read=read)
     return answer_with_best_draft(question, WEBGLM_METHOD, sample, choosing, gathered.failures)
 
 
@@ -103,17 +101,12 @@ def quote_passage(page: Page, start: int, end: int, longest: int) -> Quote:
     return page.quote(start, end)
 
 
-class WritingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of answers in a small model's words."""
-
-    references: int = 1
-    """maximum number of quotes in the prompt; a sentence may be cited by the others too. With more
-    than one, SmolLM2 mixes their facts (docs/LOG.md)"""
-    support: SupportSettings = SupportSettings()
-    """what a sentence needs in order to stay"""
-    answers: float = 0.3
-    """least probability that what is left answers the question, by the evidence model; `extract`
-    asks as much of its further quotes"""
+WRITING_REFERENCES = 1
+"""maximum number of quotes in a small model's prompt; a sentence may be cited by the others too.
+With more than one, SmolLM2 mixes their facts (docs/LOG.md)"""
+LEAST_ANSWER = 0.3
+"""least probability that what a small model wrote answers the question, by the evidence model;
+`extract` asks as much of its further quotes"""
 
 
 def render_writing_prompt(question: str, sources: Sequence[AnswerSource]) -> str:
@@ -138,7 +131,6 @@ def put_into_words(
     policy: Policy,
     judge: EvidenceJudge | None = None,
     choosing: BestOfNSettings = BestOfNSettings(),
-    settings: WritingSettings = WritingSettings(),
 ) -> Episode:
     """Have a model put an extractive answer into words, each sentence resting on its quotes.
 
@@ -155,9 +147,9 @@ def put_into_words(
     quotes = episode.answer.quotes
     question = episode.question.text
     sources = locate_answers(question, quotes, judge)
-    shown_sources = sources[: settings.references]
+    shown_sources = sources[:WRITING_REFERENCES]
     prompt = render_writing_prompt(question, shown_sources)
-    support = SupportFilter(question, sources, judge, settings.support)
+    support = SupportFilter(question, sources, judge)
 
     @cache
     def answers_question(text: str) -> bool:
@@ -166,10 +158,10 @@ def put_into_words(
         if judge is None:
             return True
         shared_words = max(measure_shared_words(each.answer, text) for each in shown_sources)
-        if shared_words < settings.support.words.threshold:
+        if shared_words < SHARED_WORDS:
             return False
         [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
-        return convert_to_probability(judged.answers) >= settings.answers
+        return convert_to_probability(judged.answers) >= LEAST_ANSWER
 
     def sample(n: int) -> list[AnswerDraft]:
         drafts = []

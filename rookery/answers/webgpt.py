@@ -4,11 +4,11 @@ This runs one episode for a waiting user; `run_rollouts` runs many at once.
 """
 
 from collections.abc import Callable, Generator
+from functools import partial
 
 import msgspec
 
 from rookery.answers.best_of_n import (
-    AnswerDraft,
     BestOfNSettings,
     answer_with_best_draft,
     make_failed_episode,
@@ -68,9 +68,7 @@ def answer_with_webgpt(
             return support.parse_supported(text)
         return order_quotes_by_use(parse_numbered(text, observation.quotes))
 
-    def sample(n: int) -> list[AnswerDraft]:
-        return sample_drafts(writer or policy, prompt, n, read)
-
+    sample = partial(sample_drafts, writer or policy, prompt, read=read)
     failures = _finish_browsing(flow).failures
     episode = answer_with_best_draft(question, WEBGPT_METHOD, sample, choosing, failures, steps)
     if support is None or episode.answer is None:

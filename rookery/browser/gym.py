@@ -6,7 +6,7 @@ itself. Gymnasium is an optional dependency.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 from rookery.browser.browser import BrowserEpisode
 from rookery.browser.browser_commands import BrowserTask, Observation, format_prompt_foot
@@ -36,11 +36,7 @@ class _Unicode(Sequence[str]):
     def __len__(self) -> int:
         return 0x110000
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, index: Any) -> Any:
         points = range(len(self))[index]
         return chr(points) if isinstance(points, int) else [chr(point) for point in points]
 

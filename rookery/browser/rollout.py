@@ -236,7 +236,8 @@ def run_rollouts(
     raise is raised here. Work goes on only while the next episode is awaited; closing the generator
     ends it.
     """
-    run = _RolloutLoop(library, act, by, seed, limits, recording, first)
+    resources = RolloutResources(library, act, recording)
+    run = _RolloutLoop(resources, by, seed, limits, first)
     try:
         yield from run.generate_episodes(tasks)
     finally:
@@ -393,22 +394,11 @@ class _RolloutLoop:
     """
 
     def __init__(
-        self,
-        library: Library | Callable[[int], Library],
-        act: BatchPolicy,
-        by: str,
-        seed: int,
-        limits: RolloutLimits,
-        recording: CallRecording | None,
-        first: int,
+        self, resources: RolloutResources, by: str, seed: int, limits: RolloutLimits, first: int
     ) -> None:
-        self._first = first
-        self._library = library
-        self._act = act
-        self._by = by
-        self._seed = seed
+        self._library, self._act, self._recording = resources
+        self._by, self._seed, self._first = by, seed, first
         self._limits = limits
-        self._recording = recording
         self._views = PageViewCache()
         self._sessions: dict[int, _RolloutSession] = {}
         self._ready: dict[int, Observation] = {}

@@ -213,19 +213,12 @@ _QUOTATION_MARKS = '"“”'
 _REPEATED = 0.8
 """share of a sentence's words in an earlier one from which it repeats that"""
 
+SHARED_WORDS = CorrectionSettings().threshold
+"""least share of a sentence's words in its source, where there is no evidence model"""
 _RUN = 4
 """words in a row that no sentence of an answer says twice"""
 _ASKED = 0.75
 """share of the question's words from which a sentence with the answer says what was asked"""
-
-
-class SupportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of citing sentences by what supports them."""
-
-    support: float = SUPPORT_THRESHOLD
-    """least probability that a quote supports a sentence, by the evidence model"""
-    words: CorrectionSettings = CorrectionSettings()
-    """least share of shared words, where there is no evidence model"""
 
 
 class AnswerSource(NamedTuple):
@@ -286,7 +279,6 @@ def cite_sentences(
     question: str,
     judge: EvidenceJudge | None = None,
     finished: bool = True,
-    settings: SupportSettings = SupportSettings(),
 ) -> SupportedText:
     """Cite each sentence of a model's text by the quotes that support it; take out the others.
 
@@ -302,7 +294,7 @@ def cite_sentences(
         numbers = tuple(
             number
             for number, source in enumerate(sources)
-            if tells and is_supported(sentence, source, question, judge, settings)
+            if tells and is_supported(sentence, source, question, judge)
         )
         if not numbers:
             removed.append(sentence)
@@ -315,11 +307,7 @@ def cite_sentences(
 
 
 def is_supported(
-    sentence: str,
-    source: AnswerSource,
-    question: str,
-    judge: EvidenceJudge | None = None,
-    settings: SupportSettings = SupportSettings(),
+    sentence: str, source: AnswerSource, question: str, judge: EvidenceJudge | None = None
 ) -> bool:
     """Return True if a source supports a sentence of an answer.
 
@@ -335,12 +323,12 @@ def is_supported(
     if not _holds_details(sentence, quote, question):
         return False
     if judge is None:
-        return measure_shared_words(sentence, quote.text) >= settings.words.threshold
+        return measure_shared_words(sentence, quote.text) >= SHARED_WORDS
     if _says_answer(sentence, source.answer, question):
         return True
     return any(
         judge_claim_support(sentence, [EvidencePassage(text, quote.title)], judge).supports
-        >= settings.support
+        >= SUPPORT_THRESHOLD
         for text in dict.fromkeys((quote.text, source.text))
     )
 
@@ -434,14 +422,10 @@ class SupportFilter:
     """
 
     def __init__(
-        self,
-        question: str,
-        sources: Sequence[AnswerSource],
-        judge: EvidenceJudge | None,
-        settings: SupportSettings = SupportSettings(),
+        self, question: str, sources: Sequence[AnswerSource], judge: EvidenceJudge | None
     ) -> None:
         def cite_text(text: str, finished: bool) -> SupportedText:
-            return cite_sentences(text, sources, question, judge, finished, settings)
+            return cite_sentences(text, sources, question, judge, finished)
 
         self._cite = cache(cite_text)
 

@@ -144,10 +144,8 @@ class FolderManifest:
                 where = (row.folder, row.name)
                 file.execute("delete from files where folder = ? and name = ?", where)
             for folder, name, stamp, *rest in rows:
-                file.execute(
-                    "insert or replace into files values (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (folder, name, *stamp, *rest),
-                )
+                insert = "insert or replace into files values (?, ?, ?, ?, ?, ?, ?, ?)"
+                file.execute(insert, (folder, name, *stamp, *rest))
 
     def find_row(self, path: bytes) -> ManifestRow | None:
         """Return the row of the file at this path; None if it has none."""
@@ -157,21 +155,14 @@ class FolderManifest:
     def list_failed(self) -> list[ManifestRow]:
         """Return the rows of files that could not be read, without those of kinds that never
         are."""
-        return [
-            row
-            for row in self._select_rows("where outcome != ''")
-            if row.outcome not in LEFT_OUT_OUTCOMES
-        ]
+        rows = self._select_rows("where outcome != ''")
+        return [row for row in rows if row.outcome not in LEFT_OUT_OUTCOMES]
 
     def list_left_out(self) -> tuple[Failure, ...]:
         """Return the files and folders that are left out, copies of others included, by path."""
         named = [(b"/".join(where), *why) for where, why in self.load_skipped().items()]
-        opened = self._select_rows("where outcome != ''")
-        kinds = [
-            (row.path, row.outcome, row.detail)
-            for row in opened
-            if row.outcome in LEFT_OUT_OUTCOMES
-        ]
+        rows = self._select_rows("where outcome != ''")
+        kinds = [(r.path, r.outcome, r.detail) for r in rows if r.outcome in LEFT_OUT_OUTCOMES]
         copies = [
             (row.path, "copy", f"the same text as {first.path.decode('utf-8', 'replace')}")
             for first, *others in (sorted(rows, key=order_copies) for rows in self._find_copies())
@@ -237,20 +228,13 @@ class FolderManifest:
             rows = {row.name: row for row in self._select_rows("where folder = ?", (folder,))}
             changes.deleted.extend(row for name, row in rows.items() if name not in files)
             for name, stamp in files.items():
-                known_row = rows.get(name)
-                if (
-                    known_row is None
-                    or known_row.stamp != stamp
-                    or known_row.outcome == Outcome.UNREADABLE
-                ):
-                    # A time that cannot be trusted is never equal to one that is seen.
-                    recorded_stamp = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
-                    good = (
-                        known_row
-                        if known_row and not known_row.outcome
-                        else ManifestRow(folder, name, recorded_stamp)
-                    )
-                    changes.changed.append(good._replace(stamp=recorded_stamp))
+                row = rows.get(name)
+                if row and row.stamp == stamp and row.outcome != Outcome.UNREADABLE:
+                    continue
+                # A time that cannot be trusted is never equal to one that is seen.
+                recorded = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
+                good = row if row and not row.outcome else ManifestRow(folder, name, stamp)
+                changes.changed.append(good._replace(stamp=recorded))
         for folder in self._list_folders() - visited:
             changes.deleted.extend(self._select_rows("where folder = ?", (folder,)))
         return changes._replace(skipped=None if skipped == self.load_skipped() else skipped)
@@ -264,11 +248,10 @@ class FolderManifest:
         return {folder for (folder,) in self._fetch_rows("select distinct folder from files")}
 
     def _select_rows(self, where: str, values: tuple[bytes | str, ...] = ()) -> list[ManifestRow]:
+        rows = self._fetch_rows(f"select * from files {where}", values)
         return [
             ManifestRow(folder, name, FileStamp(size, mtime), *rest)
-            for folder, name, size, mtime, *rest in self._fetch_rows(
-                f"select * from files {where}", values
-            )
+            for folder, name, size, mtime, *rest in rows
         ]
 
     def _fetch_rows(self, query: str, values: tuple[bytes | str, ...] = ()) -> list[Any]:
@@ -302,11 +285,8 @@ class DocumentShard(NamedTuple):
 
     def select_names(self, folder: bytes, names: Mapping[bytes, T]) -> dict[bytes, T]:
         """Return those of the names in a folder that belong to the part, with what they have."""
-        return {
-            name: each
-            for name, each in names.items()
-            if self.holds_file(os.path.join(folder, name))
-        }
+        join, holds = os.path.join, self.holds_file
+        return {name: each for name, each in names.items() if holds(join(folder, name))}
 
 
 FOLDER_FORMAT = "4"
@@ -366,31 +346,24 @@ class FolderLibrary:
         self._archive = archive
         self._progress = progress or (lambda count, total, what: None)
         self._limits = limits
-        self._index_folder = (
-            cache / "folders" / _hash_selection(self._roots, selection)
-            if shard is None
-            else shard.folder
-        )
+        self.index_folder = cache / "folders" / _hash_selection(self._roots, selection)
+        """folder of the library's index in the cache"""
+        if shard is not None:
+            self.index_folder = shard.folder
         self._lock = threading.RLock()  # held to use the manifest and to change it and the index
         self._indexing_lock = threading.Lock()  # held by the thread that changes them, or waits to
         self._manifest: FolderManifest | None = None
         self._index: SearchIndex | None = None
         self._unreadable: list[Failure] = []
         self._unstored_pages: list[Page] = []  # read, but not yet in the archive
-        self._added_paths: dict[
-            str, bytes
-        ] = {}  # to the index since the last commit: path by digest
+        # Added to the index since the last commit: path by digest.
+        self._added_paths: dict[str, bytes] = {}
         self._removed_paths: set[bytes] = set()  # paths whose passages were removed since then
         try:
             self.refresh()
         except BaseException:
             self.close()
             raise
-
-    @property
-    def index_folder(self) -> Path:
-        """Folder of the library's index in the cache."""
-        return self._index_folder
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -416,7 +389,7 @@ class FolderLibrary:
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return the k best passages of the files, best first, by BM25."""
-        with translate_index_errors(self._index_folder):
+        with translate_index_errors(self.index_folder):
             return self._open_index().search(query, k)
 
     def fetch(self, url: str) -> Page:
@@ -440,17 +413,13 @@ class FolderLibrary:
 
         It changes whenever one of them does, and not when the folder is moved.
         """
-        return digest_of("\n".join(sorted(self.list_contents())))
-
-    def list_contents(self) -> list[str]:
-        """Return the path below its folder, and the digest of the text, of each file."""
-        found = []
+        contents = []
         with self._lock:
             rows = self._open_manifest().list_read_files()
         for row in rows:
             root = next((root for root in self._roots if row.path.startswith(root)), b"")
-            found.append(f"{os.fsdecode(row.path.removeprefix(root))} {row.digest}")
-        return found
+            contents.append(f"{os.fsdecode(row.path.removeprefix(root))} {row.digest}")
+        return digest_of("\n".join(sorted(contents)))
 
     def refresh(self) -> None:
         """Bring the index up to date: read new and changed files, and remove deleted ones.
@@ -468,11 +437,11 @@ class FolderLibrary:
                 self._apply_changes(changes)
                 if changes.skipped is not None:
                     self._open_manifest().record_skipped(changes.skipped)
-        with self._lock, translate_index_errors(self._index_folder):
+        with self._lock, translate_index_errors(self.index_folder):
             self._open_index().commit()  # shows what other processes have added, too
         patterns = (self._selection.glob, self._selection.exclude)
         note = IndexNote("folder", tuple(map(_path_to_url, self._roots)), time.time(), *patterns)
-        record_index_use(self._index_folder, note, changed)
+        record_index_use(self.index_folder, note, changed)
         self._require_pages()
 
     def close(self) -> None:
@@ -496,12 +465,10 @@ class FolderLibrary:
         """Lock the index against other processes and threads; what fails half-way is not kept
         open."""
         waiting = "another process is indexing this folder; waiting for it to finish"
-        with translate_storage_errors(self._index_folder):
-            self._index_folder.mkdir(parents=True, exist_ok=True)
         # In this order, so that threads that only read do not wait for another process.
         with (
             self._indexing_lock,
-            hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)),
+            hold_lock(self.index_folder / "lock", lambda: self._progress(0, 0, waiting)),
             self._lock,
         ):
             self.close()  # the process that had the lock may have begun a new manifest
@@ -513,7 +480,7 @@ class FolderLibrary:
 
     def _is_usable(self) -> bool:
         """Return whether index and manifest exist, are complete and have this version's format."""
-        if not (self._index_folder / "index" / "meta.json").is_file():
+        if not (self.index_folder / "index" / "meta.json").is_file():
             return False
         try:
             self._open_index()
@@ -526,21 +493,21 @@ class FolderLibrary:
     def _start_over(self) -> None:
         self.close()
         for name in ("manifest.sqlite", "manifest.sqlite-wal", "manifest.sqlite-shm"):
-            (self._index_folder / name).unlink(missing_ok=True)
-        shutil.rmtree(self._index_folder / "index", ignore_errors=True)
-        with translate_index_errors(self._index_folder):
+            (self.index_folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.index_folder / "index", ignore_errors=True)
+        with translate_index_errors(self.index_folder):
             self._open_index()
         self._open_manifest().begin_index(_join_formats())
 
     def _open_manifest(self) -> FolderManifest:
         # The caller holds the lock, also while it uses what it is given.
-        self._manifest = self._manifest or FolderManifest(self._index_folder / "manifest.sqlite")
+        self._manifest = self._manifest or FolderManifest(self.index_folder / "manifest.sqlite")
         return self._manifest
 
     def _open_index(self) -> SearchIndex:
         with self._lock:
             if self._index is None:
-                self._index = SearchIndex(self._index_folder / "index")
+                self._index = SearchIndex(self.index_folder / "index")
             return self._index
 
     def _find_changes(self) -> FolderChanges:
@@ -556,17 +523,14 @@ class FolderLibrary:
             if self._shard is not None or self._open_manifest().has_pages():
                 return
         failed, skipped = self.failures, self.skipped
-        named = "; ".join(
-            f"{one.what}: {one.detail}" for one in (*failed, *skipped)[:_EXAMPLES_NAMED]
-        )
+        examples, places = (*failed, *skipped)[:_EXAMPLES_NAMED], map(os.fsdecode, self._roots)
+        named = "; ".join(f"{one.what}: {one.detail}" for one in examples)
         detail = (
             f"no file could be read ({len(failed)} failed, {len(skipped)} left out"
             f"{', such as ' * bool(named)}{named}); HTML, PDF, Office documents, "
             "e-books, mail, Markdown and text are read"
         )
-        raise Failed(
-            Failure(", ".join(map(os.fsdecode, self._roots)), Outcome.EMPTY_LIBRARY, detail)
-        )
+        raise Failed(Failure(", ".join(places), Outcome.EMPTY_LIBRARY, detail))
 
     def _apply_changes(self, changes: FolderChanges) -> None:
         """Remove and read what changed, and commits after each so many bytes of files."""
@@ -604,14 +568,12 @@ class FolderLibrary:
         if len(self._unstored_pages) >= _PAGES_AT_ONCE:
             self._store_pages()
         self._remove_passages(row)
-        digest, holders = (
-            reading.page.digest,
-            self._open_manifest().find_by_digest(reading.page.digest),
-        )
+        digest = reading.page.digest
+        holders = self._open_manifest().find_by_digest(digest)
         # A text that another file has, too, is not added: `_commit` decides whose it is.
         if digest not in self._added_paths and all(holder.path == row.path for holder in holders):
             self._added_paths[digest] = row.path
-            with translate_index_errors(self._index_folder):
+            with translate_index_errors(self.index_folder):
                 self._open_index().add_entries(reading.page.url, reading.entries)
         return row._replace(sha256=reading.sha256, digest=reading.page.digest)
 
@@ -622,7 +584,7 @@ class FolderLibrary:
     def _remove_passages(self, row: ManifestRow) -> None:
         # Also for a new file: an indexer killed before its manifest was written may have added it.
         self._removed_paths.add(row.path)
-        with translate_index_errors(self._index_folder):
+        with translate_index_errors(self.index_folder):
             self._open_index().remove(_path_to_url(row.path))
 
     def _store_pages(self) -> None:
@@ -632,7 +594,7 @@ class FolderLibrary:
     def _commit(self, rows: Sequence[ManifestRow], deleted: Sequence[ManifestRow]) -> None:
         self._store_pages()
         self._index_copies_once(rows, deleted)
-        with translate_index_errors(self._index_folder):
+        with translate_index_errors(self.index_folder):
             self._open_index().commit()
         self._open_manifest().record_files(rows, deleted)
 
@@ -654,9 +616,8 @@ class FolderLibrary:
             before = manifest.find_by_digest(digest)
             holders = [*(row for row in before if row.path not in changed), *after[digest]]
             indexed_path = min(before, key=order_copies).path if before else b""
-            indexed = self._added_paths.get(digest) or (
-                b"" if indexed_path in self._removed_paths else indexed_path
-            )
+            remaining = b"" if indexed_path in self._removed_paths else indexed_path
+            indexed = self._added_paths.get(digest) or remaining
             first = min(holders, key=order_copies, default=None)
             if first is None or first.path == indexed:
                 continue
@@ -666,7 +627,7 @@ class FolderLibrary:
                 [reading] = read_jobs([ReadJob(first.path, url)], self._limits.file, 1)
                 page = reading.page
             if page is not None:  # else it changed just now, and the next opening reads it
-                with translate_index_errors(self._index_folder):
+                with translate_index_errors(self.index_folder):
                     if indexed:
                         self._open_index().remove(_path_to_url(indexed))
                     self._open_index().add(page)

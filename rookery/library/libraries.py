@@ -12,18 +12,7 @@ from rookery.library.folder_library import FolderLibrary, FolderLimits, Progress
 from rookery.library.page_archive import PageArchive
 from rookery.library.sharded_library import NOTE_FILE, ShardedLibrary
 from rookery.library.site_library import SiteLibrary
-from rookery.library.web_library import (
-    MergedSearch,
-    SearchEngine,
-    WebLibrary,
-    WebSearch,
-    make_auto_search,
-    make_brave_engine,
-    make_duckduckgo_engine,
-    make_google_engine,
-    make_searxng_engine,
-    make_wikipedia_engine,
-)
+from rookery.library.web_library import WebLibrary, make_web_search
 from rookery.network.fetcher import Fetcher
 from rookery.records import Failure, Hit, Library, Page, digest_of
 from rookery.settings import FileSelection
@@ -152,14 +141,6 @@ def list_skipped(library: Library) -> Sequence[Failure]:
 BUNDLED_PLACE = "rookery:corvids"
 _WARC_SUFFIXES = (".warc", ".warc.gz", ".wet", ".wet.gz", ".warc.zst")
 
-_ENGINE_MAKERS: dict[str, Callable[[str], SearchEngine]] = {
-    "duckduckgo": lambda _: make_duckduckgo_engine(),
-    "wikipedia": lambda language: make_wikipedia_engine(language or "en"),
-    "searxng": make_searxng_engine,
-    "brave": lambda _: make_brave_engine(),
-    "google": lambda _: make_google_engine(),
-}
-
 
 def get_bundled_folder() -> Path:
     """Return the folder of the bundled sample pages, which are the place `rookery:corvids`."""
@@ -169,31 +150,6 @@ def get_bundled_folder() -> Path:
 def is_url(place: str) -> bool:
     """Return whether a place begins with http:// or https://, and is not a file or folder."""
     return place.lower().startswith(("http://", "https://"))
-
-
-def make_web_search(name: str) -> WebSearch:
-    """Return what searches the web under this name. Raises Failed (unknown_engine).
-
-    Names are `auto` (see `make_auto_search`), `duckduckgo`, `wikipedia`, `wikipedia:LANGUAGE` as
-    in `wikipedia:de`, `searxng:https://HOST`, `brave`, `google`, and several of these joined by
-    commas, whose results are merged. With `auto` among several, the others are what it asks first.
-    """
-    parts = [part.strip() for part in name.split(",")]
-    engines = [_make_search_engine(part) for part in parts if part != "auto"]
-    if "auto" in parts:
-        return make_auto_search(engines)
-    return engines[0] if len(engines) == 1 else MergedSearch(name, [engines])
-
-
-def _make_search_engine(name: str) -> SearchEngine:
-    kind, _, detail = name.partition(":")
-    if kind not in _ENGINE_MAKERS or (kind == "searxng" and not is_url(detail)):
-        advice = (
-            "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or "
-            "google, or several joined by commas"
-        )
-        raise Failed(Failure(name, Outcome.UNKNOWN_ENGINE, advice))
-    return _ENGINE_MAKERS[kind](detail)
 
 
 def open_places(

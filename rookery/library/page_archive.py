@@ -11,9 +11,8 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
@@ -63,6 +62,9 @@ class ArchiveConnection(Protocol):
     def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Any:
         """Run one statement and return its cursor."""
         ...
+
+
+ConnectionOpener = Callable[[], AbstractContextManager[ArchiveConnection]]
 
 
 class SqliteDatabase:
@@ -139,6 +141,15 @@ class PageArchive:
         self._database = _open_database(place)
         self.name = self._database.name
         """place of the archive, without a password"""
+        self.lock_connection: ConnectionOpener = self._database.lock_connection
+        """gives a connection for reading, also of other tables in the same database"""
+        self.begin_write: ConnectionOpener = self._database.begin_write
+        """gives a connection in a transaction, alone among all that write to the database; where
+        the body raises, nothing of what it wrote is stored"""
+        self.create_tables = self._database.create_tables
+        """creates other tables in the same database, where one of them is missing"""
+        self.close = self._database.close
+        """closes the database; the archive cannot be used after this"""
 
     def store_page(self, page: Page, requested_url: str = "") -> None:
         """Store this version of the page.
@@ -187,12 +198,9 @@ class PageArchive:
 
         It is the one at `url`, or at any URL where none is given; of several, the one stored last.
         """
-        last = "order by seen desc"
-        if url:
-            return self._find_first(
-                f"versions.digest = ? and url = ? {last}", [digest, encode_column(url)]
-            )
-        return self._find_first(f"versions.digest = ? {last}", [digest])
+        where = "versions.digest = ? and url = ?" if url else "versions.digest = ?"
+        values = [digest, encode_column(url)] if url else [digest]
+        return self._find_first(f"{where} order by seen desc", values)
 
     def find_latest(self, url: str) -> Page | None:
         """Return the version of this URL that was stored last, following a known redirect.
@@ -280,10 +288,6 @@ class PageArchive:
             file.execute("delete from redirects where url not in (select url from versions)")
         self._database.release_space()
 
-    def create_tables(self, statements: str) -> None:
-        """Create other tables in the same database, where one of them is missing."""
-        self._database.create_tables(statements)
-
     def copy_archive(self, other: "PageArchive") -> int:
         """Store what another archive has of pages, redirects and searches; return its versions.
 
@@ -303,35 +307,11 @@ class PageArchive:
                 _replace_row(file, "searches", ("engine", "query", "hits"), search, 2)
         return len(numbers)
 
-    def close(self) -> None:
-        """Close the database; the archive cannot be used after this."""
-        self._database.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    @contextmanager
-    def lock_connection(self) -> Iterator[ArchiveConnection]:
-        """Give a connection for reading, also of other tables in the same database."""
-        with self._database.lock_connection() as file:
-            yield file
-
-    @contextmanager
-    def begin_write(self) -> Iterator[ArchiveConnection]:
-        """Give a connection in a transaction, alone among all that write to the database.
-
-        Where the body raises, nothing of what it wrote is stored.
-        """
-        with self._database.begin_write() as file:
-            yield file
 
     @contextmanager
     def translate_decode_errors(self) -> Iterator[None]:
@@ -344,14 +324,14 @@ class PageArchive:
 
     def _find_first(self, where: str, values: Sequence[str | bytes | int]) -> Page | None:
         find = (
-            "select url, title, texts.body, layouts.body, fetched, versions.digest from versions"
+            "select url, title, versions.digest, fetched, texts.body, layouts.body from versions"
             " join texts on texts.digest = versions.digest"
             f" join layouts on layouts.digest = versions.layout where {where} limit 1"
         )
         with self.lock_connection() as file:
             row = file.execute(find, values).fetchone()
         with self.translate_decode_errors():
-            return _decode_page(*row) if row else None
+            return _decode_page(row) if row else None
 
 
 def _open_database(place: Path | str) -> "SqliteDatabase | PostgresDatabase":
@@ -367,9 +347,7 @@ def _open_database(place: Path | str) -> "SqliteDatabase | PostgresDatabase":
 
 def connect_sqlite(path: Path) -> sqlite3.Connection:
     """Return a connection to the SQLite file `path` that waits for other processes and threads."""
-    file = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
+    file = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         _enable_wal(file)
         file.execute("pragma synchronous = normal")
@@ -421,6 +399,7 @@ def translate_storage_errors(path: Path) -> Iterator[None]:
 def _describe_error(path: Path, error: Exception) -> Failure:
     code = getattr(error, "sqlite_errorcode", 0) or 0
     kind = code & 0xFF
+    outcome, advice = Outcome.UNREADABLE_ARCHIVE, SqliteDatabase.damage_advice
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or "No space left" in str(error):
         outcome = Outcome.DISK_FULL
         advice = "the disk is full or failing: make room and run again; what was stored is safe"
@@ -428,14 +407,9 @@ def _describe_error(path: Path, error: Exception) -> Failure:
         outcome = Outcome.ARCHIVE_BUSY
         advice = "another process has been writing to it for a long time: wait, then run again"
     elif kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        outcome = Outcome.UNREADABLE_ARCHIVE
         advice = "it cannot be written: allow writing to the file and its folder, or name another"
     elif isinstance(error, OSError):
-        outcome = Outcome.UNREADABLE_ARCHIVE
         advice = "its folder cannot be made or entered: choose another place"
-    else:
-        outcome = Outcome.UNREADABLE_ARCHIVE
-        advice = SqliteDatabase.damage_advice
     return Failure(str(path), outcome, f"{advice} ({error})")
 
 
@@ -448,9 +422,8 @@ def _prepare_tables(file: sqlite3.Connection, path: Path) -> None:
         with begin_transaction(file):
             _create_tables(file)
     if (stored_format := _read_format(file)) != _ARCHIVE_FORMAT:
-        detail = (
-            f"written as format {stored_format} by a newer Rookery: update, or name another file"
-        )
+        written = f"written as format {stored_format} by a newer Rookery"
+        detail = f"{written}: update, or name another file"
         raise Failed(Failure(str(path), Outcome.UNREADABLE_ARCHIVE, detail))
 
 
@@ -467,7 +440,7 @@ def _create_tables(file: sqlite3.Connection) -> None:
         for layout, *row in file.execute(
             "select layout, url, digest, title, fetched from former order by seen, fetched, url"
         ):
-            _insert_version(file, zlib.decompress(layout), *row)
+            _insert_version(file, zlib.decompress(layout), row)
         file.execute("drop table former")
     file.execute(f"pragma user_version = {_ARCHIVE_FORMAT}")
 
@@ -487,13 +460,8 @@ def insert_page(file: ArchiveConnection, page: Page, requested_url: str = "") ->
         redirect = (encode_column(requested_url), encode_column(page.url))
         _replace_row(file, "redirects", ("asked", "url"), redirect, 1)
     layout = _encode_msgpack((page.blocks, page.links, page.marks))
-    row = (
-        encode_column(page.url),
-        page.digest,
-        encode_column(page.title),
-        encode_column(page.fetched),
-    )
-    return _insert_version(file, layout, *row)
+    strings = (page.url, page.digest, page.title, page.fetched)
+    return _insert_version(file, layout, [*map(encode_column, strings)])
 
 
 def _replace_row(
@@ -505,14 +473,8 @@ def _replace_row(
     file.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
 
 
-def _insert_version(
-    file: ArchiveConnection,
-    layout: bytes,
-    url: str | bytes,
-    digest: str,
-    title: str | bytes,
-    fetched: str | bytes,
-) -> int:
+def _insert_version(file: ArchiveConnection, layout: bytes, row: Sequence[str | bytes]) -> int:
+    url, digest, title, fetched = row
     name = hashlib.sha256(layout).hexdigest()[:32]
     _insert_blob(file, "layouts", name, layout)
     # A version that comes back (A, then B, then A again) is the latest once more.
@@ -534,26 +496,12 @@ def _insert_blob(file: ArchiveConnection, table: str, digest: str, content: byte
         file.execute(f"insert into {table} values (?, ?)", (digest, body))
 
 
-def _decode_page(
-    url: str | bytes,
-    title: str | bytes,
-    body: bytes,
-    layout: bytes,
-    fetched: str | bytes,
-    digest: str | bytes,
-) -> Page:
+def _decode_page(row: Sequence[Any]) -> Page:
+    *strings, body, layout = row
+    url, title, digest, fetched = map(decode_column, strings)
     text = zlib.decompress(body).decode("utf-8", "surrogatepass")
     blocks, links, marks = unpack_records(layout, _layout_decoder)
-    return Page(
-        decode_column(url),
-        decode_column(title),
-        text,
-        blocks,
-        links,
-        marks,
-        decode_column(digest),
-        decode_column(fetched),
-    )
+    return Page(url, title, text, blocks, links, marks, digest, fetched)
 
 
 def encode_column(string: str) -> str | bytes:
@@ -587,19 +535,16 @@ def unpack_records(body: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
-        return msgspec.convert(
-            convert_nested(msgspec.msgpack.decode(data), bytes, decode_column),
-            prepare_type(decoder.type),
-        )
+        plain = convert_nested(msgspec.msgpack.decode(data), bytes, decode_column)
+        return msgspec.convert(plain, prepare_type(decoder.type))
 
 
 def _encode_msgpack(value: object) -> bytes:
     try:
         return msgspec.msgpack.encode(value)
     except UnicodeEncodeError:
-        return msgspec.msgpack.encode(
-            convert_nested(msgspec.to_builtins(value), str, encode_column)
-        )
+        plain = convert_nested(msgspec.to_builtins(value), str, encode_column)
+        return msgspec.msgpack.encode(plain)
 
 
 def convert_nested(value: Any, kind: type[T], change: Callable[[T], object]) -> Any:

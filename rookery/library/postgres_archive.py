@@ -24,41 +24,29 @@ _MAX_CONNECTIONS = 16
 
 # An index that orders takes values of 2,700 bytes at most, and addresses and questions may be
 # longer: those are found by their hashes. Every writer holds one lock, so no row comes twice.
-_TABLES = """
+_NUMBER = "number bigint generated always as identity primary key"
+_TABLES = f"""
 create table texts (digest bytea primary key, body bytea not null);
 create table layouts (digest bytea primary key, body bytea not null);
-create table versions (
-    number bigint generated always as identity primary key, url bytea not null,
-    digest bytea not null, title bytea not null, layout bytea not null, fetched bytea not null,
-    seen bigint not null
-);
+create table versions ({_NUMBER}, url bytea not null, digest bytea not null,
+    title bytea not null, layout bytea not null, fetched bytea not null, seen bigint not null);
 create index versions_by_digest on versions (digest);
 create index versions_by_url on versions using hash (url);
 create table redirects (asked bytea not null, url bytea not null);
 create index redirects_by_asked on redirects using hash (asked);
 create table searches (engine bytea not null, query bytea not null, hits bytea not null);
 create index searches_by_query on searches using hash (query);
-create table sessions (
-    number bigint generated always as identity primary key, name bytea not null unique,
-    about bytea not null
-);
-create table calls (
-    number bigint generated always as identity primary key, session bigint not null,
-    kind bytea not null, what bytea not null, k bigint not null, outcome bytea not null,
-    started bytea not null, seconds double precision not null, answer bytea not null
-);
+create table sessions ({_NUMBER}, name bytea not null unique, about bytea not null);
+create table calls ({_NUMBER}, session bigint not null, kind bytea not null, what bytea not null,
+    k bigint not null, outcome bytea not null, started bytea not null,
+    seconds double precision not null, answer bytea not null);
 create index calls_by_session on calls (session);
 create index calls_by_what on calls using hash (what);
-create table transcripts (
-    number bigint generated always as identity primary key, session bytea not null unique
-);
+create table transcripts ({_NUMBER}, session bytea not null unique);
 create table asked (digest bytea primary key, body bytea not null);
-create table said (
-    number bigint generated always as identity primary key, transcript bigint not null,
-    by bytea not null, prompt bytea not null, n bigint not null, seed bigint,
-    grammar bytea not null, started bytea not null, seconds double precision not null,
-    answer bytea not null
-);
+create table said ({_NUMBER}, transcript bigint not null, by bytea not null,
+    prompt bytea not null, n bigint not null, seed bigint, grammar bytea not null,
+    started bytea not null, seconds double precision not null, answer bytea not null);
 create index said_by_transcript on said (transcript);
 create table about (format bigint not null);
 """
@@ -117,10 +105,8 @@ class PostgresDatabase:
                 max_overflow=_MAX_CONNECTIONS - _IDLE_CONNECTIONS,
             )
         except (ArgumentError, ModuleNotFoundError) as error:
-            detail = (
-                "pages are kept in postgresql://USER@HOST/DATABASE (for which: pip install "
-                f"'rookery[postgres]'); {error}"
-            )
+            detail = "pages are kept in postgresql://USER@HOST/DATABASE (for which: pip install"
+            detail += f" 'rookery[postgres]'); {error}"
             raise Failed(Failure("the archive", Outcome.NO_ARCHIVE, detail)) from error
         end_idle_transactions(self._engine)
         event.listen(self._engine, "connect", _enter_schema)
@@ -142,9 +128,8 @@ class PostgresDatabase:
         with self.translate_errors(), self._engine.begin() as connection:
             # One lock for all: a page writes several rows, and two that wait for one another's
             # would fail. A transaction takes milliseconds.
-            connection.exec_driver_sql(
-                f"select pg_advisory_xact_lock(hashtextextended('{ARCHIVE_SCHEMA}', 0))"
-            )
+            key = f"hashtextextended('{ARCHIVE_SCHEMA}', 0)"
+            connection.exec_driver_sql(f"select pg_advisory_xact_lock({key})")
             yield PostgresConnection(connection)
 
     def create_tables(self, statements: str) -> None:
@@ -197,6 +182,5 @@ def _describe_error(name: str, error: DBAPIError | PoolTimeoutError) -> Failure:
     if state in ("40001", "40P01", "53300", "55P03") or isinstance(error, PoolTimeoutError):
         advice = "others have been writing to it for a long time: wait, then try again"
         return Failure(name, Outcome.ARCHIVE_BUSY, f"{advice} ({message})")
-    return Failure(
-        name, Outcome.UNREADABLE_ARCHIVE, f"look at the database, then try again ({message})"
-    )
+    advice = "look at the database, then try again"
+    return Failure(name, Outcome.UNREADABLE_ARCHIVE, f"{advice} ({message})")

@@ -194,10 +194,8 @@ def _convert_natural(data: bytes, _: int) -> Question:
     for each in read.annotations:
         for span in each.short_answers:
             if not 0 <= span.start_token < span.end_token <= len(tokens):
-                raise ValueError(
-                    f"a short answer has the tokens {span.start_token} to {span.end_token}, and "
-                    f"the document has {len(tokens)}"
-                )
+                place = f"the tokens {span.start_token} to {span.end_token}"
+                raise ValueError(f"a short answer has {place}, and the document has {len(tokens)}")
             span_tokens = tokens[span.start_token : span.end_token]
             gold.append(" ".join(each.token for each in span_tokens if not each.html_token))
         if each.yes_no_answer in ("YES", "NO"):
@@ -266,9 +264,8 @@ def split_published_document(data: bytes) -> Iterator[bytes]:
         else:
             parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
             if "data" in parts:
-                articles = msgspec.json.decode(
-                    parts["data"], type=prepare_type(list[_SquadArticle])
-                )
+                squad = prepare_type(list[_SquadArticle])
+                articles = msgspec.json.decode(parts["data"], type=squad)
                 values = [one for each in articles for some in each.paragraphs for one in some.qas]
             elif "Data" in parts:
                 values = msgspec.json.decode(parts["Data"], type=list[msgspec.Raw])
@@ -322,9 +319,9 @@ def parse_question(text: str, identity: str = "1") -> Question:
     if not text:
         raise ValueError('the question is empty: type it in quotes, as in rookery ask "Why ...?"')
     if len(text) > MOST_QUESTION_CHARACTERS:
+        most = f"at most {MOST_QUESTION_CHARACTERS:,} are taken"
         raise ValueError(
-            f"the question has {len(text):,} characters and at most "
-            f"{MOST_QUESTION_CHARACTERS:,} are taken: "
+            f"the question has {len(text):,} characters and {most}: "
             "put documents into a folder and name it with --in"
         )
     return Question(identity, text)
@@ -414,9 +411,8 @@ def _split_document(data: bytes, name: str) -> Iterator[tuple[str, int, bytes]]:
         for number, each in enumerate(split_published_document(data), 1):
             yield f"{name}, question {number}", number, each
     except ValueError as error:
-        raise ValueError(
-            f"{name}: not a file of questions ({error}); {_QUESTION_ADVICE}"
-        ) from error
+        fault = f"{name}: not a file of questions ({error}); {_QUESTION_ADVICE}"
+        raise ValueError(fault) from error
 
 
 _QUESTION_ADVICE = (
@@ -439,16 +435,14 @@ def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Questi
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     if published is None:
-        raise ValueError(
-            f"{where}: not a question ({own_error}); {_QUESTION_ADVICE}"
-        ) from own_error
+        fault = f"{where}: not a question ({own_error}); {_QUESTION_ADVICE}"
+        raise ValueError(fault) from own_error
     form, form_fields = published
     if form_fields is None:
         return None, True
     try:
-        return msgspec.structs.replace(
-            form_fields, text=parse_question(form_fields.text).text
-        ), True
+        text = parse_question(form_fields.text).text
+        return msgspec.structs.replace(form_fields, text=text), True
     except ValueError as error:
         raise ValueError(f"{where}: not a question of {form} ({error})") from error
 
@@ -535,12 +529,11 @@ def _decode_file(path: Path) -> list[_Article]:
 
 def _build_question(each: SquadQuestion, identity: str, source: str, place: str) -> Question:
     try:
-        question = parse_question(each.question, identity)
+        text = parse_question(each.question).text
     except ValueError as error:
         raise ValueError(f"{place}: not a question ({error})") from error
-    accepted = [] if each.is_impossible else [answer.text.strip() for answer in each.answers]
-    gold = tuple(dict.fromkeys(filter(None, accepted)))
-    return msgspec.structs.replace(question, gold=gold, source=source)
+    gold = [] if each.is_impossible else [answer.text for answer in each.answers]
+    return _make_question(identity, text, gold, source)
 
 
 def _name_articles(articles: Sequence[_Article]) -> Iterator[tuple[str, str]]:

@@ -63,14 +63,12 @@ class QueryTerms(NamedTuple):
 
     def list_weights(self) -> list[WeightedTerm]:
         """Return every term with its weight."""
-        words = [
-            WeightedTerm("words", word, _weigh_repetition(n)) for word, n in self.words.items()
+        fields = (("words", self.words, 1.0), ("pairs", self.pairs, PAIR_WEIGHT))
+        return [
+            WeightedTerm(field, term, factor * _weigh_repetition(count))
+            for field, counts, factor in fields
+            for term, count in counts.items()
         ]
-        pairs = [
-            WeightedTerm("pairs", pair, PAIR_WEIGHT * _weigh_repetition(n))
-            for pair, n in self.pairs.items()
-        ]
-        return words + pairs
 
     def compute_largest_score(self, compute_idf: Callable[[str], float]) -> float:
         """Return the most that the words of a query could bring a passage.
@@ -219,7 +217,7 @@ class SearchIndex:
         )
         index_query = self._build_query(terms.list_weights())
         hits = [
-            msgspec.structs.replace(_decode_hit(searcher.doc(address)), score=score / most)
+            _decode_hit(searcher.doc(address), score / most)
             for score, address in _search_with_ties(searcher, index_query, k)
         ]
         return sorted(hits, key=_order_hits)[:k]
@@ -247,10 +245,9 @@ class SearchIndex:
         if k < 1 or not own.passages:
             return []
         weights = terms.list_weights()
+        idf, own_idf = counts.compute_idf, own.compute_idf
         boosted = [
-            WeightedTerm(
-                field, term, weight * counts.compute_idf(field, term) / own.compute_idf(field, term)
-            )
+            WeightedTerm(field, term, weight * idf(field, term) / own_idf(field, term))
             for field, term, weight in weights
             if own.having[field, term]
         ]
@@ -271,15 +268,12 @@ class SearchIndex:
             limit *= 2
         least = index_hits[k - 1][0] * low / high if len(index_hits) >= k else 0.0
         most = terms.compute_largest_score(lambda word: counts.compute_idf("words", word))
-        hits = [
-            msgspec.structs.replace(
-                _decode_hit(searcher.doc(address)),
-                score=self._score_passage(searcher, address, score, boosted, weights, counts)
-                / most,
-            )
+        rated = [
+            (address, self._score_passage(searcher, address, score, boosted, weights, counts))
             for score, address in index_hits
             if score >= least
         ]
+        hits = [_decode_hit(searcher.doc(address), score / most) for address, score in rated]
         return sorted(hits, key=_order_hits)[:k]
 
     def _score_passage(
@@ -298,9 +292,8 @@ class SearchIndex:
             explanation = self._explain_term(searcher, address, field, term)
             if explanation is not None:
                 own += factors[field, term] * explanation.value
-                parts.append(
-                    weight * counts.rate_term(field, term, explanation.times, explanation.length)
-                )
+                times, length = explanation.times, explanation.length
+                parts.append(weight * counts.rate_term(field, term, times, length))
         # What the passage's part of the page multiplies both by is 1 or 2.
         return math.fsum(parts) * round(score / own)
 
@@ -416,18 +409,20 @@ class _TermInPassage(NamedTuple):
     passages: float
 
 
-def _decode_hit(document: tantivy.Document) -> Hit:
-    return Hit.from_json(bytes(document.to_dict()["hit"][0]))
+def _decode_hit(document: tantivy.Document, score: float = 0.0) -> Hit:
+    hit = Hit.from_json(bytes(document.to_dict()["hit"][0]))
+    return msgspec.structs.replace(hit, score=score)
 
 
 @contextmanager
 def hold_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock file `path` against all other processes; wait while one has it.
 
-    `waiting` is called once if it has to wait. The system takes the lock from a process that dies,
-    so a killed one never blocks another.
+    Its folder is made where it does not exist. `waiting` is called once if it has to wait. The
+    system takes the lock from a process that dies, so a killed one never blocks another.
     """
     with translate_storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock = sqlite3.connect(path, timeout=0, isolation_level=None)
     try:
         announced = False
@@ -505,9 +500,8 @@ def record_index_use(directory: Path, note: IndexNote, changed: bool) -> None:
 def read_index_note(directory: Path) -> IndexNote | None:
     """Return the note of an index; None where there is none that can be read."""
     try:
-        return msgspec.json.decode(
-            (directory / INDEX_NOTE_FILE).read_bytes(), type=prepare_type(IndexNote)
-        )
+        data = (directory / INDEX_NOTE_FILE).read_bytes()
+        return msgspec.json.decode(data, type=prepare_type(IndexNote))
     except (OSError, msgspec.MsgspecError):
         return None
 

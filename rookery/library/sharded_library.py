@@ -15,7 +15,7 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from queue import Empty
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -38,7 +38,13 @@ from rookery.library.search_index import (
     parse_query,
     translate_index_errors,
 )
-from rookery.library.worker_processes import connect_to_ray, hold_signals, prepare_worker
+from rookery.library.worker_processes import (
+    connect_to_ray,
+    count_ray_processors,
+    hold_signals,
+    map_with_ray,
+    prepare_worker,
+)
 from rookery.pages.search_terms import LANGUAGES
 from rookery.records import Failure, Hit, Page, digest_of, prepare_type
 from rookery.settings import FileSelection
@@ -105,27 +111,20 @@ def build_shard(task: ShardTask, progress: ShardProgress = lambda *_: None) -> S
     if not (folder / SHARD_ARCHIVE).is_file():  # lost, if it was made: all files are read again
         for file in folder.glob(f"{SHARD_MANIFEST}*"):
             file.unlink()
+    roots, selection = [*map(Path, note.places)], FileSelection(note.glob, note.exclude)
+
+    def report_files(count: int, files: int, _: str) -> None:
+        progress(task.number, count, files)
+
+    shard = DocumentShard(task.number, note.count, folder)
+    options = (report_files, FolderLimits(processes=1), selection, shard)
     with (
         PageArchive(folder / SHARD_ARCHIVE) as archive,
-        FolderLibrary(
-            [Path(place) for place in note.places],
-            archive,
-            folder,
-            lambda count, files, _: progress(task.number, count, files),
-            FolderLimits(processes=1),
-            FileSelection(note.glob, note.exclude),
-            DocumentShard(task.number, note.count, folder),
-        ) as library,
+        FolderLibrary(roots, archive, folder, *options) as library,
     ):
         index = SearchIndex(folder / "index")
-        return ShardContents(
-            library.count_pages(),
-            len(index),
-            tuple(index.list_languages()),
-            digest_of("\n".join(sorted(library.list_contents()))),
-            library.failures,
-            library.skipped,
-        )
+        sizes = (library.count_pages(), len(index), tuple(index.list_languages()))
+        return ShardContents(*sizes, library.contents_digest(), library.failures, library.skipped)
 
 
 class Shard:
@@ -189,18 +188,6 @@ ANSWER_SECONDS = 10.0
 """for which a shard is waited for"""
 
 
-class ShardClient(Protocol):
-    """A shard on this machine or another."""
-
-    def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
-        """Call a method of `Shard`; the future raises what it raises, or that the shard is dead."""
-        ...
-
-    def close(self) -> None:
-        """Let the shard go."""
-        ...
-
-
 class LocalShard:
     """A shard in this process, whose methods run in threads. Opening it may fail, as any call."""
 
@@ -209,7 +196,7 @@ class LocalShard:
         self._shard = threads.submit(Shard, folder)
 
     def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
-        """Call a method of the shard in a thread."""
+        """Call a method of `Shard` in a thread; the future raises what it raises."""
         return self._threads.submit(self._call_method, method, arguments)
 
     def _call_method(self, method: str, arguments: tuple[Any, ...]) -> Any:
@@ -264,12 +251,12 @@ class ShardedLibrary:
         # A folder that cannot be listed is a failure of every shard.
         self._unread = (*dict.fromkeys(each for shard in note.shards for each in shard.failures),)
 
-    def _open_shards(self) -> list[ShardClient]:
+    def _open_shards(self) -> "Sequence[LocalShard | RayShard]":
         numbers = range(self._note.count)
         folders = [get_shard_folder(self.index_folder, number) for number in numbers]
         if not self._note.ray:
             return [LocalShard(folder, self._threads) for folder in folders]
-        return [*open_ray_shards(self._note.ray, folders)]
+        return open_ray_shards(self._note.ray, folders)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -316,9 +303,8 @@ class ShardedLibrary:
         counts: dict[int, TermCounts] = self._ask(filled, "count_terms", terms)
         if not counts:
             detail = "; ".join(failure.detail for failure in self._absent.values())
-            raise Failed(
-                Failure(query, Outcome.SEARCH_FAILED, f"no shard could be searched: {detail}")
-            )
+            detail = f"no shard could be searched: {detail}"
+            raise Failed(Failure(query, Outcome.SEARCH_FAILED, detail))
         total = add_term_counts([*counts.values()])
         hits_by_shard: dict[int, Sequence[Hit]] = self._ask(list(counts), "search", terms, total, k)
         return _merge_hits([*hits_by_shard.values()])[:k]
@@ -549,23 +535,17 @@ def build_shards_with_ray(
     A task whose machine dies is begun again elsewhere, and goes on where it stopped. Raises what
     `connect_to_ray` and `build_shard` raise, and Failed: worker_died.
     """
-    ray = connect_to_ray(address)
-    build = ray.remote(build_shard).options(max_retries=3, scheduling_strategy="SPREAD")
-    waiting = {build.remote(task): task.number for task in tasks}
-    built: dict[int, ShardContents] = {}
-    while waiting:
-        finished, _ = ray.wait([*waiting])
-        for reference in finished:
-            number = waiting.pop(reference)
-            try:
-                built[number] = ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, Failed):
-                    raise error.cause from None
-                raise
-            except ray.exceptions.RayError as error:
-                words = " ".join(str(error).split())[:200]
-                detail = f"run it again, and it goes on where it stopped ({words})"
-                raise Failed(Failure(f"shard {number + 1}", Outcome.WORKER_DIED, detail)) from error
-            progress(number, built[number].pages, built[number].pages)
-    return [built[task.number] for task in tasks]
+    built: list[ShardContents] = []
+    results = map_with_ray(tasks, _get_builder, count_ray_processors(address), address)
+    try:
+        for task, contents in zip(tasks, results, strict=True):
+            built.append(contents)
+            progress(task.number, contents.pages, contents.pages)
+    except ChildProcessError as error:
+        detail = f"run it again, and it goes on where it stopped ({error})"
+        raise Failed(Failure(tasks[0].directory, Outcome.WORKER_DIED, detail)) from error
+    return built
+
+
+def _get_builder() -> Callable[[ShardTask], ShardContents]:
+    return build_shard

@@ -113,6 +113,9 @@ class SiteLibrary(Library):
     invalid_url, the outcome of the first page where nothing else was had, not_in_archive.
     """
 
+    skipped: Sequence[Failure] = ()
+    """always empty: every page that was found is read"""
+
     def __init__(
         self,
         prefix_url: str,
@@ -133,32 +136,22 @@ class SiteLibrary(Library):
         self._limits = limits
         self._progress = progress or (lambda count, total, what: None)
         self._offline = offline
-        self._index_folder = cache / "sites" / sha256(self._start.encode()).hexdigest()[:32]
+        self.index_folder = cache / "sites" / sha256(self._start.encode()).hexdigest()[:32]
+        """folder of the library's index in the cache"""
         self._shown_urls = {self._start}
         self._later_failures: list[Failure] = []
         self._crawl = self._load_offline_crawl() if offline else self._load_or_crawl()
-        with translate_index_errors(self._index_folder):
-            self._index = SearchIndex(self._index_folder / self._crawl.index)
+        with translate_index_errors(self.index_folder):
+            self._index = SearchIndex(self.index_folder / self._crawl.index)
         note = IndexNote("site", (self._start,), self._crawl.time)
-        index_note = read_index_note(self._index_folder)
-        record_index_use(
-            self._index_folder, note, index_note is None or index_note.refreshed != note.refreshed
-        )
-
-    @property
-    def index_folder(self) -> Path:
-        """Folder of the library's index in the cache."""
-        return self._index_folder
+        former = read_index_note(self.index_folder)
+        changed = former is None or former.refreshed != note.refreshed
+        record_index_use(self.index_folder, note, changed)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
         """The pages that the crawl could not get, and those that could not be opened since."""
         return (*self._crawl.failures, *self._later_failures)
-
-    @property
-    def skipped(self) -> tuple[Failure, ...]:
-        """Always empty: every page that was found is read."""
-        return ()
 
     def contents_digest(self) -> str:
         """Return a digest of the addresses and texts of all pages."""
@@ -175,7 +168,7 @@ class SiteLibrary(Library):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return the k best passages of the site, best first, by BM25."""
-        with translate_index_errors(self._index_folder):
+        with translate_index_errors(self.index_folder):
             return self._index.search(query, k)
 
     def fetch(self, url: str) -> Page:
@@ -217,9 +210,8 @@ class SiteLibrary(Library):
 
     def _is_in_scope(self, address: str) -> bool:
         moved = self._crawl.pages.get(self._start)
-        return self._scope.contains_url(address) or bool(
-            moved and make_site_scope(moved[0]).contains_url(address)
-        )
+        scopes = [self._scope, *([make_site_scope(moved[0])] if moved else ())]
+        return any(scope.contains_url(address) for scope in scopes)
 
     def _load_offline_crawl(self) -> FinishedCrawl:
         if crawl := self._load_crawl():
@@ -229,7 +221,7 @@ class SiteLibrary(Library):
             detail = "this site was never crawled: ask once without --offline"
             raise Failed(Failure(self._start, Outcome.NOT_IN_ARCHIVE, detail))
         waiting = "another process is indexing this site; waiting for it to finish"
-        with hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)):
+        with hold_lock(self.index_folder / "lock", lambda: self._progress(0, 0, waiting)):
             return self._load_crawl() or self._rebuild_index(former)
 
     def _rebuild_index(self, former: FinishedCrawl) -> FinishedCrawl:
@@ -238,7 +230,7 @@ class SiteLibrary(Library):
         crawl = msgspec.structs.replace(former, format=_join_formats(), index=name)
         texts = set[str]()
         with self._build_index(name) as index:
-            with translate_index_errors(self._index_folder):
+            with translate_index_errors(self.index_folder):
                 for url, digest in crawl.pages.values():
                     page = None if digest in texts else self._archive.find_page(digest, url)
                     if page is not None:
@@ -252,24 +244,20 @@ class SiteLibrary(Library):
     def _load_or_crawl(self) -> FinishedCrawl:
         if crawl := self._load_crawl(self._limits.fresh_seconds):
             return crawl
-        with translate_storage_errors(self._index_folder):
-            self._index_folder.mkdir(parents=True, exist_ok=True)
         waiting = "another process is crawling this site; waiting for it to finish"
-        with hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)):
+        with hold_lock(self.index_folder / "lock", lambda: self._progress(0, 0, waiting)):
             return self._load_crawl(self._limits.fresh_seconds) or self._crawl_now()
 
     def _load_crawl(self, age: float = float("inf")) -> FinishedCrawl | None:
         """Return the last finished crawl, if it is no older than `age` seconds and its index is
         whole."""
         crawl = self._read_last_crawl()
-        if (
-            crawl is None
-            or crawl.format != _join_formats()
-            or not -60 < time.time() - crawl.time <= age
-        ):
+        if crawl is None or crawl.format != _join_formats():
+            return None
+        if not -60 < time.time() - crawl.time <= age:
             return None
         try:
-            SearchIndex(self._index_folder / crawl.index)
+            SearchIndex(self.index_folder / crawl.index)
         except (OSError, ValueError):
             return None
         return crawl
@@ -277,9 +265,8 @@ class SiteLibrary(Library):
     def _read_last_crawl(self) -> FinishedCrawl | None:
         """Return the last finished crawl, whatever version of Rookery made it."""
         try:
-            return msgspec.json.decode(
-                (self._index_folder / "crawl.json").read_bytes(), type=prepare_type(FinishedCrawl)
-            )
+            data = (self.index_folder / "crawl.json").read_bytes()
+            return msgspec.json.decode(data, type=prepare_type(FinishedCrawl))
         except (OSError, msgspec.DecodeError, ValueError):
             return None
 
@@ -294,7 +281,7 @@ class SiteLibrary(Library):
                     raise Failed(crawl.failures[0])
                 self._later_failures += crawl.failures
                 return older
-            with translate_index_errors(self._index_folder):
+            with translate_index_errors(self.index_folder):
                 index.commit()
             self._publish_crawl(crawl)
         return crawl
@@ -303,20 +290,20 @@ class SiteLibrary(Library):
     def _build_index(self, name: str) -> Iterator[SearchIndex]:
         """Open a new index; at the end remove every folder but the one that `crawl.json` names."""
         try:
-            with translate_index_errors(self._index_folder):
-                index = SearchIndex(self._index_folder / name)
+            with translate_index_errors(self.index_folder):
+                index = SearchIndex(self.index_folder / name)
             yield index
         finally:
             stored = self._load_crawl()
-            for directory in self._index_folder.glob("index-*"):
+            for directory in self.index_folder.glob("index-*"):
                 if stored is None or directory.name != stored.index:
                     shutil.rmtree(directory, ignore_errors=True)
 
     def _publish_crawl(self, crawl: FinishedCrawl) -> None:
-        with translate_storage_errors(self._index_folder):
-            draft = self._index_folder / "crawl.json.new"
+        with translate_storage_errors(self.index_folder):
+            draft = self.index_folder / "crawl.json.new"
             draft.write_bytes(msgspec.json.encode(crawl))
-            draft.replace(self._index_folder / "crawl.json")
+            draft.replace(self.index_folder / "crawl.json")
 
     def _crawl_pages(self, crawl: FinishedCrawl, index: SearchIndex) -> None:
         """Fetch the start and what it leads to, level by level, until a limit is met."""
@@ -329,9 +316,8 @@ class SiteLibrary(Library):
             attempts += len(batch)
             for address, page in self._fetch_batch(batch, deadline - time.monotonic(), crawl):
                 if address == self._start:
-                    scope = make_site_scope(
-                        page.url
-                    )  # where the user's own address leads, is meant
+                    # Where the user's own address leads, is meant.
+                    scope = make_site_scope(page.url)
                 elif not scope.contains_url(page.url):
                     detail = f"it leads out of the site, to {page.url}"
                     crawl.failures.append(Failure(address, Outcome.OUTSIDE_SITE, detail))
@@ -362,13 +348,7 @@ class SiteLibrary(Library):
         ):
             batch = batch[: _MOST_SITEMAPS - len(read)]
             read.update(batch)
-            results = fetch_pages(
-                self._fetcher.fetch_page,
-                batch,
-                max(deadline - time.monotonic(), 0.0),
-                self._limits.parallel,
-            )
-            for page in results:
+            for page in self._fetch_each(batch, deadline - time.monotonic()):
                 if isinstance(page, Page):
                     links += _iter_site_links(page, scope)
                     waiting += _iter_feed_links(page, site)
@@ -377,28 +357,24 @@ class SiteLibrary(Library):
     def _fetch_batch(
         self, urls: Sequence[str], seconds: float, crawl: FinishedCrawl
     ) -> Iterator[tuple[str, Page]]:
-        results = fetch_pages(
-            self._fetcher.fetch_page, urls, max(seconds, 0.0), self._limits.parallel
-        )
-        for url, result in zip(urls, results, strict=True):
+        for url, result in zip(urls, self._fetch_each(urls, seconds), strict=True):
             if isinstance(result, Failure):
                 crawl.failures.append(result)
             else:
                 yield url, result
 
+    def _fetch_each(self, urls: Sequence[str], seconds: float) -> Sequence[Page | Failure]:
+        fetch, parallel = self._fetcher.fetch_page, self._limits.parallel
+        return fetch_pages(fetch, urls, max(seconds, 0.0), parallel)
+
     def _store_page(
-        self,
-        crawl: FinishedCrawl,
-        index: SearchIndex,
-        requested_url: str,
-        page: Page,
-        texts: set[str],
+        self, crawl: FinishedCrawl, index: SearchIndex, address: str, page: Page, texts: set[str]
     ) -> None:
-        self._archive.store_page(page, requested_url=requested_url)
-        crawl.pages[requested_url] = crawl.pages[page.url] = (page.url, page.digest)
+        self._archive.store_page(page, requested_url=address)
+        crawl.pages[address] = crawl.pages[page.url] = (page.url, page.digest)
         if page.digest not in texts:  # one text at several addresses is found once
             texts.add(page.digest)
-            with translate_index_errors(self._index_folder):
+            with translate_index_errors(self.index_folder):
                 index.add(page)
 
 

@@ -6,7 +6,7 @@ Indexes can be removed. Shards lie in folders that somebody named; the cache not
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -222,7 +222,8 @@ def _describe_index(directory: Path) -> StoredIndex:
     places = note.addresses
     if note.kind != "site":
         places = tuple(path.decode("utf-8", "replace") for path in paths)
-    places_exist = [note.kind == "site" or os.path.lexists(path) for path in paths]
+    located = [] if note.kind == "site" else zip(places, paths, strict=True)
+    missing = tuple(place for place, path in located if not os.path.lexists(path))
     digests, failed, skipped = _read_contents(directory)
     return StoredIndex(
         id=directory.name,
@@ -235,9 +236,7 @@ def _describe_index(directory: Path) -> StoredIndex:
         bytes=measure_disk_size(directory),
         refreshed=_format_time(note.refreshed),
         used=_format_time(used),
-        missing=tuple(
-            place for place, is_there in zip(places, places_exist, strict=True) if not is_there
-        ),
+        missing=missing,
         failed=failed,
         skipped=skipped,
     )
@@ -250,9 +249,10 @@ def _format_time(seconds: float) -> str:
 def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]]:
     """Return the digest of each page of an index, how many could not be read, and what is left
     out."""
-    with _open_manifest(directory) as manifest:
-        if manifest:
-            return (manifest.list_digests(), len(manifest.list_failed()), manifest.list_left_out())
+    if (path := directory / "manifest.sqlite").is_file():
+        with suppress(Failed), closing(FolderManifest(path)) as manifest:  # it may be damaged
+            failed = len(manifest.list_failed())
+            return manifest.list_digests(), failed, manifest.list_left_out()
     if crawl := _decode_file(directory / "crawl.json", FinishedCrawl):
         return [digest for _, digest in set(crawl.pages.values())], len(crawl.failures), ()
     for path in directory.glob("*/contents.json"):
@@ -275,17 +275,3 @@ def _count_passages(directory: Path) -> int | None:
         with suppress(ValueError, OSError):
             return len(SearchIndex(meta.parent))
     return None
-
-
-@contextmanager
-def _open_manifest(directory: Path) -> Iterator[FolderManifest | None]:
-    """Open the manifest of a folder's index; None for other indexes, and if it is damaged."""
-    manifest = None
-    if (directory / "manifest.sqlite").is_file():
-        with suppress(Failed):
-            manifest = FolderManifest(directory / "manifest.sqlite")
-    try:
-        yield manifest
-    finally:
-        if manifest:
-            manifest.close()

@@ -372,6 +372,9 @@ class WarcLibrary(Library):
     not_found, unreadable, empty_library, or what the archive raises.
     """
 
+    skipped: Sequence[Failure] = ()
+    """always empty: every record that holds a page is read"""
+
     def __init__(
         self,
         path: Path,
@@ -382,32 +385,21 @@ class WarcLibrary(Library):
         self._path = path
         self._archive = archive
         self._progress = progress or (lambda count, total, what: None)
-        self._index_folder = cache / "warcs" / _hash_name(os.path.realpath(path))
+        self.index_folder = cache / "warcs" / _hash_name(os.path.realpath(path))
+        """folder of the library's index in the cache"""
         stored_index = self._open_stored()
         if not stored_index:
             self._read_or_wait()
-        address = Path(os.path.realpath(path)).as_uri()
-        record_index_use(
-            self._index_folder, IndexNote("warc", (address,), time.time()), changed=not stored_index
-        )
+        note = IndexNote("warc", (Path(os.path.realpath(path)).as_uri(),), time.time())
+        record_index_use(self.index_folder, note, changed=not stored_index)
         if not self._contents.pages:
             detail = f"no record of it could be read as a page ({len(self.failures)} failed)"
             raise Failed(Failure(str(path), Outcome.EMPTY_LIBRARY, detail))
 
     @property
-    def index_folder(self) -> Path:
-        """Folder of the library's index in the cache."""
-        return self._index_folder
-
-    @property
     def failures(self) -> tuple[Failure, ...]:
         """The records that could not be read, each with its reason."""
         return tuple(self._contents.failures)
-
-    @property
-    def skipped(self) -> tuple[Failure, ...]:
-        """Always empty: every record that holds a page is read."""
-        return ()
 
     def contents_digest(self) -> str:
         """Return a digest of the addresses and texts of all pages."""
@@ -422,7 +414,7 @@ class WarcLibrary(Library):
 
         A text at two addresses is found once.
         """
-        with translate_index_errors(self._index_folder):
+        with translate_index_errors(self.index_folder):
             return self._index.search(query, k)
 
     def fetch(self, url: str) -> Page:
@@ -436,13 +428,13 @@ class WarcLibrary(Library):
             raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         page = self._archive.find_page(stored_page[1], stored_page[0])
         if page is None:
-            detail = f"the archive has lost it: delete {self._index_folder} to read the file again"
+            detail = f"the archive has lost it: delete {self.index_folder} to read the file again"
             raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
         return page
 
     def _open_stored(self) -> bool:
         """Open what was read of the file as it is now; False if none or in another archive."""
-        place = self._index_folder / self._compute_stamp()
+        place = self.index_folder / self._compute_stamp()
         try:
             stored = (place / "contents.json").read_bytes()
             self._contents = msgspec.json.decode(stored, type=prepare_type(WarcContents))
@@ -457,27 +449,23 @@ class WarcLibrary(Library):
         try:
             about = self._path.stat()
         except OSError as error:
-            outcome = (
-                Outcome.NOT_FOUND if isinstance(error, FileNotFoundError) else Outcome.UNREADABLE
-            )
+            missing = isinstance(error, FileNotFoundError)
+            outcome = Outcome.NOT_FOUND if missing else Outcome.UNREADABLE
             detail = f"there is no such file, or no way to it ({error.strerror}): check the path"
             raise Failed(Failure(str(self._path), outcome, detail)) from error
-        return _hash_name(
-            f"{WARC_FORMAT} {indexing.INDEX_FORMAT} {about.st_size} {about.st_mtime_ns}"
-        )
+        formats = f"{WARC_FORMAT} {indexing.INDEX_FORMAT}"
+        return _hash_name(f"{formats} {about.st_size} {about.st_mtime_ns}")
 
     def _read_or_wait(self) -> None:
         """Read the file, or waits for who is reading it."""
         waiting = "another process is reading this file; waiting for it to finish"
-        with translate_storage_errors(self._index_folder):
-            self._index_folder.mkdir(parents=True, exist_ok=True)
-        with hold_lock(self._index_folder / "lock", lambda: self._progress(0, 0, waiting)):
+        with hold_lock(self.index_folder / "lock", lambda: self._progress(0, 0, waiting)):
             if not self._open_stored():
-                self._build_index(self._index_folder / self._compute_stamp())
+                self._build_index(self.index_folder / self._compute_stamp())
 
     def _build_index(self, place: Path) -> None:
         """Read the file into a new index, the only one that is left."""
-        for old in self._index_folder.glob("*/"):
+        for old in self.index_folder.glob("*/"):
             shutil.rmtree(old, ignore_errors=True)
         self._contents = self._archive_pages()
         with translate_index_errors(place):
@@ -505,9 +493,8 @@ class WarcLibrary(Library):
             if len(batch) == _PAGES_AT_ONCE:
                 self._archive.store_pages(batch)
                 batch.clear()
-            self._progress(
-                bytes_read, total, entry.what if isinstance(entry, Failure) else entry.url
-            )
+            what = entry.what if isinstance(entry, Failure) else entry.url
+            self._progress(bytes_read, total, what)
         self._archive.store_pages(batch)
         _add_redirects(moved, contents.pages)
         return contents

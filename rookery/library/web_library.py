@@ -150,22 +150,15 @@ def make_wikipedia_engine(language: str = "en", base_url: str = "") -> SearchEng
     base = (base_url or f"https://{language}.wikipedia.org").rstrip("/")
 
     def search_words(fetcher: Fetcher, words: str, k: int, query: str) -> list[Hit]:
-        parameters = {
-            "action": "query",
-            "list": "search",
-            "srsearch": _cut_query(words, 300),  # longer ones are refused
-            "srlimit": min(k, 50),
-            "srprop": "snippet",
-            "format": "json",
-            "formatversion": 2,
-        }
-        answer = _fetch_json(fetcher, f"{base}/w/api.php?{urlencode(parameters)}", query)
+        cut = _cut_query(words, 300)  # longer ones are refused
+        parameters = urlencode({"srsearch": cut, "srlimit": min(k, 50)})
+        address = f"{base}/w/api.php?action=query&list=search&{parameters}"
+        form = "srprop=snippet&format=json&formatversion=2"
+        answer = _fetch_json(fetcher, f"{address}&{form}", query)
         results = _extract_results(answer, query, "query", "search")
-        return _make_hits(
-            (f"{base}/wiki/{quote(title.replace(' ', '_'), safe='/:(),')}", result)
-            for result in results
-            if (title := _extract_text(result, "title"))
-        )
+        named = [(_extract_text(each, "title").replace(" ", "_"), each) for each in results]
+        pages = [(quote(title, safe="/:(),"), each) for title, each in named if title]
+        return _make_hits((f"{base}/wiki/{title}", each) for title, each in pages)
 
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
         words = get_keywords(query)
@@ -189,9 +182,8 @@ def make_searxng_engine(base_url: str) -> SearchEngine:
         results = _extract_results(answer, query, "results")
         silent = answer.get("unresponsive_engines")
         if not results and silent:
-            raise _make_error(
-                query, Outcome.SEARCH_FAILED, f"none of its engines answered: {silent}"[:300]
-            )
+            detail = f"none of its engines answered: {silent}"[:300]
+            raise _make_error(query, Outcome.SEARCH_FAILED, detail)
         return _make_hits((_extract_text(result, "url"), result) for result in results)[:k]
 
     return SearchEngine(f"searxng:{base}", search)
@@ -350,16 +342,12 @@ def _fetch_api_response(
 
 def _make_refused_error(query: str, status: int, error_text: str, forbidden: str) -> Failed:
     if status == 429 or _QUOTA_MESSAGE.search(error_text):
-        return _make_error(
-            query, Outcome.SEARCH_QUOTA, f"wait, or use another engine ({error_text})"
-        )
+        detail = f"wait, or use another engine ({error_text})"
+        return _make_error(query, Outcome.SEARCH_QUOTA, detail)
+    detail = f"HTTP {status}: {error_text}" if status != 200 else error_text
     if status in (401, 403, 422):
-        return _make_error(query, Outcome.SEARCH_FAILED, f"{forbidden} ({error_text})")
-    return _make_error(
-        query,
-        Outcome.SEARCH_FAILED,
-        f"HTTP {status}: {error_text}" if status != 200 else error_text,
-    )
+        detail = f"{forbidden} ({error_text})"
+    return _make_error(query, Outcome.SEARCH_FAILED, detail)
 
 
 def _make_error(query: str, outcome: str, detail: str) -> Failed:
@@ -367,11 +355,9 @@ def _make_error(query: str, outcome: str, detail: str) -> Failed:
 
 
 def _read_api_key(name: str, query: str) -> str:
-    key = os.environ.get(name, "").strip()
-    if not key:
-        raise _make_error(
-            query, Outcome.NO_KEY, f"set {name}, or choose an engine that needs no key"
-        )
+    if not (key := os.environ.get(name, "").strip()):
+        detail = f"set {name}, or choose an engine that needs no key"
+        raise _make_error(query, Outcome.NO_KEY, detail)
     return key
 
 
@@ -391,9 +377,8 @@ def _make_hits(results: Iterable[tuple[str, dict[str, Any]]]) -> list[Hit]:
     hits: dict[str, Hit] = {}
     for url, result in results:
         if _get_scheme(url) in ("http", "https"):
-            snippet = next(
-                filter(None, (_extract_text(result, name) for name in _SNIPPET_FIELDS)), ""
-            )
+            snippets = (_extract_text(result, name) for name in _SNIPPET_FIELDS)
+            snippet = next(filter(None, snippets), "")
             hits.setdefault(url, Hit(url, _extract_text(result, "title") or url, snippet))
     return list(hits.values())
 
@@ -474,15 +459,10 @@ class MergedSearch:
         failures: list[Failure] = []
         answered = False
         for tier in self.tiers:
-            rankings = []
             with ThreadPoolExecutor(len(tier)) as threads:
-                for engine_result in threads.map(
-                    lambda one: self._ask(one, fetcher, query, k), tier
-                ):
-                    if isinstance(engine_result, Failure):
-                        failures.append(engine_result)
-                    else:
-                        rankings.append(engine_result)
+                results = [*threads.map(lambda one: self._ask(one, fetcher, query, k), tier)]
+            failures += [each for each in results if isinstance(each, Failure)]
+            rankings = [each for each in results if not isinstance(each, Failure)]
             answered = answered or bool(rankings)
             if hits := merge_hits(rankings):
                 return SearchResults(hits[:k], tuple(failures))
@@ -569,12 +549,42 @@ def canonicalize_address(url: str) -> str:
     except ValueError:
         return url
     host = (parts.hostname or "").removeprefix("www.").rstrip(".")
-    query = urlencode(
-        [
-            pair
-            for pair in parse_qsl(parts.query, keep_blank_values=True)
-            if not _TRACKING.fullmatch(pair[0])
-        ]
-    )
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query = urlencode([pair for pair in pairs if not _TRACKING.fullmatch(pair[0])])
     where = host if port in (None, 80, 443) else f"{host}:{port}"
     return where + parts.path.rstrip("/") + (f"?{query}" if query else "")
+
+
+_ENGINE_MAKERS: dict[str, Callable[[str], SearchEngine]] = {
+    "duckduckgo": lambda _: make_duckduckgo_engine(),
+    "wikipedia": lambda language: make_wikipedia_engine(language or "en"),
+    "searxng": make_searxng_engine,
+    "brave": lambda _: make_brave_engine(),
+    "google": lambda _: make_google_engine(),
+}
+
+
+def make_web_search(name: str) -> WebSearch:
+    """Return what searches the web under this name. Raises Failed (unknown_engine).
+
+    Names are `auto` (see `make_auto_search`), `duckduckgo`, `wikipedia`, `wikipedia:LANGUAGE` as
+    in `wikipedia:de`, `searxng:https://HOST`, `brave`, `google`, and several of these joined by
+    commas, whose results are merged. With `auto` among several, the others are what it asks first.
+    """
+    parts = [part.strip() for part in name.split(",")]
+    engines = [_make_search_engine(part) for part in parts if part != "auto"]
+    if "auto" in parts:
+        return make_auto_search(engines)
+    return engines[0] if len(engines) == 1 else MergedSearch(name, [engines])
+
+
+def _make_search_engine(name: str) -> SearchEngine:
+    kind, _, detail = name.partition(":")
+    is_address = _get_scheme(detail) in ("http", "https")
+    if kind not in _ENGINE_MAKERS or (kind == "searxng" and not is_address):
+        advice = (
+            "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or "
+            "google, or several joined by commas"
+        )
+        raise Failed(Failure(name, Outcome.UNKNOWN_ENGINE, advice))
+    return _ENGINE_MAKERS[kind](detail)

@@ -73,7 +73,7 @@ def prepare_worker() -> None:
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_BY_PARENT)
-    Thread(target=_exit_with_parent, daemon=True).start()
+    Thread(target=_follow_parent, args=(os._exit, 1), daemon=True).start()
 
 
 def end_with_parent() -> None:
@@ -81,19 +81,14 @@ def end_with_parent() -> None:
 
     For servers that several processes run, which would go on and keep their port.
     """
-    Thread(target=_terminate_with_parent, daemon=True).start()
+    arguments = (os.kill, os.getpid(), signal.SIGTERM)
+    Thread(target=_follow_parent, args=arguments, daemon=True).start()
 
 
-def _terminate_with_parent() -> None:
+def _follow_parent(end: Callable[..., object], *arguments: int) -> None:
     if (parent := parent_process()) is not None:
         parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _exit_with_parent() -> None:
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
+        end(*arguments)
 
 
 def map_in_workers(

@@ -185,9 +185,8 @@ def _create_client(endpoint: ModelEndpoint, key: str) -> AsyncOpenAI:
     Raises Failed: no_key, no_openai where the library is missing, bad_endpoint.
     """
     if not is_sendable_key(key):
-        raise Failed(
-            Failure(endpoint.name, Outcome.NO_KEY, "the key holds characters that no key has")
-        )
+        detail = "the key holds characters that no key has"
+        raise Failed(Failure(endpoint.name, Outcome.NO_KEY, detail))
     try:
         import openai
     except ImportError as error:
@@ -426,9 +425,8 @@ class RemoteModel:
                 start, yielded = yielded, count_settled_characters(text, self._endpoint.stop)
                 if start < yielded:
                     yield text[start:yielded]
-            completion = cut_at_stop_string(
-                self._connection.wait(pending).completions[0], self._endpoint.stop
-            )
+            whole = self._connection.wait(pending).completions[0]
+            completion = cut_at_stop_string(whole, self._endpoint.stop)
             if completion.text[yielded:]:
                 yield completion.text[yielded:]
             return completion
@@ -524,9 +522,8 @@ class RemoteModel:
         Where the server does not report the usage of what it may have billed, the maximum counts.
         """
         seconds = min(self._limits.seconds, seconds)
-        highest = compute_cost(
-            estimate_maximum_usage(request.prompt, request.n, self._endpoint), self._endpoint
-        )
+        usage = estimate_maximum_usage(request.prompt, request.n, self._endpoint)
+        highest = compute_cost(usage, self._endpoint)
         while not self._spending.reserve_spending(highest, self._endpoint.name):
             await asyncio.sleep(0.02)
         spent = highest

@@ -10,7 +10,6 @@ from stage import Said, Stage, stage
 from test_web_library import BRAVE, SEARXNG, WIKIPEDIA, says
 
 from rookery.errors import Failed
-from rookery.library.libraries import make_web_search
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import (
     MergedSearch,
@@ -21,6 +20,7 @@ from rookery.library.web_library import (
     make_brave_engine,
     make_duckduckgo_engine,
     make_searxng_engine,
+    make_web_search,
     make_wikipedia_engine,
     merge_hits,
 )

@@ -13,9 +13,8 @@ from servers import Server, serving
 from stage import Said, Stage, stage
 
 from rookery.errors import Failed
-from rookery.library.libraries import make_web_search
 from rookery.library.page_archive import PageArchive
-from rookery.library.web_library import WebLibrary
+from rookery.library.web_library import WebLibrary, make_web_search
 from rookery.network import page_rendering
 from rookery.network.fetcher import Fetcher, FetchResponse
 from rookery.network.page_rendering import ChromiumRenderer, RenderLimits, find_chromium
