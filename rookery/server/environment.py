@@ -50,7 +50,6 @@ from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
     ApiError,
-    ApiLimiters,
     ApiLimits,
     ApiOperation,
     ApiRequest,
@@ -877,8 +876,8 @@ def build_env_app(
     Clients on this machine need no key of the store before there is one.
     """
     sessions = EnvSessions(source, store, limits)
-    rooms = ApiLimiters(CapacityLimiter(1), CapacityLimiter(1))
-    door = EndpointContext(sessions.rates, ApiLimits(body=limits.message), rooms)
+    threads, size = CapacityLimiter(1), ApiLimits(body=limits.message)
+    door = EndpointContext(sessions.rates, size, threads, threads)
     document = ApiOperation("GET", "/openapi.json", "about", _get_document, None)
     routes: list[BaseRoute] = [
         Route(each.path, ApiEndpoint([each], door)) for each in (*OPERATIONS, document)

@@ -295,13 +295,7 @@ def lease_answer(store: Store, answer: str, lease: float) -> AnswerLease | None:
             _stop_answer(connection, row, now, "given_up", detail)
             return None
         after = len(_read_events(connection, answer)) - 1
-    return AnswerLease(
-        answer,
-        token,
-        row.person,
-        msgspec.json.decode(row.wanted, type=prepare_type(QuestionRequest)),
-        after,
-    )
+    return AnswerLease(answer, token, row.person, QuestionRequest.from_json(row.wanted), after)
 
 
 def append_answer_events(

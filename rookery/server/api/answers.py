@@ -10,11 +10,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure
+from rookery.records import Failure, prepare_type
 from rookery.server.api.answer_queue import (
     AnswerService,
     StoredAnswer,
@@ -147,16 +149,7 @@ async def create_answer(call: ApiRequest) -> Response:
     """
     body: AnswerRequest = call.body
     answering = get_answer_service(call.request)
-    inquiry = QuestionRequest(
-        body.question,
-        body.method,
-        body.model,
-        None if body.places is None else tuple(body.places),
-        body.decline,
-        body.offline,
-        body.samples,
-        tuple(body.domains),
-    )
+    inquiry = msgspec.convert(body, prepare_type(QuestionRequest), from_attributes=True)
 
     def enqueue_question() -> str:
         nonlocal inquiry
@@ -174,7 +167,7 @@ async def create_answer(call: ApiRequest) -> Response:
                 raise convert_question_failure(error) from error
             raise
 
-    answer = await call.run_in_thread(enqueue_question)
+    answer = await run_in_threadpool(enqueue_question)
     if body.stream:
         return build_event_response(
             _encode_events(call, _follow_events(call, answer, -1, cancels=True, sends=True))
@@ -182,9 +175,9 @@ async def create_answer(call: ApiRequest) -> Response:
     if not body.wait:
         return build_json_response(await _load_record(call, answer), 202)
     await run_until_disconnect(call.request, _wait_until_done(call, answer))
-    stored = await call.run_in_thread(lambda: _find_own_answer(call, answer))
+    stored = await run_in_threadpool(_find_own_answer, call, answer)
     if stored.answered is None:
-        raise await call.run_in_thread(lambda: _build_missing_error(call, answer))
+        raise await run_in_threadpool(_build_missing_error, call, answer)
     with convert_question_failures():
         raise_on_model_failure(stored.answered.episode)
     return build_json_response(_build_record(call, stored))
@@ -208,7 +201,7 @@ async def stream_stored_events(call: ApiRequest) -> Response:
     Raises ApiError (404) for an answer that this key did not ask for.
     """
     answer = str(call.request.path_params["answer_id"])
-    await call.run_in_thread(lambda: _find_own_answer(call, answer))
+    await run_in_threadpool(_find_own_answer, call, answer)
     after = call.request.headers.get("last-event-id", "")
     number = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else -1
     return build_event_response(
@@ -224,7 +217,7 @@ async def _load_record(call: ApiRequest, answer: str) -> AnswerRecord:
             record.text = _build_missing_error(call, answer).detail.message
         return record
 
-    return await call.run_in_thread(load_record)
+    return await run_in_threadpool(load_record)
 
 
 def _build_missing_error(call: ApiRequest, answer: str) -> ApiError:
@@ -250,15 +243,8 @@ def _find_own_answer(call: ApiRequest, answer: str, param: str = "answer_id") ->
 
 def _build_record(call: ApiRequest, stored: StoredAnswer) -> AnswerRecord:
     record = AnswerRecord(
-        stored.id,
-        stored.question,
-        stored.searched,
-        stored.state,
-        stored.made,
-        stored.ended,
-        None,
-        [],
-        None,
+        *(stored.id, stored.question, stored.searched, stored.state, stored.made, stored.ended),
+        *(None, [], None),
     )
     if stored.answered is not None:
         answer = stored.answered.episode.answer
@@ -288,7 +274,7 @@ async def _follow_events(
     which a cancelled answer is not charged.
     """
     answering, over, text_sent = get_answer_service(call.request), False, False
-    deadline = time.monotonic() + call.limits.answering
+    deadline = time.monotonic() + call.context.limits.answering
     try:
         while not over:
             remaining = deadline - time.monotonic()
@@ -328,28 +314,25 @@ async def _encode_events(
                 if event is None:
                     yield "", ""
                 else:
-                    data = _hide_paths(event, addresses)
+                    data = _hide_paths(event.data, addresses)
                     yield event.kind, ApiAnswerEvent(event.number, event.kind, data)
         except Exception as error:
             yield "error", ErrorBody(convert_exception(error, "/v1/answers").detail)
 
 
-def _hide_paths(event: AnswerEvent, addresses: PublicUrls) -> dict[str, Any]:
-    """Return an event's data without local paths."""
-    data = event.data
-    if event.kind == "found":
-        hits = [{**hit, "url": addresses.strip_local_path(hit["url"])} for hit in data["hits"]]
-        return {**data, "hits": hits}
-    if event.kind in ("opening", "opened"):
-        return {**data, "url": addresses.strip_local_path(data["url"])}
-    if event.kind == "failed":
-        return {"what": addresses.strip_local_path(data["what"]), "outcome": data["outcome"]}
-    if event.kind == "stopped":
-        return {"outcome": data["outcome"]}
-    if event.kind == "quote":
-        quote = {**data["quote"], "url": addresses.strip_local_path(data["quote"]["url"])}
-        return {"number": data["number"], "quote": quote, "outcome": data["outcome"]}
-    return data
+def _hide_paths(data: Any, addresses: PublicUrls) -> Any:
+    """Return an event's data without local paths, and without details, which may name some."""
+    if isinstance(data, list):
+        return [_hide_paths(each, addresses) for each in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        name: addresses.strip_local_path(value)
+        if name in ("url", "what")
+        else _hide_paths(value, addresses)
+        for name, value in data.items()
+        if name != "detail"
+    }
 
 
 _ONE_ANSWER = "/v1/answers/{answer_id}"

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 from sqlalchemy import select
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from rookery.browser.browser_commands import parse_command
@@ -128,7 +129,7 @@ async def _write_frames(
                 finished = await _describe_answer(call, inquiry, each, writer.ignored)
                 for frame in writer.write_answer(finished):
                     yield frame
-                for frame in await call.run_in_thread(lambda: list(writer.write_end())):
+                for frame in await run_in_threadpool(lambda: list(writer.write_end())):
                     yield frame
             else:
                 for frame in writer.write_progress(each):
@@ -155,7 +156,7 @@ async def _describe_answer(
         )
 
     metadata = build_answer_metadata(call, answered, ignored)
-    return FinishedAnswer(metadata, await call.run_in_thread(count_usage), refusal, answer)
+    return FinishedAnswer(metadata, await run_in_threadpool(count_usage), refusal, answer)
 
 
 ItemStatus = Literal["in_progress", "searching", "completed", "failed"]
@@ -635,7 +636,7 @@ async def _load_response(call: ApiRequest, identity: str, param: str) -> str:
             body: str | None = connection.scalar(select(book.c.body).where(its))
             return body
 
-    body = await call.run_in_thread(load_body)
+    body = await run_in_threadpool(load_body)
     if body is None:
         message = 'There is no such response: only those asked with "store": true are kept.'
         raise ApiError(404, message, "response_not_found", param)

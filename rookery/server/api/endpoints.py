@@ -409,6 +409,16 @@ class ApiLimits(msgspec.Struct, frozen=True):
     """maximum number of requests that wait; further ones are refused"""
 
 
+class EndpointContext(NamedTuple):
+    """Rate limits, size limits and thread limits that all endpoints share."""
+
+    rates: TokenBuckets
+    limits: ApiLimits
+    answers: CapacityLimiter
+    """threads for answers: slow work has its own, so that quick requests never wait for it"""
+    searches: CapacityLimiter
+
+
 class ApiRequest(NamedTuple):
     """An authenticated API request with its parsed body."""
 
@@ -418,25 +428,13 @@ class ApiRequest(NamedTuple):
     """the body as the operation's `request_type`; None if it has none"""
     ignored: tuple[str, ...]
     """names of the fields that were sent but have no effect here"""
-    limits: ApiLimits
-    limiters: "ApiLimiters"
+    context: EndpointContext
 
-    async def run_answer(self, what: Callable[[], Done]) -> Done:
-        """Run a function in the thread pool for answers. Raises ApiError (503) if too many wait."""
-        return await self._run_limited(self.limiters.answers, what)
-
-    async def run_search(self, what: Callable[[], Done]) -> Done:
-        """Run a function in the search thread pool. Raises ApiError (503) if too many wait."""
-        return await self._run_limited(self.limiters.searches, what)
-
-    async def run_in_thread(self, what: Callable[[], Done]) -> Done:
-        """Run a short function in a thread of the general pool."""
-        return await run_in_threadpool(what)
-
-    async def _run_limited(self, room: CapacityLimiter, what: Callable[[], Done]) -> Done:
-        if room.statistics().tasks_waiting >= self.limits.waiting:
+    async def run_limited(self, threads: CapacityLimiter, work: Callable[[], Done]) -> Done:
+        """Run a function in one of these threads. Raises ApiError (503) if too many wait."""
+        if threads.statistics().tasks_waiting >= self.context.limits.waiting:
             raise convert_failure(Failure("the request", Outcome.BUSY))
-        return await run_sync(what, limiter=room)
+        return await run_sync(work, limiter=threads)
 
     @property
     def store(self) -> Store:
@@ -471,21 +469,6 @@ class ApiOperation(NamedTuple):
         return 422 if self.error_type is PlainError else 400
 
 
-class ApiLimiters(NamedTuple):
-    """Thread limits for slow work, so that quick requests never wait for it."""
-
-    answers: CapacityLimiter
-    searches: CapacityLimiter
-
-
-class EndpointContext(NamedTuple):
-    """Rate limits, size limits and thread limits that all endpoints share."""
-
-    rates: TokenBuckets
-    limits: ApiLimits
-    limiters: ApiLimiters
-
-
 class ApiEndpoint:
     """ASGI application for the operations at one path. Starlette mounts it as an endpoint of its
     own."""
@@ -493,7 +476,7 @@ class ApiEndpoint:
     def __init__(self, operations: Iterable[ApiOperation], door: EndpointContext) -> None:
         self._by_method = {each.method: each for each in operations}
         self._error_type = next(iter(self._by_method.values())).error_type
-        self._rates, self._limits, self._limiters = door
+        self._context = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request."""
@@ -514,13 +497,11 @@ class ApiEndpoint:
         operation = self._by_method.get("GET" if request.method == "HEAD" else request.method)
         if operation is None:
             return self._refuse_method(request)
-        key = await authenticate_request(request, self._rates)
+        key = await authenticate_request(request, self._context.rates)
         body, ignored = None, tuple[str, ...]()
         if operation.request_type is not None:
             body, ignored = await self._parse_body(request, operation, operation.request_type)
-        return await operation.handler(
-            ApiRequest(request, key, body, ignored, self._limits, self._limiters)
-        )
+        return await operation.handler(ApiRequest(request, key, body, ignored, self._context))
 
     def _refuse_method(self, request: Request) -> Response:
         allowed = ", ".join(sorted(self._by_method))
@@ -533,14 +514,13 @@ class ApiEndpoint:
         self, request: Request, operation: ApiOperation, takes: type[Any]
     ) -> tuple[Any, tuple[str, ...]]:
         """Return the parsed body and the names of its ignored fields. Raises ApiError."""
+        limits = self._context.limits
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE and not kind.endswith("+json"):
             raise ApiError(415, f"Send JSON, with Content-Type: {JSON_TYPE}.", "not_json")
-        if read_content_length(request.headers) > self._limits.body:
-            raise _build_size_error(self._limits.body)
-        sent = decode_body(
-            await read_limited_body(request, self._limits.body, self._limits.reading)
-        )
+        if read_content_length(request.headers) > limits.body:
+            raise _build_size_error(limits.body)
+        sent = decode_body(await read_limited_body(request, limits.body, limits.reading))
         try:
             body = msgspec.convert(sent, prepare_type(takes))
         except msgspec.ValidationError as error:

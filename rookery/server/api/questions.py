@@ -36,13 +36,14 @@ from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url
 from rookery.quotes.verification import Verdict
 from rookery.records import Answer, Episode, Quote
-from rookery.server.api.answer_queue import AnswerService, get_answer_service
+from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import (
     EXTRACT_METHOD,
     MAX_SAMPLES,
     AnswerCancelledError,
     AnswerOutcome,
     EventKind,
+    EventListener,
     QuestionRequest,
     ServerCapabilities,
 )
@@ -393,24 +394,22 @@ async def stream_answer(
     Raises ApiError if it cannot be answered in time or at all. Closing the generator early stops
     the work.
     """
-    loop, progress, disconnected = (
-        asyncio.get_running_loop(),
-        asyncio.Queue[ProgressEvent | None](),
-        threading.Event(),
-    )
+    progress = asyncio.Queue[ProgressEvent | None]()
+    loop, disconnected = asyncio.get_running_loop(), threading.Event()
 
     def on_event(kind: EventKind, data: dict[str, Any]) -> None:
         if not disconnected.is_set():
             loop.call_soon_threadsafe(progress.put_nowait, ProgressEvent(kind, data))
 
-    work = asyncio.create_task(_run_answer(call, inquiry, on_event, disconnected))
+    answer = partial(_answer_within_budget, call, inquiry, on_event, disconnected)
+    work = asyncio.create_task(call.run_limited(call.context.answers, answer))
 
     def on_done(task: asyncio.Task[AnswerOutcome]) -> None:
         task.cancelled() or task.exception()  # retrieved, so that asyncio does not warn
         progress.put_nowait(None)
 
     work.add_done_callback(on_done)
-    deadline = time.monotonic() + call.limits.answering
+    deadline = time.monotonic() + call.context.limits.answering
     try:
         while (
             each := await asyncio.wait_for(progress.get(), deadline - time.monotonic())
@@ -423,25 +422,13 @@ async def stream_answer(
         disconnected.set()
 
 
-async def _run_answer(
-    call: ApiRequest, inquiry: QuestionRequest, hear: Any, disconnected: threading.Event
-) -> AnswerOutcome:
-    answering = get_answer_service(call.request)
-    return await call.run_answer(
-        partial(_answer_within_budget, call, answering, inquiry, hear, disconnected)
-    )
-
-
 def _answer_within_budget(
-    call: ApiRequest,
-    answering: AnswerService,
-    inquiry: QuestionRequest,
-    hear: Any,
-    disconnected: threading.Event,
+    call: ApiRequest, inquiry: QuestionRequest, hear: EventListener, disconnected: threading.Event
 ) -> AnswerOutcome:
     """Answer a question and charge the key's budget. Raises ApiError."""
     if disconnected.is_set():
         raise ApiError(499, CLIENT_GONE, "gone")
+    answering = get_answer_service(call.request)
     work = partial(answering.answer_now, inquiry, hear, disconnected.is_set)
     try:
         with convert_question_failures():

@@ -28,7 +28,6 @@ from rookery.server.api.endpoints import (
     JSON_TYPE,
     ApiEndpoint,
     ApiError,
-    ApiLimiters,
     ApiLimits,
     ApiOperation,
     ApiRequest,
@@ -357,8 +356,8 @@ API_OPERATIONS = (
 
 def build_api_routes(limits: ApiLimits = ApiLimits()) -> list[Route]:
     """Return the routes of the API, /openapi.json and 404 responses below /v1/."""
-    rooms = ApiLimiters(CapacityLimiter(limits.answers), CapacityLimiter(limits.searches))
-    door = EndpointContext(TokenBuckets(), limits, rooms)
+    answering, searching = CapacityLimiter(limits.answers), CapacityLimiter(limits.searches)
+    door = EndpointContext(TokenBuckets(), limits, answering, searching)
     about = ApiOperation("GET", "/openapi.json", "about", _serve_document, None)
     rest = [
         ApiOperation(method, "/v1/{rest:path}", "", _refuse_address, None)

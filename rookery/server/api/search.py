@@ -115,7 +115,7 @@ async def search_pages(call: ApiRequest) -> Response:
             for hit in pages[: body.max_results]
         ]
 
-    results = await call.run_search(run_queries)
+    results = await call.run_limited(call.context.searches, run_queries)
     return build_json_response(SearchResponse(f"search_{secrets.token_hex(16)}", results))
 
 
@@ -136,7 +136,7 @@ async def retrieve_passages(call: ApiRequest) -> Response:
             ]
 
     k = body.topk or DEFAULT_TOPK
-    results = await call.run_search(run_queries)
+    results = await call.run_limited(call.context.searches, run_queries)
     if body.return_scores:
         return build_json_response(RetrieveResponse([[*one] for one in results]))
     return build_json_response(

@@ -684,14 +684,14 @@ class ToolResult(NamedTuple):
 
 
 class McpTool(NamedTuple):
-    """Definition of one tool: its description, record types and function."""
+    """Definition of one tool: its record types and function."""
 
     name: str
     title: str
-    description: str
     input_type: type[Record]
     output_type: type[Record]
     run: Callable[[Any, ToolCaller], ToolResult]
+    """runs the tool; its docstring is the description that models read"""
 
 
 class ToolArgumentsError(Exception):
@@ -717,11 +717,13 @@ class McpTools:
     def describe_tools(self) -> list[dict[str, Any]]:
         """Return the entries of `tools/list`: name, description, schemas and annotations."""
         hints = {"readOnlyHint": True, "openWorldHint": self.source.uses_network}
+        note = ANY_ADDRESS_NOTE if self.source.any_address else SHOWN_ADDRESSES_ONLY
         return [
             {
                 "name": tool.name,
                 "title": tool.title,
-                "description": tool.description,
+                "description": " ".join((tool.run.__doc__ or "").split())
+                + (note if tool.name == "open" else ""),
                 "inputSchema": build_tool_schema(tool.input_type),
                 "outputSchema": build_tool_schema(tool.output_type),
                 "annotations": {"title": tool.title, **hints},
@@ -749,72 +751,20 @@ class McpTools:
             raise Failed(_redact_failure(caller, failed.failure)) from failed
 
     def _define_tools(self) -> tuple[McpTool, ...]:
-        where = ANY_ADDRESS_NOTE if self.source.any_address else SHOWN_ADDRESSES_ONLY
         return (
-            McpTool(
-                "search",
-                "Search",
-                "Searches for pages. Gives a session id for the other tools, and results to open "
-                "by their link number or to fetch by their id. Snippets cannot be quoted.",
-                SearchArguments,
-                SearchOutput,
-                self._run_search,
-            ),
-            McpTool(
-                "open",
-                "Open a page",
-                "Shows part of a page: by the number of a link that is shown, by its address, or, "
-                "with offset alone, more of the page that is open." + where,
-                OpenArguments,
-                WindowOutput,
-                self._run_open,
-            ),
-            McpTool(
-                "find",
-                "Find on the page",
-                "Goes to where a text stands on the page that is open; again: to the next place.",
-                FindArguments,
-                WindowOutput,
-                self._run_find,
-            ),
-            McpTool(
-                "quote",
-                "Quote the page",
-                "Cuts a verbatim quote from the page that is open, by its words (case and "
-                "typography do not count) or by start and end. What it gives can be verified.",
-                QuoteArguments,
-                QuoteOutput,
-                self._run_quote,
-            ),
-            McpTool(
-                "fetch",
-                "Fetch a result",
-                "Gives the text of the page that a search result's id names, and opens it.",
-                FetchArguments,
-                FetchOutput,
-                self._run_fetch,
-            ),
-            McpTool(
-                "answer",
-                "Answer a question",
-                "Searches, reads, and answers one question with quotes that were checked against "
-                "their stored pages; or declines where what it finds is too weak.",
-                AnswerArguments,
-                AnswerOutput,
-                self._run_answer,
-            ),
-            McpTool(
-                "verify",
-                "Verify an answer",
-                "Checks every quote of an answer against the stored pages. Uses no model and no "
-                "network.",
-                VerifyArguments,
-                VerifyOutput,
-                self._run_verify,
-            ),
+            McpTool("search", "Search", SearchArguments, SearchOutput, self._run_search),
+            McpTool("open", "Open a page", OpenArguments, WindowOutput, self._run_open),
+            McpTool("find", "Find on the page", FindArguments, WindowOutput, self._run_find),
+            McpTool("quote", "Quote the page", QuoteArguments, QuoteOutput, self._run_quote),
+            McpTool("fetch", "Fetch a result", FetchArguments, FetchOutput, self._run_fetch),
+            McpTool("answer", "Answer a question", AnswerArguments, AnswerOutput, self._run_answer),
+            McpTool("verify", "Verify an answer", VerifyArguments, VerifyOutput, self._run_verify),
         )
 
     def _run_search(self, arguments: SearchArguments, caller: ToolCaller) -> ToolResult:
+        """Searches for pages. Gives a session id for the other tools, and results to open by their
+        link number or to fetch by their id. Snippets cannot be quoted.
+        """
         session = arguments.session or self.browsers.open_session(caller.owner)
         with self.browsers.use_session(session, caller.owner) as browser:
             hits = browser.search(arguments.query)
@@ -836,6 +786,9 @@ class McpTools:
         return ToolResult(output, output.to_json())
 
     def _run_open(self, arguments: OpenArguments, caller: ToolCaller) -> ToolResult:
+        """Shows part of a page: by the number of a link that is shown, by its address, or, with
+        offset alone, more of the page that is open.
+        """
         if arguments.link is not None and arguments.url:
             raise ToolArgumentsError("open: give a link number or an address, not both.")
         session = arguments.session or (
@@ -851,10 +804,14 @@ class McpTools:
             return _build_window_result(browser, caller)
 
     def _run_find(self, arguments: FindArguments, caller: ToolCaller) -> ToolResult:
+        """Goes to where a text stands on the page that is open; again: to the next place."""
         with self.browsers.use_session(arguments.session, caller.owner) as browser:
             return _build_window_result(browser, caller, WindowSpan(*browser.find(arguments.text)))
 
     def _run_quote(self, arguments: QuoteArguments, caller: ToolCaller) -> ToolResult:
+        """Cuts a verbatim quote from the page that is open, by its words (case and typography do
+        not count) or by start and end. What it gives can be verified.
+        """
         with self.browsers.use_session(arguments.session, caller.owner) as browser:
             if arguments.text:
                 quote = browser.quote(arguments.text)
@@ -867,6 +824,7 @@ class McpTools:
         return ToolResult(QuoteOutput(arguments.session, quote, markdown), markdown)
 
     def _run_fetch(self, arguments: FetchArguments, caller: ToolCaller) -> ToolResult:
+        """Gives the text of the page that a search result's id names, and opens it."""
         session = arguments.id.partition("-")[0]
         with self.browsers.use_session(session, caller.owner) as browser:
             browser.open(browser.resolve_result_id(arguments.id))
@@ -885,6 +843,9 @@ class McpTools:
         return ToolResult(fetched, fetched.to_json())
 
     def _run_answer(self, arguments: AnswerArguments, caller: ToolCaller) -> ToolResult:
+        """Searches, reads, and answers one question with quotes that were checked against their
+        stored pages; or declines where what it finds is too weak.
+        """
         method = arguments.method or self._method
         question, model, decline = arguments.question, arguments.model, arguments.decline
         answered = caller.answer(QuestionRequest(question, method, model, decline=decline))
@@ -910,6 +871,9 @@ class McpTools:
         return ToolResult(out, _render_answer(out)[: self._limits.characters])
 
     def _run_verify(self, arguments: VerifyArguments, caller: ToolCaller) -> ToolResult:
+        """Checks every quote of an answer against the stored pages. Uses no model and no
+        network.
+        """
         text = arguments.answer
         data = text.encode() if isinstance(text, str) else msgspec.json.encode(text)
         try:
