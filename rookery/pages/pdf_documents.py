@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import hypot
-from statistics import median
+from statistics import median, median_low
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,6 +53,7 @@ _NOTE = re.compile(r"(?:\d{1,3}|[*†‡§¶]+)\s?\S")
 _ROMAN = re.compile(
     r"m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})", re.IGNORECASE | re.ASCII
 )
+_ROMAN_VALUES = dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|-b$|\bbd\b", re.IGNORECASE)
 _FIXED_NAME = re.compile(r"mono|courier|consol|cmtt|cmsltt|sftt|typewriter|menlo", re.IGNORECASE)
 _COORDINATED = frozenset(("and", "or", "to", "und", "oder", "et", "ou", "y", "o", "e"))
@@ -327,27 +328,21 @@ class _LineReader:
             line = _Line(self.clean_text(start, end), x, right, y, size, bold, fixed)
             if not upright:
                 line.left = line.right = x
-                yield line
-                continue
-            if fixed:
+            if fixed or not upright:
                 yield line
                 continue
             typical = widths.setdefault((round(size, 1), bold), 0.0)
             each = (right - x) / (end - start)
             wide = each > 1.05 * typical if typical else True
-            if (wide or end - start < 25) and " " in match[0]:
-                parts = list(self.split_line(start, end, line))
-            else:
-                parts = [line]
+            apart = (wide or end - start < 25) and " " in match[0]
+            parts = list(self.split_line(start, end, line)) if apart else [line]
             if len(parts) == 1 and end - start > 30:
                 widths[round(size, 1), bold] = (typical * 3 + each) / 4 if typical else each
             yield from parts
 
     def split_line(self, start: int, end: int, line: _Line) -> Iterator[_Line]:
         """Yield the parts of a line that stand apart by more than words do."""
-        words = [
-            (start + m.start(), start + m.end()) for m in _WORD.finditer(self.units[start:end])
-        ]
+        words = [word.span() for word in _WORD.finditer(self.units, start, end)]
         places = []
         for first, stop in words:
             divided = self.units[stop - 1] in _DIVIDED and stop - first > 1
@@ -356,9 +351,7 @@ class _LineReader:
         # Where a line is stretched to fill its column, all its spaces are wide.
         wide = min(line.size, max(0.6 * line.size, 1.8 * min(gaps, default=0.0)))
         begin, x = start, line.left
-        for gap, (first, _), before, place in zip(
-            gaps, words[1:], places, places[1:], strict=False
-        ):
+        for gap, (first, _), (before, place) in zip(gaps, words[1:], pairwise(places), strict=True):
             if gap > wide and not self.is_marker(begin, first):
                 text = self.clean_text(begin, first)
                 yield msgspec.structs.replace(line, text=text, left=x, right=before[1])
@@ -414,9 +407,8 @@ class _LineReader:
         self.raw.FPDFText_GetFontInfo(self.handle, index, self.name, 128, self.flags)
         name = self.name.value
         if name not in self.fonts:
-            words = name.decode("utf-8", "replace").partition("+")[2] or name.decode(
-                "utf-8", "replace"
-            )
+            whole = name.decode("utf-8", "replace")
+            words = whole.partition("+")[2] or whole
             self.fonts[name] = (bool(_BOLD_NAME.search(words)), bool(_FIXED_NAME.search(words)))
         bold, fixed = self.fonts[name]
         turn = across if along > 0 else 1.0
@@ -436,40 +428,32 @@ def _find_furniture(pages: Sequence[list[_Line]], body: float) -> list[set[int]]
     edges = [_list_edges(lines, body) for lines in pages]
     headings = {n.text.lower() for lines in pages for n in lines if n.size > 1.15 * body}
     counts: Counter[tuple[int, str]] = Counter()
-    for lines, each, number in zip(pages, edges, itertools.count()):
-        counts.update(
-            {
-                (height, key)
-                for row in (row for side in each for row in side)
-                for key in _list_row_keys(lines, row, number)
-                for place in (_get_place(lines, row)[0],)
-                for height in (place, place + 1)
-            }
-        )
+    for number, (lines, each) in enumerate(zip(pages, edges, strict=True)):
+        page_keys = set[tuple[int, str]]()
+        for row in itertools.chain(*each):
+            height, keys = _get_place(lines, row)[0], _list_row_keys(lines, row, number)
+            page_keys.update(itertools.product((height, height + 1), keys))
+        counts.update(page_keys)
     furniture: list[set[int]] = [set() for _ in pages]
     slots: Counter[tuple[int, float]] = Counter()
     # Two pages may differ in everything but one line; a longer document repeats it more often.
     least = 2 if len(pages) <= 6 else 3
+    sides = [(n, pages[n], side) for n, each in enumerate(edges) for side in each]
     for again in range(2):
         filled = sum(map(bool, furniture))
-        for number, each in enumerate(edges):
-            lines = pages[number]
-            for side in each:
-                for row in side:
-                    at = _get_place(lines, row)
-                    usual = again and slots[at] * 2 > filled > 4
-                    titled = any(
-                        len(lines[n].text) > 3 and lines[n].text.lower() in headings for n in row
-                    )
-                    repeated = (titled and len(pages) > 1) or any(
-                        max(counts[at[0], key], counts[at[0] + 1, key]) >= least
-                        for key in _list_row_keys(lines, row, number)
-                    )
-                    if not (repeated or usual):
-                        break
-                    furniture[number].update(row)
-                    if not again:
-                        slots[at] += 1
+        for number, lines, side in sides:
+            for row in side:
+                at = _get_place(lines, row)
+                texts = (lines[n].text for n in row)
+                titled = any(len(text) > 3 and text.lower() in headings for text in texts)
+                repeated = (titled and len(pages) > 1) or any(
+                    max(counts[at[0], key], counts[at[0] + 1, key]) >= least
+                    for key in _list_row_keys(lines, row, number)
+                )
+                if not repeated and not (again and slots[at] * 2 > filled > 4):
+                    break
+                furniture[number].update(row)
+                slots[at] += not again
     return furniture
 
 
@@ -481,16 +465,12 @@ def _list_edges(lines: list[_Line], body: float) -> list[list[list[int]]]:
             rows[-1].append(number)
         else:
             rows.append([number])
-    sides = [rows[:_EDGE_LINES], rows[::-1][:_EDGE_LINES]]
-    edges = []
-    for side in sides:
-        small = []
-        for row in side:
-            if max(lines[n].size for n in row) > 1.1 * body:
-                break  # as large as a heading
-            small.append(sorted(row, key=lambda n: lines[n].left))
-        edges.append(small)
-    return edges
+    # Up to what is as large as a heading.
+    sides = (
+        itertools.takewhile(lambda row: max(lines[n].size for n in row) <= 1.1 * body, side)
+        for side in (rows[:_EDGE_LINES], rows[::-1][:_EDGE_LINES])
+    )
+    return [[sorted(row, key=lambda n: lines[n].left) for row in side] for side in sides]
 
 
 def _get_place(lines: list[_Line], row: list[int]) -> tuple[int, float]:
@@ -526,28 +506,27 @@ def _list_keys(text: str, number: int) -> list[str]:
 
 
 def _parse_roman(text: str) -> int:
-    values = [
-        dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))[c] for c in text.lower()
-    ]
+    values = [_ROMAN_VALUES[letter] for letter in text.lower()]
     return sum(-a if a < b else a for a, b in pairwise([*values, 0]))
 
 
 # ---------------------------------------------------------------- rows and columns
 
 
-def _split_rows(lines: list[_Line]) -> list[_Line | list[list[_Line]]]:
+_Cells = list[list[_Line]]
+"""the lines of each cell of a row"""
+
+
+def _split_rows(lines: list[_Line]) -> list[_Line | _Cells]:
     """Return lines, and rows of tables as cells of lines, in the order of reading."""
-    rows: list[_Line | list[list[_Line]]] = []
-    row: list[list[_Line]] = []
+    rows: list[_Line | _Cells] = []
+    row: _Cells = []
     for line in lines:
         if row and len(row) > 1:
             last = row[-1]
             below = 0 < last[-1].y - line.y < 1.6 * line.size
-            if (
-                below
-                and line.left > last[0].left - 0.5 * line.size
-                and line.left < max(part.right for part in last[-_HIGHEST_CELL:])
-            ):
+            wide = max(part.right for part in last[-_HIGHEST_CELL:])
+            if below and last[0].left - 0.5 * line.size < line.left < wide:
                 last.append(line)
                 continue
         neighbour = _find_beside(row[-1], line) if row else None
@@ -588,21 +567,19 @@ def _find_beside(cell: list[_Line], line: _Line) -> int | None:
     return at if line.left > wide + 0.3 * line.size else None
 
 
-def _add_row(rows: list[_Line | list[list[_Line]]], row: list[list[_Line]]) -> None:
+def _add_row(rows: list[_Line | _Cells], row: _Cells) -> None:
     if len(row) == 1:
         rows += row[0]
     elif row:
         rows.append(row)
 
 
-def _choose_tables(
-    rows: list[_Line | list[list[_Line]]],
-) -> list[_Line | list[list[_Line]]]:
+def _choose_tables(rows: list[_Line | _Cells]) -> list[_Line | _Cells]:
     """Keep rows that stand under rows with the same columns; give back others as lines.
 
     Rows of prose are two columns that a program wrote line by line.
     """
-    lines: list[_Line | list[list[_Line]]] = []
+    lines: list[_Line | _Cells] = []
     at = 0
     while at < len(rows):
         item = rows[at]
@@ -628,7 +605,7 @@ def _choose_tables(
     return lines
 
 
-def _are_aligned(above: list[list[_Line]], below: list[list[_Line]]) -> bool:
+def _are_aligned(above: _Cells, below: _Cells) -> bool:
     """Tell whether the cells of two rows stand in the same columns, one under the other."""
     if max(len(above), len(below)) > _MOST_CELLS:
         return False
@@ -641,7 +618,7 @@ def _are_aligned(above: list[list[_Line]], below: list[list[_Line]]) -> bool:
     return shared >= max(2, min(len(one), len(two)) - 1) and crossed <= 1
 
 
-def _is_prose(run: list[list[list[_Line]]]) -> bool:
+def _is_prose(run: list[_Cells]) -> bool:
     """Tell whether rows are lines of two columns of prose: each side full of words to its edge."""
     if len(run) < 4 or any(len(row) != 2 or len(row[0]) > 1 for row in run):
         return False
@@ -655,7 +632,7 @@ def _is_prose(run: list[list[list[_Line]]]) -> bool:
     return True
 
 
-def _join_row(row: list[list[_Line]]) -> list[_Line]:
+def _join_row(row: _Cells) -> list[_Line]:
     """Return a row that is no table's as lines: parts of one baseline joined, columns in order."""
     if any(len(cell) > 1 for cell in row):
         return [part for cell in row for part in cell]
@@ -680,9 +657,8 @@ class _PageParts:
         self.left = self.right = self.pitch = 0.0
 
     def find_parts(self, lines: list[_Line]) -> list[_Part]:
-        items = _split_rows(lines)
         flow: list[_Line] = []
-        for item in items:
+        for item in _split_rows(lines):
             if isinstance(item, _Line):
                 if flow and not _shares_column(flow[-1], item):
                     self.add_column(flow)
@@ -709,7 +685,7 @@ class _PageParts:
         pitches = [
             a.y - b.y for a, b in pairwise(column) if abs(a.size - b.size) < 0.1 and a.y > b.y
         ]
-        self.pitch = _get_low_median(pitches) or 1.2 * self.body
+        self.pitch = median_low(pitches) if pitches else 1.2 * self.body
         self.lines = [column[0]]
         for before, line in pairwise(column):
             if self.begins_part(before, line):
@@ -813,10 +789,6 @@ def _shares_column(before: _Line, line: _Line) -> bool:
     return line.y < before.y and line.left < before.right and before.left < line.right
 
 
-def _get_low_median(values: list[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2] if values else 0.0
-
-
 # ---------------------------------------------------------------- the whole document
 
 
@@ -852,12 +824,9 @@ def _build_furniture(
     if not left_out:
         return [], []
     middle = (max(line.y for line in lines) + min(line.y for line in lines)) / 2
-    heads: list[_Part] = []
-    feet: list[_Part] = []
-    for n in sorted(left_out, key=lambda n: (-round(lines[n].y), lines[n].left)):
-        side = heads if lines[n].y > middle else feet
-        side.append(_Part("", [(number, [lines[n].text])]))
-    return heads, feet
+    rows = sorted(left_out, key=lambda n: (-round(lines[n].y), lines[n].left))
+    heads = [_Part("", [(number, [lines[n].text])]) for n in rows if lines[n].y > middle]
+    return heads, [_Part("", [(number, [lines[n].text])]) for n in rows if lines[n].y <= middle]
 
 
 def _join_pages(parts: list[_Part], page_parts: list[_Part], number: int) -> None:
@@ -941,17 +910,12 @@ def _write_parts(
                 continue
             out += (gap, text)
             at = start + len(text)
-            for (page, _), begin, end in zip(
-                part.pieces, cuts, [*cuts[1:], len(text)], strict=True
-            ):
+            ends = [*cuts[1:], len(text)]
+            for (page, _), begin, end in zip(part.pieces, cuts, ends, strict=True):
                 span = spans.setdefault(page, [start + begin, start + end])
                 span[1] = max(span[1], start + end)
-            article = bool(part.kind)
-            blocks.append(
-                Block(
-                    start, at, part.kind or "paragraph", part.level, article, furniture=not article
-                )
-            )
+            article, named = bool(part.kind), part.kind or "paragraph"
+            blocks.append(Block(start, at, named, part.level, article, furniture=not article))
         kind = part.kind
     return "".join(out), blocks, _build_marks(spans, len(pages), at)
 

@@ -62,7 +62,7 @@ _PARTS = {
 def _describe_place(page: Page, start: int) -> str:
     before = [mark for mark in page.marks if mark.kind in _PARTS and mark.start <= start]
     if before and (before[-1].kind == "page" or start < before[-1].end):
-        return _PARTS[before[-1].kind].format(_shorten_label(before[-1].value))
+        return _PARTS[before[-1].kind].format(shorten_line(before[-1].value))
     if heading := _find_heading(page, start):
         return f"in “{heading}”"
     tenths = round(10 * start / len(page.text)) if page.text else 0
@@ -106,9 +106,7 @@ def _find_column_names(page: Page, start: int) -> str:
         if before.kind != "cell" or page.text[before.end : block.start].count("\n") > 1:
             return ""  # another table lies between
     cells = (cell.strip() for cell in page.text[head.start : head.end].split("\t"))
-    names = " | ".join(" ".join(cell.split()) for cell in cells if cell)
-    cut = MAX_COLUMN_CHARACTERS - 1
-    return names if len(names) <= MAX_COLUMN_CHARACTERS else names[:cut].rstrip() + "…"
+    return shorten_line(" | ".join(filter(None, cells)), MAX_COLUMN_CHARACTERS)
 
 
 def _find_heading(page: Page, start: int) -> str:
@@ -122,13 +120,13 @@ def _find_heading(page: Page, start: int) -> str:
     heading = " ".join(page.text[before[-1].start : before[-1].end].split())
     if fold_text(heading).text == fold_text(page.title).text.strip():
         return ""
-    return _shorten_label(heading)
+    return shorten_line(heading)
 
 
-def _shorten_label(heading: str) -> str:
-    if len(heading) <= MAX_HEADING_CHARACTERS:
-        return heading
-    return heading[: MAX_HEADING_CHARACTERS - 1].rstrip() + "…"
+def shorten_line(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
+    """Return the text on one line; a long one is cut to `most` characters, an ellipsis included."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 def _find_block(page: Page, start: int) -> Block | None:
@@ -191,18 +189,12 @@ def _trim_span(text: str, start: int, end: int) -> Span:
 
 def _grow_to_words(text: str, start: int, end: int, block: Block) -> Span:
     """Return the span grown to whole words: browsers ignore a text that begins inside a word."""
-    low, high = (
-        max(block.start, start - MAX_WHOLE_CHARACTERS),
-        min(block.end, end + MAX_WHOLE_CHARACTERS),
-    )
-    if (
-        start > low
-        and _is_inside_word(text, start)
-        and (head := re.search(r"\w+\Z", text[low:start]))
-    ):
-        start -= len(head[0])
-    if end < high and _is_inside_word(text, end) and (tail := re.match(r"\w+", text[end:high])):
-        end += len(tail[0])
+    head = text[max(block.start, start - MAX_WHOLE_CHARACTERS) : start]
+    tail = text[end : min(block.end, end + MAX_WHOLE_CHARACTERS)]
+    if head and _is_inside_word(text, start):
+        start -= len(head) - len(re.sub(r"\w+\Z", "", head))
+    if tail and _is_inside_word(text, end):
+        end += len(tail) - len(re.sub(r"\A\w+", "", tail))
     return start, end
 
 

@@ -51,16 +51,12 @@ def correct_citations(
     Correcting an answer again changes nothing.
     """
     sources = [_list_content_words(quote.text) for quote in answer.quotes]
-    claims = tuple(
-        msgspec.structs.replace(claim, quotes=numbers)
-        for claim in answer.claims
-        if (
-            numbers := _match_quotes(
-                answer.text[claim.start : claim.end], sources, settings.threshold
-            )
-        )
-    )
-    return msgspec.structs.replace(answer, claims=claims)
+    claims = []
+    for claim in answer.claims:
+        text = answer.text[claim.start : claim.end]
+        if numbers := _match_quotes(text, sources, settings.threshold):
+            claims.append(msgspec.structs.replace(claim, quotes=numbers))
+    return msgspec.structs.replace(answer, claims=tuple(claims))
 
 
 def parse_and_correct(
@@ -134,15 +130,11 @@ WINDOW_SLACK = 15.0
 end"""
 
 
-class RepairSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bounds within which a typed quote is repaired."""
-
-    cutoff: float = 90.0
-    """least similarity in percent: characters of both texts that stand in both in the same order"""
-    shortest: int = 20
-    """fewest characters of a quote; shorter ones are similar by chance"""
-    longest: int = 5000
-    """most characters of a quote; the search takes too long for longer ones"""
+LEAST_SIMILARITY = 90.0
+"""percent of the characters of both texts that stand in both in the same order"""
+SHORTEST_REPAIRED, LONGEST_REPAIRED = 20, 5000
+"""characters of a quote: shorter ones are similar by chance, for longer ones the search takes too
+long"""
 
 
 class QuoteRepair(Record, frozen=True):
@@ -157,12 +149,7 @@ class QuoteRepair(Record, frozen=True):
     """reason of a rejection, in one sentence for the reader"""
 
 
-def repair_quote(
-    page: Page,
-    typed: str,
-    settings: RepairSettings = RepairSettings(),
-    folded: FoldedText | None = None,
-) -> QuoteRepair:
+def repair_quote(page: Page, typed: str, folded: FoldedText | None = None) -> QuoteRepair:
     """Find the quote of the page that was typed: exactly, after folding, or nearly; else reject it.
 
     Only the page's own span is ever shown, so a repair can mislead in one way: the claim was
@@ -185,19 +172,17 @@ def repair_quote(
     if exact_span := locate_quote(page, typed, folded=folded):
         return QuoteRepair(exact_span, "exact" if exact_span.text == typed.strip() else "folded")
     plain = fold_text(typed).text.strip()
-    if not settings.shortest <= len(plain) <= settings.longest:
-        bounds = f"{settings.shortest} to {settings.longest:,} characters"
+    if not SHORTEST_REPAIRED <= len(plain) <= LONGEST_REPAIRED:
+        bounds = f"{SHORTEST_REPAIRED} to {LONGEST_REPAIRED:,} characters"
         return _reject_quote(f"it is not on the page, and only quotes of {bounds} are repaired")
-    span, score = _find_nearest_span(folded.text, plain, settings.cutoff)
-    if score < settings.cutoff:
-        return _reject_quote(f"nothing on the page is {settings.cutoff:g} % alike", score)
+    span, score = _find_nearest_span(folded.text, plain)
+    if score < LEAST_SIMILARITY:
+        return _reject_quote(f"nothing on the page is {LEAST_SIMILARITY:g} % alike", score)
     proposed = page.quote(*folded.to_source_span(*span))
-    if not reads_as_english(
-        page.text[max(0, proposed.start - LANGUAGE_CONTEXT) : proposed.end + LANGUAGE_CONTEXT]
-    ):
-        return _reject_quote(
-            "the page does not read as English, and no other negations are known", score
-        )
+    low, high = max(0, proposed.start - LANGUAGE_CONTEXT), proposed.end + LANGUAGE_CONTEXT
+    if not reads_as_english(page.text[low:high]):
+        detail = "the page does not read as English, and no other negations are known"
+        return _reject_quote(detail, score)
     if objection := _find_objection(typed, proposed.text) or _check_neighbours(page.text, proposed):
         return _reject_quote(objection, score)
     return QuoteRepair(proposed, "repaired", score)
@@ -207,10 +192,11 @@ def _reject_quote(detail: str, score: float = 0.0) -> QuoteRepair:
     return QuoteRepair(None, "rejected", score, detail)
 
 
-def _find_nearest_span(text: str, typed: str, cutoff: float) -> tuple[Span, float]:
+def _find_nearest_span(text: str, typed: str) -> tuple[Span, float]:
     """Return the span of whole words most similar to `typed`, and its similarity in percent."""
     # The window is as long as the typed text, so too short if that dropped words of the page.
-    window = fuzz.partial_ratio_alignment(typed, text, score_cutoff=cutoff - WINDOW_SLACK)
+    least = LEAST_SIMILARITY - WINDOW_SLACK
+    window = fuzz.partial_ratio_alignment(typed, text, score_cutoff=least)
     if window is None:
         return (0, 0), 0.0
     start, end = window.dest_start, window.dest_end
@@ -247,14 +233,10 @@ def _find_objection(typed: str, proposed: str) -> str:
     """Return the reason why the page's text cannot stand for the typed one; empty if it can."""
     page, quote = _split_words(proposed), _split_words(typed)
     for in_page, in_quote in ((page[:1], quote[:1]), (page[-1:], quote[-1:])):
-        if (
-            fuzz.ratio("".join(in_page).casefold(), "".join(in_quote).casefold())
-            < MISSPELLING_RATIO
-        ):
-            return (
-                f"the page has {_format_words(in_page)} at an edge, the quote has "
-                f"{_format_words(in_quote)}"
-            )
+        words, typed_words = _format_words(in_page), _format_words(in_quote)
+        edges = ("".join(words).casefold() for words in (in_page, in_quote))
+        if fuzz.ratio(*edges) < MISSPELLING_RATIO:
+            return f"the page has {words} at an edge, the quote has {typed_words}"
     capitals, others = _count_names(page), _count_names(quote)
     names = set((capitals - others) | (others - capitals))
     page_parts, quote_parts = _split_at_marks(page, names), _split_at_marks(quote, names)
@@ -263,10 +245,8 @@ def _find_objection(typed: str, proposed: str) -> str:
         return _find_turned_or_moved(page_parts.between, quote_parts.between)
     in_page, in_quote = difference
     kind = next(filter(None, map(_classify_word, (*in_page, *in_quote))), "a name")
-    return (
-        f"the page has {_format_words(in_page)} where the quote has "
-        f"{_format_words(in_quote)}: {kind} may differ"
-    )
+    words, typed_words = _format_words(in_page), _format_words(in_quote)
+    return f"the page has {words} where the quote has {typed_words}: {kind} may differ"
 
 
 def _check_neighbours(text: str, quote: Quote) -> str:
@@ -275,9 +255,9 @@ def _check_neighbours(text: str, quote: Quote) -> str:
     before = BEFORE.search(text[max(0, quote.start - NEIGHBOUR_REACH) : quote.start])
     after = AFTER.search(text[quote.end : quote.end + NEIGHBOUR_REACH])
     inside = _split_words(quote.text)
-    sides = (
-        [(_split_words(before[0])[-1:], inside[:1])] if before and quote.text[0].isalnum() else []
-    )
+    sides = []
+    if before and quote.text[0].isalnum():
+        sides.append((_split_words(before[0])[-1:], inside[:1]))
     if after and quote.text[-1].isalnum():
         sides.append((_split_words(after[0])[:1], inside[-1:]))
     for neighbour, edge in sides:

@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -334,6 +334,7 @@ def _extract_sentence(reading: _ParsedText, cited: CitationSpan) -> str:
 
 Json = Any
 """decoded JSON of unknown structure"""
+T = TypeVar("T")
 
 UNKNOWN_FORM = (
     "no answer of a known form; known are OpenAI responses and chat completions, Perplexity, "
@@ -380,13 +381,12 @@ def parse_saved_answers(data: bytes, name: str = "the file") -> list[SavedAnswer
     answers: list[SavedAnswer] = []
     for number, (where, value) in enumerate(_parse_values(text, name)):
         if not _is_own_answer(value):
-            _require_value(
-                not number, f"{name}, {where}: not an answer of Rookery, unlike the others"
-            )
+            if number:
+                raise ValueError(f"{name}, {where}: not an answer of Rookery, unlike the others")
             return None
         answer = value.get("answer", value)
         whole = None if answer is None else _convert_answer(answer, f"{name}, {where}")
-        answers.append(SavedAnswer(whole, _get_string(value, "method") or _get_string(value, "by")))
+        answers.append(SavedAnswer(whole, _get(value, str, "method", "by")))
     return answers or None
 
 
@@ -400,12 +400,9 @@ def _decode_text(data: bytes, name: str) -> str:
 
 def _is_json(text: str, name: str) -> bool:
     suffix = name.lower().rpartition(".")[2]
-    if suffix in ("json", "jsonl", "ndjson"):
-        return True
-    return (
-        suffix not in ("md", "markdown", "txt")
-        and re.match(r"\s*(\{|\[\s*[{\[\"])", text) is not None
-    )
+    if suffix in ("json", "jsonl", "ndjson", "md", "markdown", "txt"):
+        return suffix in ("json", "jsonl", "ndjson")
+    return re.match(r"\s*(\{|\[\s*[{\[\"])", text) is not None
 
 
 def _parse_values(text: str, name: str) -> Iterator[tuple[str, Json]]:
@@ -466,9 +463,8 @@ def _read_message(
         return list(_read_gemini(value, where))
     for key in ("choices", "output", "messages"):
         if isinstance(items := value.get(key), list):
-            read = [
-                _read_message(item, f"{where}.{key}[{n}]", sources) for n, item in enumerate(items)
-            ]
+            places = ((item, f"{where}.{key}[{n}]") for n, item in enumerate(items))
+            read = [_read_message(item, place, sources) for item, place in places]
             return [claimed for part in read for claimed in part or ()]
     for key in ("message", "response", "result", "body"):
         if isinstance(inner := value.get(key), dict):
@@ -480,12 +476,12 @@ def _read_message(
         return _read_text_part({**value, "text": content}, where, sources)
     if not isinstance(content, list):
         return None
-    if any(_get_string(part, "text") and "citations" in part for part in content):
+    if any(_get(part, str, "text") and "citations" in part for part in content):
         return list(_read_anthropic(content, where))
     texts = [
         _read_text_part(part, f"{where}.content[{number}]", sources)
         for number, part in enumerate(content)
-        if _get_string(part, "text")
+        if _get(part, str, "text")
     ]
     return [claimed for part in texts for claimed in part]
 
@@ -496,20 +492,18 @@ def _read_text_part(
     """Read a text with OpenAI's annotations, nested as in chat completions or flat as in
     responses."""
     text = part["text"]
-    annotations = part.get("annotations")
-    cited = []
-    for each in annotations if isinstance(annotations, list) else []:
-        if isinstance(each, dict) and each.get("type") in ("url_citation", "file_citation"):
-            inner = each.get("url_citation")
-            cited.append(_read_annotation(inner if isinstance(inner, dict) else each, len(text)))
+    cited = [
+        _read_annotation(_get(each, dict, "url_citation") or each, len(text))
+        for each in _get(part, list, "annotations")
+        if _get(each, str, "type") in ("url_citation", "file_citation")
+    ]
     return list(extract_claims(text, cited, sources, lambda at: where))
 
 
 def _read_annotation(citation: dict[str, Json], size: int) -> CitationSpan:
     start = citation.get("start_index", citation.get("index"))
     end = citation.get("end_index", start)
-    url = _get_string(citation, "url")
-    title = _get_string(citation, "title") or _get_string(citation, "filename")
+    url, title = _get(citation, str, "url"), _get(citation, str, "title", "filename")
     if isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= size:
         return CitationSpan(start, end, url, title)
     problem = f"the citation points at [{start}:{end}] of a text of {size} characters"
@@ -520,12 +514,11 @@ def _read_anthropic(blocks: list[Json], where: str) -> Iterator[ClaimedQuote]:
     """Yield the `cited_text` of every citation, and the quotation marks in the cited blocks."""
     text, cited = "", []
     for number, block in enumerate(blocks):
-        block_text = _get_string(block, "text")
-        citations = block.get("citations") if block_text else None
-        for index, citation in enumerate(citations if isinstance(citations, list) else []):
-            url = _get_string(citation, "url") or _get_string(citation, "source")
-            title = _get_string(citation, "title") or _get_string(citation, "document_title")
-            quoted = _get_string(citation, "cited_text")
+        block_text = _get(block, str, "text")
+        for index, citation in enumerate(_get(block, list, "citations") if block_text else []):
+            url = _get(citation, str, "url", "source")
+            title = _get(citation, str, "title", "document_title")
+            quoted = _get(citation, str, "cited_text")
             problem = "" if quoted else "the citation has no cited_text"
             at = f"{where}.content[{number}].citations[{index}]"
             yield ClaimedQuote(quoted, url, title, at, problem=problem)
@@ -546,17 +539,14 @@ def _read_gemini(response: dict[str, Json], where: str) -> Iterator[ClaimedQuote
 
 
 def _read_gemini_candidate(candidate: Json, where: str) -> Iterator[ClaimedQuote]:
-    content = _get_field(candidate, "content", "content")
-    parts = _get_field(content, "parts", "parts")
-    if not isinstance(parts, list) or _get_string(content, "role") == "user":
+    content = _get(candidate, dict, "content")
+    if not isinstance(parts := content.get("parts"), list) or content.get("role") == "user":
         return
-    texts = ["" if _is_thought(part) else _get_string(part, "text") for part in parts]
-    cited = _read_grounding(_get_field(candidate, "groundingMetadata", "grounding_metadata"), texts)
-    yield from extract_claims("".join(texts), cited, {}, lambda at: where)
-
-
-def _is_thought(part: Json) -> bool:
-    return isinstance(part, dict) and part.get("thought") is True
+    texts = ["" if _get(part, bool, "thought") else _get(part, str, "text") for part in parts]
+    grounding = _get(candidate, dict, "groundingMetadata", "grounding_metadata")
+    yield from extract_claims(
+        "".join(texts), _read_grounding(grounding, texts), {}, lambda at: where
+    )
 
 
 def _read_grounding(metadata: Json, texts: list[str]) -> list[CitationSpan]:
@@ -565,18 +555,18 @@ def _read_grounding(metadata: Json, texts: list[str]) -> list[CitationSpan]:
     A segment names bytes of one part's UTF-8. If its text is not there, its first occurrence is
     taken; if it occurs nowhere, the citation is broken.
     """
-    chunks = _get_field(metadata, "groundingChunks", "grounding_chunks")
-    sources = [_read_chunk_source(chunk) for chunk in chunks] if isinstance(chunks, list) else []
-    supports = _get_field(metadata, "groundingSupports", "grounding_supports")
-    whole = "".join(texts)
+    chunks = _get(metadata, list, "groundingChunks", "grounding_chunks")
+    named = [
+        _get(one, dict, "web", "retrievedContext", "retrieved_context", "maps") for one in chunks
+    ]
+    sources = [(_get(one, str, "uri"), _get(one, str, "title")) for one in named]
+    size = len("".join(texts))
     cited = []
-    for support in supports if isinstance(supports, list) else []:
-        segment = _get_field(support, "segment", "segment")
-        span = _find_segment_span(segment, texts)
+    for support in _get(metadata, list, "groundingSupports", "grounding_supports"):
+        span = _find_segment_span(_get(support, dict, "segment"), texts)
         problem = "" if span else "the grounding points at no place of the text"
-        start, end = span or (len(whole), len(whole))
-        numbers = _get_field(support, "groundingChunkIndices", "grounding_chunk_indices")
-        for number in numbers if isinstance(numbers, list) else []:
+        start, end = span or (size, size)
+        for number in _get(support, list, "groundingChunkIndices", "grounding_chunk_indices"):
             if isinstance(number, int) and 0 <= number < len(sources):
                 cited.append(CitationSpan(start, end, *sources[number], problem))
             else:
@@ -585,11 +575,16 @@ def _read_grounding(metadata: Json, texts: list[str]) -> list[CitationSpan]:
     return cited
 
 
-def _find_segment_span(segment: Json, texts: list[str]) -> tuple[int, int] | None:
-    part = _get_field(segment, "partIndex", "part_index") or 0
-    start = _get_field(segment, "startIndex", "start_index") or 0
-    end = _get_field(segment, "endIndex", "end_index")
-    segment_text = _get_string(segment, "text")
+def _find_segment_span(segment: dict[str, Json], texts: list[str]) -> tuple[int, int] | None:
+    part, start, end = (
+        segment.get(name, segment.get(other)) or 0
+        for name, other in (
+            ("partIndex", "part_index"),
+            ("startIndex", "start_index"),
+            ("endIndex", "end_index"),
+        )
+    )
+    segment_text = _get(segment, str, "text")
     if all(isinstance(each, int) for each in (part, start, end)) and 0 <= part < len(texts):
         data = texts[part].encode("utf-8", "surrogatepass")
         before, inside = (
@@ -602,38 +597,21 @@ def _find_segment_span(segment: Json, texts: list[str]) -> tuple[int, int] | Non
     return (at, at + len(segment_text)) if at >= 0 else None
 
 
-def _read_chunk_source(chunk: Json) -> tuple[str, str]:
-    for kind in ("web", "retrievedContext", "retrieved_context", "maps"):
-        if isinstance(chunk, dict) and isinstance(named := chunk.get(kind), dict):
-            return _get_string(named, "uri"), _get_string(named, "title")
-    return "", ""
-
-
-def _get_field(value: Json, name: str, other: str) -> Json:
-    """Return a field by its name in JSON or by that of Google's Python client."""
-    return value.get(name, value.get(other)) if isinstance(value, dict) else None
-
-
 def _read_sources(value: dict[str, Json]) -> SourcesByName:
     """Return Perplexity's lists of results, which a text cites by number."""
-    found: dict[str, tuple[str, str]] = {}
+    sources: dict[str, tuple[str, str]] = {}
     for key in ("citations", "search_results"):
-        listed = value.get(key)
-        for number, each in enumerate(listed if isinstance(listed, list) else [], 1):
-            url = each if isinstance(each, str) else _get_string(each, "url")
+        for number, each in enumerate(_get(value, list, key), 1):
+            url = each if isinstance(each, str) else _get(each, str, "url")
             if url:
-                found[str(number)] = (url, _get_string(each, "title"))
-    return found
+                sources[str(number)] = (url, _get(each, str, "title"))
+    return sources
 
 
-def _get_string(value: Json, key: str) -> str:
-    held = value.get(key) if isinstance(value, dict) else None
-    return held if isinstance(held, str) else ""
-
-
-def _require_value(holds: object, sentence: str) -> None:
-    if not holds:
-        raise ValueError(sentence)
+def _get(value: Json, kind: type[T], *names: str) -> T:
+    """Return the first of these fields that is of this kind and not empty, else an empty value."""
+    fields = (value.get(name) for name in names) if isinstance(value, dict) else ()
+    return next((field for field in fields if field and isinstance(field, kind)), kind())
 
 
 class SourcePages(Protocol):

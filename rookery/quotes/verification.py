@@ -20,6 +20,7 @@ from typing import Literal
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
 from rookery.pages.text_folding import FoldedText, find_folded_spans, fold_text, locate_quote
+from rookery.quotes.quote_links import shorten_line
 from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.records import Answer, Page, Quote, Record
 
@@ -193,8 +194,8 @@ ClaimedOutcome = Literal[
     "not_quoted",
 ]
 
-MAX_SHOWN_CHARACTERS = 60
-"""most characters of a text that a message shows"""
+MAX_EDGE_CHARACTERS = 300
+"""most characters at either end of a gap that a message shows"""
 TOO_SHORT = "it has fewer than three words, and no number or name"
 
 
@@ -282,8 +283,8 @@ def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> 
         return Verdict(quote, "wrong_source", detail)
     if page.title != quote.title:
         detail = (
-            f"the title of {page.url} is “{_shorten_text(page.title)}”, not "
-            f"“{_shorten_text(quote.title)}”"
+            f"the title of {page.url} is “{shorten_line(page.title)}”, not "
+            f"“{shorten_line(quote.title)}”"
         )
         return Verdict(quote, "wrong_source", detail)
     if not 0 <= quote.start < quote.end <= len(page.text):
@@ -378,34 +379,23 @@ def _describe_other_version(quote: Quote, page: Page) -> str:
 
 
 def _describe_other_text(quote: Quote, page: Page) -> str:
-    there = _shorten_text(page.text[quote.start : quote.end])
+    there = shorten_line(page.text[quote.start : quote.end])
     return f"the page has “{there}” at [{quote.start}:{quote.end}]; {_describe_place(quote, page)}"
 
 
 def _describe_place(quote: Quote, page: Page) -> str:
     found = locate_quote(page, quote.text, after=quote.start)
     if found is None:
-        return f"“{_shorten_text(quote.text)}” does not stand in it"
+        return f"“{shorten_line(quote.text)}” does not stand in it"
     how = "" if found.text == quote.text else ", but for case, white space or typography,"
     return f"the quoted text stands in it{how} at [{found.start}:{found.end}]"
-
-
-def _shorten_text(text: str) -> str:
-    line = " ".join(text.split())
-    return (
-        line
-        if len(line) <= MAX_SHOWN_CHARACTERS
-        else line[: MAX_SHOWN_CHARACTERS - 1].rstrip() + "…"
-    )
 
 
 def _cut_middle(text: str) -> str:
     """Return the text on one line; of a long text, its ends and the number of characters
     between."""
     line = " ".join(text.split())
-    if len(line) <= 10 * MAX_SHOWN_CHARACTERS:
+    if len(line) <= 2 * MAX_EDGE_CHARACTERS:
         return line
-    return (
-        f"{line[: 5 * MAX_SHOWN_CHARACTERS]} ({len(line) - 10 * MAX_SHOWN_CHARACTERS:,} "
-        f"characters) {line[-5 * MAX_SHOWN_CHARACTERS :]}"
-    )
+    ends = line[:MAX_EDGE_CHARACTERS], line[-MAX_EDGE_CHARACTERS:]
+    return f"{ends[0]} ({len(line) - 2 * MAX_EDGE_CHARACTERS:,} characters) {ends[1]}"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rookery.library.libraries import get_bundled_folder
 from rookery.pages.page_reader import read_page
 from rookery.pages.text_folding import fold_text
-from rookery.quotes.repair import RepairSettings, repair_quote
+from rookery.quotes import repair
+from rookery.quotes.repair import LEAST_SIMILARITY, repair_quote
 from rookery.records import Page
 
 TEXT = (
@@ -113,9 +114,12 @@ def test_the_pages_own_span_is_proposed(typed: str, outcome: str, text: str) -> 
         ("the Birds of Ulster can recall the mask of a trapper", "a name"),
     ],
 )
-def test_what_turns_the_meaning_is_refused(typed: str, reason: str) -> None:
+def test_what_turns_the_meaning_is_refused(
+    typed: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One is the control: two slips that turn nothing."""
-    found = repair_quote(PAGE, typed, RepairSettings(cutoff=80))
+    monkeypatch.setattr(repair, "LEAST_SIMILARITY", 80)
+    found = repair_quote(PAGE, typed)
     assert found.score >= 80
     assert (found.quote is None) == bool(reason)
     assert reason in found.detail
@@ -236,11 +240,11 @@ def rates(change: Change, source: int = 0) -> tuple[float, float, float]:
     near, overlaps = 0, []
     for start, end in quotes(pages()[source], random):
         typed = change(random, pages()[source].text[start:end])
-        repair = repair_quote(pages()[0], typed, folded=folded)
-        near += repair.score >= RepairSettings().cutoff
-        if repair.quote:
-            overlap = min(end, repair.quote.end) - max(start, repair.quote.start)
-            either = max(end, repair.quote.end) - min(start, repair.quote.start)
+        mended = repair_quote(pages()[0], typed, folded=folded)
+        near += mended.score >= LEAST_SIMILARITY
+        if mended.quote:
+            overlap = min(end, mended.quote.end) - max(start, mended.quote.start)
+            either = max(end, mended.quote.end) - min(start, mended.quote.start)
             overlaps.append(overlap / either)
     fit = sum(overlaps) / len(overlaps) if overlaps else 1.0
     return near / QUOTES, len(overlaps) / QUOTES, fit

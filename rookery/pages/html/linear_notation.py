@@ -191,15 +191,12 @@ def _linearize_multiscripts(parts: list[Any], depth: int) -> str:
     names = [part.tag for part in parts]
     cut = names.index("mprescripts") if "mprescripts" in names else len(parts)
     terms = [_linearize_node(part, depth) for part in parts]
-    behind, before = terms[1:cut], terms[cut + 1 :]
-    sides = [
-        "".join(
-            _format_script("_", lowered) + _format_script("^", raised)
-            for lowered, raised in zip(side[::2], [*side[1::2], ""], strict=False)
-        )
-        for side in (before, behind)
-    ]
-    return sides[0] + terms[0] + sides[1]
+    return _format_pairs(terms[cut + 1 :]) + terms[0] + _format_pairs(terms[1:cut])
+
+
+def _format_pairs(scripts: list[str]) -> str:
+    pairs = zip(scripts[::2], [*scripts[1::2], ""], strict=False)
+    return "".join(_format_script("_", low) + _format_script("^", high) for low, high in pairs)
 
 
 def _linearize_fenced(node: Any, parts: list[str]) -> str:
@@ -210,12 +207,9 @@ def _linearize_fenced(node: Any, parts: list[str]) -> str:
     return opening + joint.join(parts) + (")" if closing is None else closing)
 
 
-_LAYOUTS = {
-    "mfrac": _linearize_fraction,
-    "mfenced": _linearize_fenced,
-} | dict.fromkeys(("msqrt", "mroot"), _linearize_root) | dict.fromkeys(
-    ("msup", "msub", "msubsup", "mover", "munder", "munderover"), _linearize_scripts
-)  # fmt: skip
+_LAYOUTS = {"mfrac": _linearize_fraction, "mfenced": _linearize_fenced}
+_LAYOUTS |= dict.fromkeys(("msqrt", "mroot"), _linearize_root)
+_LAYOUTS |= dict.fromkeys("msup msub msubsup mover munder munderover".split(), _linearize_scripts)
 
 
 def _group_term(text: str, single: re.Pattern[str]) -> str:

@@ -104,13 +104,9 @@ def build_page(tree: HtmlTree, url: str, fetched: str = "", whole: bool = False)
 
 
 def _choose_title(tree: HtmlTree, blocks: list[Block]) -> str:
-    heading = (block for block in blocks if block.kind == "heading" and block.level == 1)
-    first = next(heading, None)
-    return tree.title or tree.og_title or (_get_span_text(tree, first) if first else "")
-
-
-def _get_span_text(tree: HtmlTree, block: Block) -> str:
-    return collapse_spaces(tree.text[block.start : block.end])
+    headings = (block for block in blocks if block.kind == "heading" and block.level == 1)
+    texts = (collapse_spaces(tree.text[heading.start : heading.end]) for heading in headings)
+    return tree.title or tree.og_title or next(texts, "")
 
 
 def _build_blocks(tree: HtmlTree, in_article: bytearray) -> list[Block]:
@@ -197,18 +193,15 @@ class _BlockKinds:
 
 def _append_hidden(tree: HtmlTree) -> tuple[str, list[Block]]:
     """Return all text, with hidden text after the shown text so that it breaks no sentence."""
-    pieces = [tree.text.rstrip(HTML_SPACE)]
-    at = len(pieces[0])
-    blocks: list[Block] = []
-    for line in tree.hidden.split("\n"):
-        body = collapse_spaces(line)
+    text, blocks = tree.text.rstrip(HTML_SPACE), list[Block]()
+    pieces, at = [text] if text else [], len(text)
+    for body in map(collapse_spaces, tree.hidden.split("\n")):
         if body.strip(UNSEEN_SPACE):
-            separator = "\n\n" if at else ""
-            at += len(separator)
+            at += len("\n\n") if pieces else 0
             blocks.append(Block(at, at + len(body), "paragraph", 0, False, True))
-            pieces += (separator, body)
+            pieces.append(body)
             at += len(body)
-    return "".join(pieces), blocks
+    return "\n\n".join(pieces), blocks
 
 
 class _TextPositions:
@@ -222,10 +215,9 @@ class _TextPositions:
     def position_at(self, place: int) -> int:
         if place < 0:
             following = bisect_left(self.starts, ~place)
-            if following < len(self.starts):
-                place = self.starts[following] + self.labels[following]
-            else:
-                place = len(self.text)
+            if following == len(self.starts):
+                return len(self.text)
+            place = self.starts[following] + self.labels[following]
         return min(place, len(self.text))
 
     def span_at(self, place: int, end: int) -> tuple[int, int]:

@@ -41,10 +41,9 @@ _HIDING_WORDS = (
 """of which each rule that may hide has one: quicker to look for than a pattern"""
 _COLOURLESS = re.compile(r"(?<![\w-])color\s*:\s*(?:white|#fff|#fefefe|transparent)")
 _COLOUR = re.compile(r"(?<![\w-])color\s*:\s*([^;!]+)")
-_WHITE = frozenset(
-    ("white", "#fff", "#ffffff", "#fefefe", "rgb(255,255,255)", "#ffff", "#ffffffff")
-)
-_CLEAR = frozenset(("transparent", "#0000", "#00000000", "rgba(0,0,0,0)", "rgba(255,255,255,0)"))
+_WHITE = frozenset("white #fff #ffffff #fefefe rgb(255,255,255) #ffff #ffffffff".split())
+_CLEAR = frozenset("transparent #0000 #00000000 rgba(0,0,0,0) rgba(255,255,255,0)".split())
+_EMPTY_PATH = re.compile(r"circle\(\s*0(?:px|%)?[^\d.].*|circle\(0\)|polygon\([0\s,px%]*\)")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _CSS_PART = re.compile(
     r"[^{};]*+;|(?P<selector>[^{}]*+)\{(?P<body>[^{}]*+)\}|(?P<outer>[^{}]*+)\{|(?P<end>\})|[^{}]++"
@@ -89,11 +88,8 @@ _PROPERTIES = {
     "color": frozenset("color background background-color".split()),
 }
 """the properties that decide each way of hiding"""
-_MOVING = tuple(
-    prefix + name
-    for prefix in ("", "-webkit-")
-    for name in ("transition", "animation", "will-change")
-)
+_MOVING = tuple("transition animation will-change".split())
+_MOVING += tuple(f"-webkit-{name}" for name in _MOVING)
 _LATER = frozenset(("opacity", "visibility"))
 """ways of hiding that scripts often lift once the page is loaded"""
 
@@ -210,12 +206,7 @@ def _is_clipped(get: Any) -> bool:
             return True
     path = get("clip-path") or get("-webkit-clip-path") or ""
     inset = re.fullmatch(r"inset\(\s*(\d+)%[^,]*\)", path)
-    if inset and int(inset[1]) >= 50:
-        return True
-    return (
-        re.fullmatch(r"circle\(\s*0(?:px|%)?[^\d.].*|circle\(0\)|polygon\([0\s,px%]*\)", path)
-        is not None
-    )
+    return (inset is not None and int(inset[1]) >= 50) or _EMPTY_PATH.fullmatch(path) is not None
 
 
 def _is_shrunk(transform: str) -> bool:
@@ -226,16 +217,12 @@ def _is_empty_box(get: Any) -> bool:
     """Tell whether an element has no height or no width and cuts off what goes beyond."""
     if not {"hidden", "clip"} & {get("overflow"), get("overflow-x"), get("overflow-y")}:
         return False
-    if any(
-        name in ("padding", "padding-top", "padding-bottom") and not value.startswith("0")
-        for name in ("padding", "padding-top", "padding-bottom")
-        if (value := get(name) or "0")
-    ):
-        return False
-    sizes = (
-        _measure_length(get(name) or "") for name in ("height", "max-height", "width", "max-width")
+    paddings = (get(name) or "0" for name in ("padding", "padding-top", "padding-bottom"))
+    values = (get(name) or "" for name in ("height", "max-height", "width", "max-width"))
+    sizes = map(_measure_length, values)
+    return all(value.startswith("0") for value in paddings) and any(
+        size is not None and size <= 1 for size in sizes
     )
-    return any(size is not None and size <= 1 for size in sizes)
 
 
 def _is_colourless(get: Any) -> bool:
@@ -351,19 +338,14 @@ class _StyleCascade:
             if not any(map(body.__contains__, deciding)):
                 continue
             aimed = [one for one in map(str.strip, selectors.split(",")) if _aims_at(one, names)]
-            if not aimed:
-                continue
-            styles = _parse_styles(body)
-            showing = [way for way in ways if not _PROPERTIES[way].isdisjoint(styles)]
-            if showing:
-                showing = list(frozenset(showing) - self.judge_rule(body)[1])
+            styles = _parse_styles(body) if aimed else {}
+            showing = {way for way in ways if not _PROPERTIES[way].isdisjoint(styles)}
+            showing -= self.judge_rule(body)[1] if showing else frozenset()
             for selector in aimed if showing else ():
                 for node in self.select_elements(selector):
                     strengths = strengths_by_node.get(node.mem_id, (None, {}))[1]
-                    for way in showing:
-                        if way in strengths and strengths[way] < _get_strength(
-                            selector, styles, way, order
-                        ):
+                    for way in showing & strengths.keys():
+                        if strengths[way] < _get_strength(selector, styles, way, order):
                             del strengths[way]
         for node, strengths in strengths_by_node.values():
             styles = _parse_styles(node.attributes.get("style") or "")
@@ -375,12 +357,12 @@ class _StyleCascade:
         """Mark an element as hidden, unless its children lift what hides it."""
         if node.tag in ("html", "body", "head"):
             return
-        hard = ways - _LATER - {"font-size"}
-        if (
-            hard
+        hidden = (
+            bool(ways - _LATER - {"font-size"})
             or ("font-size" in ways and not self.resizes_children(node))
-            or (ways & _LATER and not self.is_most_of_page(node))
-        ) and not (ways == {"place"} and _stands_for_layout(node)):
+            or (bool(ways & _LATER) and not self.is_most_of_page(node))
+        )
+        if hidden and not (ways == {"place"} and _stands_for_layout(node)):
             node.attrs["hidden"] = ""
 
     def resizes_children(self, node: Any) -> bool:
