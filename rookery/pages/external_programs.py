@@ -99,10 +99,8 @@ def run_reader(command: Sequence[str], data: bytes, seconds: float) -> bytes:
             raise build_read_error(Outcome.MALFORMED, f"{command[0]}: {error.strerror}") from error
     if process.returncode and not process.stdout.strip():
         errors = process.stderr.decode("utf-8", "replace").strip().splitlines()
-        detail = (
-            f"{command[0]} cannot read it ({errors[-1][:200] if errors else process.returncode})"
-        )
-        raise build_read_error(Outcome.MALFORMED, detail)
+        why = errors[-1][:200] if errors else process.returncode
+        raise build_read_error(Outcome.MALFORMED, f"{command[0]} cannot read it ({why})")
     return process.stdout
 
 

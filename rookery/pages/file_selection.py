@@ -9,6 +9,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec, Pattern
@@ -51,9 +52,8 @@ READER_OF_ENDING = {
 }
 """the reader of each known ending. Files of other endings are read by their content"""
 
-DOCUMENT_READERS = frozenset(
-    "pdf docx pptx xlsx open_document epub mail mailbox notebook feed".split()
-)
+_DOCUMENTS = "pdf docx pptx xlsx open_document epub mail mailbox notebook feed"
+DOCUMENT_READERS = frozenset(_DOCUMENTS.split())
 """the readers of what is no plain text or HTML: they need more time and memory"""
 
 PICTURES_WITH_TEXT = ("png", "jpg", "jpeg", "tif", "tiff")
@@ -160,11 +160,8 @@ def list_folders(
     Failed (bad_pattern) for a pattern that is none.
     """
     patterns = _SelectionPatterns(selection)
-    waiting = deque(
-        (root, _FolderRules(root, patterns, _ignored_above(root)))
-        for root in roots
-        if not os.path.isfile(root)
-    )
+    folders = (root for root in roots if not os.path.isfile(root))
+    waiting = deque((root, _FolderRules(root, patterns, _ignored_above(root))) for root in folders)
     linked: deque[tuple[bytes, _FolderRules]] = deque()
     visited: set[tuple[int, int]] = set()
     while waiting or linked:
@@ -292,15 +289,10 @@ class _FolderRules:
         """(outcome, detail) of a file or folder that is left out, None for one that is read."""
         if name.startswith(b"."):
             return Outcome.HIDDEN, "its name begins with a dot"
-        if (
-            not is_folder
-            and (what := name_unread_type(os.fsdecode(name)))
-            and not self._asks_for_picture(name, path)
-        ):
-            return Outcome.UNSUPPORTED_TYPE, what
-        if self._ignore_files and (
-            ignored := _find_ignoring_file(self._ignore_files, path, is_folder)
-        ):
+        unread_type = "" if is_folder else name_unread_type(os.fsdecode(name))
+        if unread_type and not self._asks_for_picture(name, path):
+            return Outcome.UNSUPPORTED_TYPE, unread_type
+        if ignored := _find_ignoring_file(self._ignore_files, path, is_folder):
             return Outcome.IGNORED, f"by {ignored}"
         exclude, glob = self._patterns.exclude, self._patterns.glob
         if exclude and _last_match(exclude, _get_relative_path(path, self._root), is_folder):
@@ -311,11 +303,10 @@ class _FolderRules:
 
     def _asks_for_picture(self, name: bytes, path: bytes) -> bool:
         """Tell whether --glob asks for a picture: its text is read, which takes seconds."""
-        readable = os.fsdecode(name).lower().rpartition(".")[2] in PICTURES_WITH_TEXT
-        glob = self._patterns.glob
-        return (
-            readable and glob is not None and glob.match_file(_get_relative_path(path, self._root))
-        )
+        glob, ending = self._patterns.glob, os.fsdecode(name).lower().rpartition(".")[2]
+        if glob is None or ending not in PICTURES_WITH_TEXT:
+            return False
+        return glob.match_file(_get_relative_path(path, self._root))
 
 
 def _find_ignoring_file(ignore_files: Sequence[_IgnoreFile], path: bytes, is_folder: bool) -> str:
@@ -373,19 +364,8 @@ def _ignored_above(root: bytes) -> tuple[_IgnoreFile, ...]:
             return ()
         folder = above
         folders.append(folder)
-    patterns = tuple(
-        ignore_file
-        for folder in reversed(folders)
-        for ignore_file in _read_ignore_files(folder, IGNORE_FILES)
-    )
-    left_out = any(
-        _find_ignoring_file(patterns, path, True) for path in _folders_between(root, folder)
-    )
+    read = (_read_ignore_files(each, IGNORE_FILES) for each in reversed(folders))
+    patterns = tuple(chain.from_iterable(read))
+    below = (root, *folders)[:-1] if folders else ()
+    left_out = any(_find_ignoring_file(patterns, path, True) for path in below)
     return () if left_out else patterns
-
-
-def _folders_between(root: bytes, top: bytes) -> Iterator[bytes]:
-    """`root` and the folders above it, below `top`."""
-    while root != top:
-        yield root
-        root = os.path.dirname(root)

@@ -34,6 +34,7 @@ _ITEM = re.compile(r"\s*(?:[-*•+]|\d{1,3}[.)])\s")
 _SIGNATURE = "-- "
 _MOST_QUOTING = 20
 _LABELS = ("From", "To", "Cc", "Date")
+_MAIL_ERRORS = (MessageError, ValueError, LookupError, TypeError, AttributeError)
 
 
 def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -43,9 +44,8 @@ def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     quotations. Raises Failed: malformed, too_large, empty_after_extraction.
     """
     message = _parse_message(data)
-    return join_parts(
-        _read_message(message, limits), url, fetched, _decode_header(message, "Subject"), limits
-    )
+    title = _decode_header(message, "Subject")
+    return join_parts(_read_message(message, limits), url, fetched, title, limits)
 
 
 def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -80,14 +80,7 @@ def _parse_message(data: bytes) -> Message:
     try:
         return message_from_bytes(data, policy=policy.compat32)
     # The parser has no exception of its own for headers and parts that make no sense.
-    except (
-        MessageError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except (*_MAIL_ERRORS, RecursionError) as error:
         raise build_read_error(Outcome.MALFORMED, f"the mail cannot be read ({error!r})") from error
 
 
@@ -111,16 +104,12 @@ def _split_message(message: Message) -> tuple[list[Message], list[str]]:
         count += 1
         kind = part.get_content_type()
         payload = part.get_payload()
-        parts = (
-            [one for one in payload if isinstance(one, Message)]
-            if isinstance(payload, list)
-            else []
-        )
+        inside = payload if isinstance(payload, list) else []
+        parts = [one for one in inside if isinstance(one, Message)]
         name = _get_file_name(part)
         if kind == "message/rfc822":
-            attachments.append(
-                (_decode_header(parts[0], "Subject") if parts else "") or name or kind
-            )
+            subject = _decode_header(parts[0], "Subject") if parts else ""
+            attachments.append(subject or name or kind)
         elif kind == "multipart/alternative":
             # The last is the fullest (RFC 2046, 5.1.4), but for kinds that few programs show.
             waiting[:0] = [one for one in parts if _is_shown(one.get_content_type())][-1:]
@@ -163,12 +152,12 @@ def _decode_words(written: str) -> str:
         words = decode_header(raw)
     except (MessageError, ValueError):
         return raw
-    return "".join(
-        word if isinstance(word, str) else _decode_word(word, charset) for word, charset in words
-    )
+    return "".join(_decode_word(word, charset) for word, charset in words)
 
 
-def _decode_word(word: bytes, charset: str | None) -> str:
+def _decode_word(word: bytes | str, charset: str | None) -> str:
+    if isinstance(word, str):
+        return word
     try:
         return word.decode(charset or "utf-8", "replace")
     except (LookupError, ValueError):  # no such encoding, or a NUL in its name

@@ -63,9 +63,8 @@ def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passa
     """
     visible_blocks = [block for block in page.blocks if not (block.hidden or block.furniture)]
     article = [block for block in visible_blocks if block.article]
-    rest = [
-        block for block in visible_blocks if not block.article and _is_prose(page, block, sizes)
-    ]
+    others = (block for block in visible_blocks if not block.article)
+    rest = [block for block in others if _is_prose(page, block, sizes)]
     if not page.blocks and page.text.strip():
         article = [Block(0, len(page.text), "paragraph")]
     return [
@@ -229,9 +228,8 @@ def build_index_entries(page: Page) -> list[IndexEntry]:
     language = find_language(page.text)
     for passage in cut_passages(page):
         if passage.context not in above:
-            above[passage.context] = (
-                split_terms(f"{page.title} {passage.context}", language) * TITLE_REPETITIONS
-            )
+            terms = split_terms(f"{page.title} {passage.context}", language)
+            above[passage.context] = terms * TITLE_REPETITIONS
         words = above[passage.context]
         words = words + split_terms(page.text[passage.start : passage.end], language)
         hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))

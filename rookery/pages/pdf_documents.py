@@ -29,9 +29,7 @@ _SAMPLED_LETTERS = 60
 _TITLE_LENGTH = 200
 # PDFium writes one of these two in the place of a hyphen that divides a word at the end of a line.
 _DIVIDED = "\x02\ufffe"
-_LIGATURES = str.maketrans(
-    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
-)
+_LIGATURES = str.maketrans(dict(zip("ﬀﬁﬂﬃﬄﬅﬆ", "ff fi fl ffi ffl st st".split(), strict=True)))
 _UNREADABLE = re.compile("[\x00\x01\x03-\x08\x0e-\x1f\x7f\xad]")
 # No line break follows a word that is divided.
 _LINE = re.compile(f"[^\r\n{_DIVIDED}]+[{_DIVIDED}]?")
@@ -682,9 +680,8 @@ class _PageParts:
         # Of many lines some may reach beyond the column, such as a title above two columns.
         rights = sorted(line.right for line in plain)
         self.right = rights[len(rights) * 9 // 10]
-        pitches = [
-            a.y - b.y for a, b in pairwise(column) if abs(a.size - b.size) < 0.1 and a.y > b.y
-        ]
+        alike = ((a, b) for a, b in pairwise(column) if abs(a.size - b.size) < 0.1)
+        pitches = [a.y - b.y for a, b in alike if a.y > b.y]
         self.pitch = median_low(pitches) if pitches else 1.2 * self.body
         self.lines = [column[0]]
         for before, line in pairwise(column):
@@ -715,9 +712,8 @@ class _PageParts:
             return _SENTENCE_END.search(before.text[-20:]) is not None or line.text[:1].isupper()
         if shift < -0.8 * line.size and len(self.lines) > 1:
             return not line.text[:1].islower()
-        return self.leaves_room(before, line) and not (
-            line.text[:1].islower() and not _SENTENCE_END.search(before.text[-20:])
-        )
+        goes_on = line.text[:1].islower() and not _SENTENCE_END.search(before.text[-20:])
+        return not goes_on and self.leaves_room(before, line)
 
     def leaves_room(self, before: _Line, line: _Line) -> bool:
         """Tell whether the first word of `line` would have had room on the line before."""

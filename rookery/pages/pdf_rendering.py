@@ -145,9 +145,8 @@ def run_drawing_process() -> None:
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, MAX_DRAW_SECONDS)
-    resource.setrlimit(
-        resource.RLIMIT_DATA, (MAX_DRAW_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1])
-    )
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_DRAW_BYTES, most))
     job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=prepare_type(DrawJob))
     sys.stdout.buffer.write(msgspec.msgpack.encode(draw_pdf_page(job)))
 
@@ -191,8 +190,8 @@ def _find_letter_boxes(upright: UprightPage, job: DrawJob) -> list[tuple[float, 
             if _is_gap(code) or _boxes_overlap(edges, text.get_charbox(n))
         ]
         places = _align_letters(letters, job.text)
-        if places is None:
-            return None
+    if places is None:
+        return None
     low, high = job.span
     return [_get_letter_box(text, n) for at, n in places if low <= at < high]
 
@@ -221,11 +220,10 @@ def _align_letters(letters: Sequence[tuple[int, int]], text: str) -> list[tuple[
         own = spoken[number]
         if not (expected_text.startswith(own, at) and all(free[at : at + len(own)])):
             # As many words as follow it there tell which of several places is meant.
-            for more in (_FOLLOWING, 3, 1):
-                at = _find_free(expected_text, "".join(spoken[number : number + more]), free)
-                if at >= 0:
-                    break
-            else:
+            runs = ("".join(spoken[number : number + more]) for more in (_FOLLOWING, 3, 1))
+            places = (_find_free(expected_text, run, free) for run in runs)
+            at = next((place for place in places if place >= 0), -1)
+            if at < 0:
                 return None
         for offset, (n, _) in enumerate(word):
             pairs.append((expected[at + offset][0], n))
@@ -299,18 +297,15 @@ _SUBPIXELS = 16
 """parts of a pixel, since PDFium gives whole numbers"""
 
 
-def _join_line_boxes(boxes: Sequence[PictureBox]) -> Iterator[PictureBox]:
+def _join_line_boxes(boxes: Sequence[PictureBox]) -> list[PictureBox]:
     """Boxes of letters that follow each other on one line, as one box."""
-    line: PictureBox | None = None
+    lines: list[PictureBox] = []
     for box in boxes:
-        if line is not None and _is_next_on_line(line, box):
-            line = _join_boxes(line, box)
-            continue
-        if line is not None:
-            yield line
-        line = box
-    if line is not None:
-        yield line
+        if lines and _is_next_on_line(lines[-1], box):
+            lines[-1] = _join_boxes(lines[-1], box)
+        else:
+            lines.append(box)
+    return lines
 
 
 def _is_next_on_line(line: PictureBox, box: PictureBox) -> bool:
@@ -337,12 +332,8 @@ def _encode_png(bitmap: Any) -> bytes:
         rows.append(b"\0" + (row if size == 3 else _drop_fourth_channel(row)))
     head = struct.pack(">IIBBBBB", width, bitmap.height, 8, 2, 0, 0, 0)
     body = zlib.compress(b"".join(rows), 6)
-    parts = (
-        _make_png_chunk(b"IHDR", head),
-        _make_png_chunk(b"IDAT", body),
-        _make_png_chunk(b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    chunks = ((b"IHDR", head), (b"IDAT", body), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_make_png_chunk(*chunk) for chunk in chunks)
 
 
 def _drop_fourth_channel(row: bytes) -> bytes:

@@ -250,15 +250,19 @@ def _read_bytes(job: PageJob, limits: FileLimits) -> ReadResult:
     from rookery.pages.page_reader import read_page
     from rookery.pages.text_encoding import decode_text
 
-    reported_job = ReadJob(b"", job.url)
     try:
         if job.extracted:
             text = decode_text(job.data, job.content_type, False)
-            return ReadResult(reported_job, page=read_text(text, job.url, job.fetched))
-        page = read_page(job.data, job.url, job.content_type, job.fetched, job.limits)
-        return ReadResult(reported_job, page=page)
+            page = read_text(text, job.url, job.fetched)
+        else:
+            page = read_page(job.data, job.url, job.content_type, job.fetched, job.limits)
+        return ReadResult(_name_job(job), page=page)
     except Exception as error:  # a parser may raise anything; it is recorded, not hidden
-        return ReadResult(reported_job, failure=_describe_error(error, job, limits))
+        return ReadResult(_name_job(job), failure=_describe_error(error, job, limits))
+
+
+def _name_job(job: ReadJob | PageJob) -> ReadJob:
+    return job if isinstance(job, ReadJob) else ReadJob(b"", job.url)
 
 
 def _describe_error(error: Exception, job: ReadJob | PageJob, limits: FileLimits) -> Failure:
@@ -402,10 +406,7 @@ class _ReaderProcess:
             self._line.send_bytes(msgspec.msgpack.encode(self._order))
 
     def _make_failure(self, failure: Failure) -> ReadResult:
-        job = self._order.job
-        return ReadResult(
-            job if isinstance(job, ReadJob) else ReadJob(b"", job.url), failure=failure
-        )
+        return ReadResult(_name_job(self._order.job), failure=failure)
 
     def _describe_timeout(self) -> Failure:
         detail = f"reading it took more than {self._order.limits.seconds:.3g} s"
@@ -468,14 +469,11 @@ def _run_order(message: bytes) -> bytes:
     # The default action of the alarm ends the process even inside C code.
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)
     try:
-        return msgspec.msgpack.encode(
-            read_file(job, limits) if isinstance(job, ReadJob) else _read_bytes(job, limits)
-        )
+        read = read_file(job, limits) if isinstance(job, ReadJob) else _read_bytes(job, limits)
+        return msgspec.msgpack.encode(read)
     except (MemoryError, UnicodeEncodeError) as error:  # of what was read, while it was encoded
-        reported_job = job if isinstance(job, ReadJob) else ReadJob(b"", job.url)
-        return msgspec.msgpack.encode(
-            ReadResult(reported_job, failure=_describe_error(error, job, limits))
-        )
+        failure = _describe_error(error, job, limits)
+        return msgspec.msgpack.encode(ReadResult(_name_job(job), failure=failure))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

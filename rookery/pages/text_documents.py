@@ -46,7 +46,7 @@ _RST_LITERAL = re.compile(
 )
 _GUESSED_BY = 60
 """lines of a file whose name does not tell what it is"""
-_JSON_LINE = re.compile(r"""\s*(?:[\[{\]}"]|-?\d|true|false|null)""")
+_JSON_LINE = re.compile(r"""^\s*(?:[\[{\]}"]|-?\d|true|false|null)""")
 _LOG_LINE = re.compile(
     r"^\W{0,2}(?:\d{4}[-/.]\d\d[-/.]\d\d[T ]?|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d"
     r"|^\S+ \S+ \S+ \[\d\d/[A-Z]"
@@ -74,6 +74,7 @@ _SHORT_GROUP, _LONGEST_GROUP = 200, 1000
 """characters of a group of lines that is one block"""
 _LONGEST_LINE, _LONGEST_PIECE = 1000, 400
 """characters of a line that is one block, and of the pieces of a longer one"""
+_CUTTING_MARKS = ("},", "],", ";", ", ", ",", " ")
 _TITLE_LENGTH = 200
 
 
@@ -87,9 +88,8 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kind = _guess_kind(text) if kind == "text" else kind
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
-        raise build_read_error(
-            Outcome.MINIFIED, "minified: it was written to be run and not to be read"
-        )
+        detail = "minified: it was written to be run and not to be read"
+        raise build_read_error(Outcome.MINIFIED, detail)
     blocks = tuple(TEXT_READERS[kind](text))
     if not blocks:
         raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space")
@@ -106,12 +106,10 @@ def _guess_kind(text: str) -> str:
         return "code"
     head = text[: _GUESSED_BY * 200].split("\n")[:_GUESSED_BY]
     lines = [line for line in head if line.strip()]
-    if text.lstrip()[:1] in ("{", "[") and sum(map(bool, map(_JSON_LINE.match, lines))) * 2 > len(
-        lines
-    ):
-        return "json"
-    for kind, line in (("log", _LOG_LINE), ("code", _CODE_LINE)):
-        if len(lines) >= 3 and sum(map(bool, map(line.search, lines))) * 2 > len(lines):
+    braced = text.lstrip()[:1] in ("{", "[")
+    for kind, line in (("json", _JSON_LINE), ("log", _LOG_LINE), ("code", _CODE_LINE)):
+        possible = braced if kind == "json" else len(lines) >= 3
+        if possible and sum(map(bool, map(line.search, lines))) * 2 > len(lines):
             return kind
     return "text"
 
@@ -187,9 +185,8 @@ def _read_records(text: str) -> Iterator[Block]:
 
 def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
     """Return the span and the fields of each record. A quoted field may hold line breaks."""
-    lines = (
-        text.splitlines(keepends=True) if "\n" not in text else re.findall(r"[^\n]*\n|[^\n]+", text)
-    )
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    lines = lines if "\n" in text else text.splitlines(keepends=True)
     head = lines[:20]
     delimiter = max(",\t;|", key=lambda mark: min((line.count(mark) for line in head), default=0))
     lines_read, spans, at = 0, [], 0
@@ -254,14 +251,8 @@ def _cut_line(text: str, start: int, end: int, kind: str = "code") -> Iterator[B
     """text[start:end] as a block, or as several where one line of it is very long."""
     while end - start > _LONGEST_LINE and "\n" not in text[start : start + _LONGEST_LINE].strip():
         piece = text[start : start + _LONGEST_PIECE]
-        at = max(
-            (
-                piece.rfind(mark) + len(mark)
-                for mark in ("},", "],", ";", ", ", ",", " ")
-                if mark in piece[_LONGEST_PIECE // 2 :]
-            ),
-            default=_LONGEST_PIECE,
-        )
+        marks = [mark for mark in _CUTTING_MARKS if mark in piece[_LONGEST_PIECE // 2 :]]
+        at = max((piece.rfind(mark) + len(mark) for mark in marks), default=_LONGEST_PIECE)
         yield from _trim_block(text, start, start + at, kind)
         start += at
     yield from _trim_block(text, start, end, kind)
@@ -385,6 +376,5 @@ def _write_output(output: dict[str, Any]) -> str:
         return html
     if "text/markdown" in data:
         return _write_code(_join_text(data["text/markdown"]))
-    return _write_code(
-        _TERMINAL_COLOR.sub("", _join_text(data.get("text/plain", data.get("text"))))
-    )
+    text = _join_text(data.get("text/plain", data.get("text")))
+    return _write_code(_TERMINAL_COLOR.sub("", text))

@@ -101,17 +101,14 @@ def _find_utf_32(data: bytes) -> str:
 
 def _find_utf_16(data: bytes) -> str:
     """Return the codec of UTF-16 without a mark; empty where it is none."""
-    if (
-        len(data) < 4
-        or len(data) % 2
-        or (b"\0" not in data[:SAMPLE_BYTES] and _is_utf_8(data[:SAMPLE_BYTES]))
-    ):
+    sample = data[:SAMPLE_BYTES]
+    if len(data) < 4 or len(data) % 2 or (b"\0" not in sample and _is_utf_8(sample)):
         return ""
     for name in ("utf-16-le", "utf-16-be"):
         try:
-            text = data[:SAMPLE_BYTES].decode(name)
+            text = sample.decode(name)
         except UnicodeDecodeError as error:
-            if error.end < len(data[:SAMPLE_BYTES]) or not error.start:
+            if error.end < len(sample) or not error.start:
                 continue
             text = data[: error.start].decode(name)  # a pair of surrogates that the sample cuts
         if _is_clean(text) and _reads_as_utf_16(text):
@@ -218,17 +215,13 @@ def decode_text(data: bytes, content_type: str = "", markup: bool = True) -> str
     for mark, name in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
-    codec = _codec_of_header(content_type) or (
-        _codec_of_markup(data[:HEAD_BYTES]) if markup else None
-    )
+    declared = _HEADER.search(content_type)
+    codec = _find_codec(declared[1]) if declared else None
+    if codec is None and markup:
+        codec = _codec_of_markup(data[:HEAD_BYTES])
     if codec is not None:
         return codec.decode(data, "replace")[0]
     return _guess_encoding(data)
-
-
-def _codec_of_header(content_type: str) -> codecs.CodecInfo | None:
-    found = _HEADER.search(content_type)
-    return _find_codec(found.group(1)) if found else None
 
 
 def _codec_of_markup(head: bytes) -> codecs.CodecInfo | None:

@@ -285,9 +285,8 @@ class TextFinder:
         self._folded = fold_text(text)
         self._spaceless = self._folded.text.replace(" ", "")
         words = self._folded.text.split(" ")
-        self._spaces_before = array(
-            "q", list(accumulate(map(len, words)))[:-1]
-        )  # each of the spaces
+        # of each of the spaces, the characters before it that are none
+        self._spaces_before = array("q", list(accumulate(map(len, words)))[:-1])
         self._chunks = _index_chunks(self._spaceless)
         self._out = out
 
@@ -311,11 +310,8 @@ class TextFinder:
     def _find_spans(self, plain: str, after: int, spaced: bool) -> Iterator[Span]:
         tight = plain.replace(" ", "")
         folded = self._folded
-        at = (
-            self._find_next(tight, self._drop_spaces(folded.from_source_offset(max(after, 0))))
-            if tight
-            else -1
-        )
+        start_at = self._drop_spaces(folded.from_source_offset(max(after, 0)))
+        at = self._find_next(tight, start_at) if tight else -1
         while at >= 0:
             start, end = self._restore_spaces(at), self._restore_spaces(at + len(tight) - 1) + 1
             if folded.is_whole(start, end) and (not spaced or folded.text[start:end] == plain):

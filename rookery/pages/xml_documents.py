@@ -184,12 +184,10 @@ def _write_text(element: Element) -> str:
 
 def _write_xhtml(element: Element) -> str:
     name = element.tag.rpartition(".")[2]
-    attributes = "".join(
-        f' {key}="{escape(value)}"' for key, value in element.items() if "." not in key
-    )
-    inner = escape(element.text or "") + "".join(
-        _write_xhtml(child) + escape(child.tail or "") for child in element
-    )
+    own = ((key, value) for key, value in element.items() if "." not in key)
+    attributes = "".join(f' {key}="{escape(value)}"' for key, value in own)
+    children = (_write_xhtml(child) + escape(child.tail or "") for child in element)
+    inner = escape(element.text or "") + "".join(children)
     return f"<{name}{attributes}>{inner}</{name}>"
 
 

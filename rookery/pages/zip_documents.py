@@ -126,18 +126,14 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     import mammoth
 
     archive = DocumentArchive(data, limits)
-    parts = {
-        name: archive.read_part(name)
-        for name in sorted(archive.names)
-        if name.endswith((".xml", ".rels"))
-    }
+    names = (name for name in sorted(archive.names) if name.endswith((".xml", ".rels")))
+    parts = {name: archive.read_part(name) for name in names}
     if any(b"<!DOCTYPE" in part or b"<!ENTITY" in part for part in parts.values()):
         raise build_read_error(Outcome.MALFORMED, "the document's XML declares entities")
     without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
     try:
-        html = mammoth.convert_to_html(
-            io.BytesIO(_build_archive(parts)), convert_image=without_pictures
-        ).value
+        checked = io.BytesIO(_build_archive(parts))
+        html = mammoth.convert_to_html(checked, convert_image=without_pictures).value
     except MemoryError:
         raise
     # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
@@ -215,11 +211,8 @@ def _read_text_shape(shape: Element, links: dict[str, str]) -> str:
     kind = "" if place is None else place.get("type", "body")
     if kind in ("dt", "ftr", "hdr", "sldNum", "sldImg"):
         return ""
-    lines = [
-        (_get_level(line), text)
-        for line in shape.iterfind("p.txBody/a.p")
-        if (text := _read_runs(line, links))
-    ]
+    written = ((line, _read_runs(line, links)) for line in shape.iterfind("p.txBody/a.p"))
+    lines = [(_get_level(line), text) for line, text in written if text]
     if kind in ("title", "ctrTitle"):
         return f"<h2>{' '.join(text for _, text in lines)}</h2>"
     if kind == "body" and len(lines) > 1:
@@ -429,9 +422,8 @@ def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:
 def _read_rich_text(item: Element) -> str:
     """Return the HTML of a cell's text, without its readings for East Asian scripts."""
     runs = (run for run in item if run.tag != "x.rPh")
-    return _escape_cell(
-        "".join((run.text if run.tag == "x.t" else run.findtext("x.t")) or "" for run in runs)
-    )
+    texts = (run.text if run.tag == "x.t" else run.findtext("x.t") for run in runs)
+    return _escape_cell("".join(text or "" for text in texts))
 
 
 def _escape_cell(text: str) -> str:
@@ -441,10 +433,8 @@ def _escape_cell(text: str) -> str:
 def _read_formats(styles: Element) -> list[str]:
     """Return the number format of each cell style, where it is one of percentages, dates or times;
     empty for others."""
-    own = {
-        one.get("numFmtId", ""): one.get("formatCode", "")
-        for one in styles.iterfind("x.numFmts/x.numFmt")
-    }
+    named = styles.iterfind("x.numFmts/x.numFmt")
+    own = {one.get("numFmtId", ""): one.get("formatCode", "") for one in named}
     formats = list[str]()
     for style in styles.iterfind("x.cellXfs/x.xf"):
         number = style.get("numFmtId", "0")
@@ -542,15 +532,10 @@ def read_epub(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     if not package.tag:
         raise build_read_error(Outcome.MALFORMED, "the archive holds no list of a book's chapters")
     folder = name.rpartition("/")[0]
-    files = {
-        item.get("id", ""): join_part_name(folder, item.get("href", ""))
-        for item in package.iterfind("opf.manifest/opf.item")
-    }
-    chapters = [
-        files[one.get("idref", "")]
-        for one in package.iterfind("opf.spine/opf.itemref")
-        if one.get("idref", "") in files
-    ]
+    items = [(item.get("id", ""), item) for item in package.iterfind("opf.manifest/opf.item")]
+    files = {name: join_part_name(folder, item.get("href", "")) for name, item in items}
+    spine = (one.get("idref", "") for one in package.iterfind("opf.spine/opf.itemref"))
+    chapters = [files[name] for name in spine if name in files]
     if len(chapters) > _MOST_CHAPTERS:
         raise build_read_error(Outcome.TOO_LARGE, f"a book of {len(chapters):,} chapters")
     title = " ".join((package.findtext("opf.metadata/dc.title") or "").split())

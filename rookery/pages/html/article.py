@@ -77,10 +77,9 @@ class ArticleCleaning:
         `conditionally`.
         """
         tree = self.tree
-        self.data = frozenset(
-            number for number in self.order if tree.tags[number] == "table" and self.is_data(number)
-        )
-        self.tables = sorted(self.data)
+        tables = (number for number in self.order if tree.tags[number] == "table")
+        self.tables = sorted(filter(self.is_data, tables))
+        self.data = frozenset(self.tables)
         self.in_data = bytearray(len(tree.tags))
         for number in self.data:
             size = tree.ends[number] - number - 1
@@ -156,9 +155,8 @@ class ArticleCleaning:
             return False
         chars = self.chars[number]
         is_list = tag in ("ul", "ol") or (chars > 0 and self.counts["listed"][number] / chars > 0.9)
-        return self.is_shady(number, weight, chars, is_list) and not (
-            is_list and self.is_gallery(number)
-        )
+        gallery = is_list and self.is_gallery(number)
+        return not gallery and self.is_shady(number, weight, chars, is_list)
 
     def is_shady(self, number: int, weight: int, chars: int, is_list: bool) -> bool:
         """Return whether an element has too many images, items, fields or links for its text.
@@ -271,9 +269,8 @@ class ArticleRules(msgspec.Struct, frozen=True):
         if dense < _DENSE_SHARE * len(sample):
             return self
         names = "shortest_paragraph shortest_prose sure_paragraph point least".split()
-        return msgspec.structs.replace(
-            self, **{name: round(_DENSITY * getattr(self, name)) for name in names}
-        )
+        scaled = {name: round(_DENSITY * getattr(self, name)) for name in names}
+        return msgspec.structs.replace(self, **scaled)
 
 
 _UNLIKELY = (
@@ -442,11 +439,8 @@ class ArticleChoice:
         classes = self.tree.classes[number]
         unlikely = self.unlikely.get(classes)
         if unlikely is None:
-            unlikely = (
-                _contains_any(_UNLIKELY, classes)
-                and not _contains_any(_LIKELY, classes)
-                and not EMBEDDED_CLASS.search(classes)
-            )
+            unlikely = _contains_any(_UNLIKELY, classes) and not _contains_any(_LIKELY, classes)
+            unlikely = unlikely and not EMBEDDED_CLASS.search(classes)
             self.unlikely[classes] = unlikely
         if unlikely and tag not in _NEVER_UNLIKELY and not self.protected[number]:
             return True
@@ -589,11 +583,8 @@ class ArticleChoice:
         Only candidates with three quarters of its score or more count.
         """
         top = ranked[0]
-        rivals = [
-            set(self.iter_ancestors(number))
-            for number in ranked[1:]
-            if scores[top] > 0 and scores[number] / scores[top] >= 0.75
-        ]
+        near = (n for n in ranked[1:] if scores[top] > 0 and scores[n] / scores[top] >= 0.75)
+        rivals = [set(self.iter_ancestors(number)) for number in near]
         if len(rivals) >= 3:
             for above in self.iter_ancestors(top):
                 if sum(above in rival for rival in rivals) >= 3:
@@ -775,9 +766,8 @@ def _iter_articles(
     comments, trimmings = find_comments(tree), name_trimmings(tree)
 
     def clean_choice(in_article: bytearray) -> bytearray:
-        return trim_article(
-            tree, drop_comments(tree, rules, blocks, comments, in_article), trimmings
-        )
+        posted = drop_comments(tree, rules, blocks, comments, in_article)
+        return trim_article(tree, posted, trimmings)
 
     chosen = choose_by_readability(tree, rules)
     article = clean_choice(chosen)
@@ -843,11 +833,8 @@ def find_comments(tree: HtmlTree) -> bytearray:
 def _find_elements(tree: HtmlTree, named: Container[str], tags: frozenset[str]) -> Iterator[int]:
     """Yield the elements of these classes or tags, in order, but none inside a `pre` or `code`."""
     # Most elements are neither, and this passes over them ten times as fast as a loop would.
-    elements = [
-        number
-        for number, (classes, tag) in enumerate(zip(tree.classes, tree.tags, strict=True))
-        if classes in named or tag in tags
-    ]
+    pairs = enumerate(zip(tree.classes, tree.tags, strict=True))
+    elements = [number for number, (classes, tag) in pairs if classes in named or tag in tags]
     end = 0
     for number in elements:
         if number >= end:
@@ -911,11 +898,10 @@ def trim_article(
             continue
         start, stop, end = tree.starts[number], tree.stops[number], tree.ends[number]
         first, last = bisect_left(tree.pieces, start), bisect_left(tree.pieces, stop)
-        if (
-            10 * (stop - start) < 9 * len(tree.text)
-            if named == 2
-            else 5 * (sums[last] - sums[first]) < sums[-1]
-        ):
+        size, most = 5 * (sums[last] - sums[first]), sums[-1]
+        if named == 2:
+            size, most = 10 * (stop - start), 9 * len(tree.text)
+        if size < most:
             dropped[number:end] = bytes((named,)) * (end - number)
             position = end
     outside = bytes(map(dropped.__getitem__, tree.owners))
@@ -954,8 +940,7 @@ def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list
             size < 80 and _LABEL.match(text, start, end) is not None
         )
         if prose:
-            if body in texts_before:
-                prose = False
+            prose = body not in texts_before
             texts_before.add(body)
         blocks.append(
             TextBlock(first, stop, size, prose, links > 0.9 * chars, tree.tags[run.box], trailer)
@@ -969,11 +954,10 @@ def drop_trailers(blocks: list[TextBlock], in_article: bytearray) -> None:
     Those are trailers, link-only blocks that are no paragraph, item or heading, and all link-only
     blocks behind its last prose.
     """
-    last = max(
-        (block.first for block in blocks if block.prose and in_article[block.first]), default=-1
-    )
-    if last < 0:
+    prose = [block.first for block in blocks if block.prose and in_article[block.first]]
+    if not prose:
         return
+    last = prose[-1]
     for block in blocks:
         if block.trailer or (block.links_only and (block.first > last or block.box in _BOXES)):
             in_article[block.first : block.stop] = bytes(block.stop - block.first)

@@ -73,12 +73,11 @@ def drop_excess_attributes(html: str) -> str:
     )
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
-    return _COMMENT_RAW_OR_TAG.sub(
-        lambda tag: (
-            _CROWDED_TAG.sub(r"\1>", tag[0]) if len(tag[0]) > 2 * _MAX_ATTRIBUTES else tag[0]
-        ),
-        html,
-    )
+    return _COMMENT_RAW_OR_TAG.sub(_shorten_tag, html)
+
+
+def _shorten_tag(tag: re.Match[str]) -> str:
+    return _CROWDED_TAG.sub(r"\1>", tag[0]) if len(tag[0]) > 2 * _MAX_ATTRIBUTES else tag[0]
 
 
 def count_tags(html: str) -> int:
@@ -143,8 +142,8 @@ VOID_TAGS = frozenset(
 DROPPED_TAGS = frozenset("script style iframe noembed noframes rp".split())
 _DELETED = frozenset("del s strike".split())
 _HIDDEN = (
-    "noscript template datalist annotation annotation-xml audio video canvas object rt del s strike"
-).split()
+    "noscript template datalist annotation annotation-xml audio video canvas object rt".split()
+)
 _KINDS = (
     dict.fromkeys(
         "address article aside blockquote button caption center details dialog div fieldset"
@@ -157,7 +156,7 @@ _KINDS = (
         "b i em strong span font u small big tt nobr mark cite q abbr sup sub".split(), "bare"
     )
     | dict.fromkeys(VOID_TAGS, "void")
-    | dict.fromkeys((*DROPPED_TAGS, *_HIDDEN), "silent")
+    | dict.fromkeys((*DROPPED_TAGS, *_HIDDEN, *_DELETED, "rt"), "silent")
     | {"html": "root", "body": "root", "title": "title", "a": "link", "iframe": "frame"}
     | {"li": "numbered-item", "table": "table", "tr": "row", "td": "cell", "th": "cell"}
     | {"pre": "verbatim", "textarea": "verbatim", "listing": "verbatim"}
@@ -645,9 +644,8 @@ class HtmlWalk:
         while above := parents[above]:
             if tags[above] in ("nav", "footer"):
                 return None
-        kind = get_attribute(written, ' type="') or next(
-            (kind for name, kind in _LIST_STYLES.items() if name in style), "1"
-        )
+        kinds = (kind for name, kind in _LIST_STYLES.items() if name in style)
+        kind = get_attribute(written, ' type="') or next(kinds, "1")
         start = get_attribute(written, ' start="')
         step = -1 if ' reversed="' in written else 1
         return ListNumbering(int(start) if _INTEGER.fullmatch(start) else 1, step, kind)
@@ -832,21 +830,18 @@ class HtmlWalk:
 
     def read_head_tag(self, tag: HtmlTag) -> None:
         """Read a tag of the head: base address, og:title or author; others are skipped."""
-        tree, attributes = self.tree, tag.attributes
+        tree, written = self.tree, tag.attributes
         if tag.name == "base":
-            tree.base = tree.base or get_attribute(attributes, ' href="')
+            tree.base = tree.base or get_attribute(written, ' href="')
         elif tag.name == "meta":
-            about = (
-                get_attribute(attributes, ' property="') or get_attribute(attributes, ' name="')
-            ).lower()
-            if about == "og:title":
-                tree.og_title = tree.og_title or collapse_spaces(
-                    get_attribute(attributes, ' content="')
-                )
-            elif about in _AUTHOR:
+            about = get_attribute(written, ' property="') or get_attribute(written, ' name="')
+            content = get_attribute(written, ' content="')
+            if about.lower() == "og:title":
+                tree.og_title = tree.og_title or collapse_spaces(content)
+            elif about.lower() in _AUTHOR:
                 tree.author = True
-            elif get_attribute(attributes, ' http-equiv="').lower() == "refresh":
-                sent = _REFRESH.match(get_attribute(attributes, ' content="'))
+            elif get_attribute(written, ' http-equiv="').lower() == "refresh":
+                sent = _REFRESH.match(content)
                 self.refresh = self.refresh or (sent[1] if sent else "")
 
     def add_frame_link(self, tag: HtmlTag) -> None:

@@ -124,9 +124,8 @@ def _build_blocks(tree: HtmlTree, in_article: bytearray) -> list[Block]:
                 continue
             if text[end - 1] in HTML_SPACE:
                 end = start + len(text[start:end].rstrip(HTML_SPACE))
-            if end > start and (
-                text[start] not in UNSEEN_SPACE or text[start:end].strip(UNSEEN_SPACE)
-            ):
+            seen_at_once = end > start and text[start] not in UNSEEN_SPACE
+            if seen_at_once or text[start:end].strip(UNSEEN_SPACE):
                 blocks.append(Block(start, end, kind, level, article, False, furnished))
     return blocks
 
@@ -135,9 +134,7 @@ def _split_by_article(in_article: bytearray, first: int, stop: int) -> list[tupl
     """Return the stretches of pieces that are all, or none of them, article."""
     if stop - first == 1 or in_article.count(in_article[first], first, stop) == stop - first:
         return [(first, stop, bool(in_article[first]))]
-    changes = [
-        number for number in range(first + 1, stop) if in_article[number] != in_article[number - 1]
-    ]
+    changes = (n for n in range(first + 1, stop) if in_article[n] != in_article[n - 1])
     cuts = [first, *changes, stop]
     return [(begin, end, bool(in_article[begin])) for begin, end in pairwise(cuts)]
 
@@ -244,9 +241,7 @@ def _build_links_and_marks(
             fragment = resolver.get_fragment(target)
             if fragment:
                 named |= {fragment, unquote(fragment)}
-    marks = [
-        Mark(*places.span_at(place, end), kind, value) for place, end, kind, value in tree.marks
-    ]
+    marks = [Mark(*places.span_at(at, end), kind, value) for at, end, kind, value in tree.marks]
     for place, name in tree.anchors:
         if name in named:
             start = places.position_at(place)

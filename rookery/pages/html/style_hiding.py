@@ -110,9 +110,9 @@ def hide_unseen_elements(parser: Any, html: str, sheets: list[str]) -> None:
 def is_hidden_by_style(style: str) -> bool:
     """Tell whether an inline style hides its element whatever stands around it."""
     style = style.lower()
-    return _may_hide(style) and not find_hiding(_parse_styles(style), inline=True).isdisjoint(
-        _PROPERTIES.keys() - {"font-size", "color"}
-    )
+    if not _may_hide(style):
+        return False
+    return bool(find_hiding(_parse_styles(style), inline=True) - {"font-size", "color"})
 
 
 def _may_hide(body: str) -> bool:
@@ -151,16 +151,14 @@ def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
         if opacity and float(opacity[1]) <= 0.01:
             hiding.add("opacity")
     if "font" in styles or "font-size" in styles:
-        size = _measure_length(
-            get("font-size") or (get("font") or "").split("/")[0].rpartition(" ")[2]
-        )
+        font = (get("font") or "").split("/")[0].rpartition(" ")[2]
+        size = _measure_length(get("font-size") or font)
         if size is not None and 0 <= size <= 1:
             hiding.add("font-size")
     # Few rules place, clip or move anything, and the three questions take most of the time.
     placed = not _PROPERTIES["place"].isdisjoint(styles) or "-webkit-clip-path" in styles
-    if placed and (
-        _is_far(get) or _is_clipped(get) or (_is_shrunk(get("transform") or "") and not moving)
-    ):
+    shrunk = placed and not moving and _is_shrunk(get("transform") or "")
+    if shrunk or (placed and (_is_far(get) or _is_clipped(get))):
         hiding.add("place")
     if not moving and _is_empty_box(get):
         hiding.add("box")
@@ -315,10 +313,8 @@ class _StyleCascade:
         if not selector or _DYNAMIC.search(selector):
             return False
         names = map(_unescape_name, _NAME.findall(_NEGATION.sub("", selector)))
-        return (
-            self.get_names().issuperset(names)
-            and len(_COMBINATOR.findall(selector)) <= _MAX_COMBINATORS
-        )
+        simple_enough = len(_COMBINATOR.findall(selector)) <= _MAX_COMBINATORS
+        return self.get_names().issuperset(names) and simple_enough
 
     def get_names(self) -> frozenset[str]:
         """Return all classes and ids of the page."""
@@ -431,9 +427,8 @@ def _unescape_name(name: str) -> str:
 
 def _get_strength(selector: str, styles: dict[str, str], way: str, order: int) -> Strength:
     """Return the weight of a rule in the cascade: important, then specificity, then order."""
-    important = any(
-        "!important" in styles.get(name, "").replace(" ", "") for name in _PROPERTIES[way]
-    )
+    values = (styles.get(name, "") for name in _PROPERTIES[way])
+    important = any("!important" in value.replace(" ", "") for value in values)
     plain = re.sub(r"\[[^\]]*\]", ".a", selector)
     ids, classes = plain.count("#"), plain.count(".") + len(re.findall(r"(?<!:):(?!not)", plain))
     tags = len(re.findall(r"(?:^|[\s>+~(])[a-zA-Z]", plain))
