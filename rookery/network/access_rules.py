@@ -110,22 +110,16 @@ TEREDO, SIXTOFOUR = IPv6Network("2001::/32"), IPv6Network("2002::/16")
 NAT64, MAPPED = IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0/96")
 # The registries of special addresses are written out: ipaddress.is_global changed its mind
 # between versions of Python, and knows nothing of an address inside an address.
+SPECIAL = (
+    "100.100.100.200/32 168.63.129.16/32 192.0.0.0/24 0.0.0.0/8 169.254.0.0/16 192.0.2.0/24"
+    " 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
+    " fd00:ec2::/32 fd20:ce::/32 2001::/23 2001:db8::/32 3fff::/20"
+)
+PRIVATE = "10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7"
 CLASSES_OF_NETWORKS = (
     ("public", (TEREDO, SIXTOFOUR, NAT64, MAPPED)),  # as bad as the addresses inside
-    (
-        "special",
-        _parse_networks(
-            "100.100.100.200/32 168.63.129.16/32 192.0.0.0/24 0.0.0.0/8 169.254.0.0/16"
-            " 192.0.2.0/24 192.88.99.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4"
-            " 240.0.0.0/4 fd00:ec2::/32 fd20:ce::/32 2001::/23 2001:db8::/32 3fff::/20"
-        ),
-    ),
-    (
-        "private",
-        _parse_networks(
-            "10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7"
-        ),
-    ),
+    ("special", _parse_networks(SPECIAL)),
+    ("private", _parse_networks(PRIVATE)),
     ("public", _parse_networks("0.0.0.0/0 2000::/3")),
 )
 """of an address the first that holds it counts; what is in none is special"""
@@ -356,9 +350,8 @@ class TimedStream(httpcore.NetworkStream):
         Raises FetchError (tls_failed).
         """
         try:
-            return TimedStream(
-                self._stream.start_tls(ssl_context, server_hostname, get_seconds_left(timeout))
-            )
+            seconds = get_seconds_left(timeout)
+            return TimedStream(self._stream.start_tls(ssl_context, server_hostname, seconds))
         except httpcore.ConnectError as error:
             detail = f"no trusted TLS connection to {server_hostname}: {error}"
             raise FetchError(Outcome.TLS_FAILED, detail) from None

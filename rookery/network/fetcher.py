@@ -58,13 +58,7 @@ KEPT_SITES = 1000
 """sites whose rules are kept at once"""
 
 CONNECTION_OUTCOMES = frozenset(
-    {
-        Outcome.TIMED_OUT,
-        Outcome.UNRESOLVED,
-        Outcome.REFUSED,
-        Outcome.TLS_FAILED,
-        Outcome.BLOCKED_ADDRESS,
-    }
+    map(Outcome, "timed_out unresolved refused tls_failed blocked_address".split())
 )
 """outcomes that the page itself would meet too, and that say more than "robots" does"""
 
@@ -103,10 +97,8 @@ class RobotsCache:
         if rules.parsed is None:
             raise FetchError(Outcome.ROBOTS, rules.why)
         if not rules.parsed.can_fetch(target.url, self._product_token):
-            detail = (
-                f"robots.txt of {target.origin} forbids it to {self._product_token}; ask its owner"
-            )
-            raise FetchError(Outcome.ROBOTS, detail)
+            detail = f"robots.txt of {target.origin} forbids it to {self._product_token}"
+            raise FetchError(Outcome.ROBOTS, f"{detail}; ask its owner")
         return rules.parsed.crawl_delay(self._product_token) or 0.0
 
     def list_sitemaps(self, target: NormalizedUrl, until: float) -> tuple[str, ...]:
@@ -117,15 +109,13 @@ class RobotsCache:
     def _get_rules(self, target: NormalizedUrl, until: float) -> RobotsRules:
         site = self._get_site(target.origin)
         if not site.lock.acquire(timeout=get_seconds_left(until) or 0.0):
-            raise FetchError(
-                Outcome.TIMED_OUT, f"robots.txt of {target.origin} did not come in time"
-            )
+            detail = f"robots.txt of {target.origin} did not come in time"
+            raise FetchError(Outcome.TIMED_OUT, detail)
         try:
             if site.rules is None or site.until < time.monotonic():
                 site.rules = self._fetch_rules(target.origin, until)
-                site.until = time.monotonic() + (
-                    RETRY_AFTER if site.rules.parsed is None else RULES_LIFETIME
-                )
+                lifetime = RETRY_AFTER if site.rules.parsed is None else RULES_LIFETIME
+                site.until = time.monotonic() + lifetime
             return site.rules
         finally:
             site.lock.release()
@@ -158,11 +148,8 @@ def permits_all_robots(outcome: str) -> bool:
     server that is overloaded (429) or broken (5xx) or breaks off has not said yes.
     """
     absent = outcome.startswith(("http_3", "http_4")) and outcome != "http_429"
-    return absent or outcome in (
-        Outcome.TOO_MANY_REDIRECTS,
-        Outcome.UNSUPPORTED_SCHEME,
-        Outcome.INVALID_URL,
-    )
+    nowhere = (Outcome.TOO_MANY_REDIRECTS, Outcome.UNSUPPORTED_SCHEME, Outcome.INVALID_URL)
+    return absent or outcome in nowhere
 
 
 def parse_product_token(user_agent: str) -> str:
@@ -222,9 +209,8 @@ class HostRateLimiter:
             now = time.monotonic()
             start = max(now, self._next_start.get(host, now)) if delay else now
             if start > until:
-                raise FetchError(
-                    Outcome.TIMED_OUT, f"{host} wants {delay:g} seconds between requests"
-                )
+                detail = f"{host} wants {delay:g} seconds between requests"
+                raise FetchError(Outcome.TIMED_OUT, detail)
             if delay:  # another request, as for robots.txt, leaves the wait that is due
                 self._next_start[host] = start + delay
         time.sleep(start - now)
@@ -439,12 +425,10 @@ class Fetcher:
                     raise
                 detail = f"redirected to {current.url}: {error.detail}"
                 raise FetchError(error.outcome, detail) from None
-        how = (
-            "in a circle" if current.url in visited else f"more than {self._limits.redirects} times"
-        )
-        raise FetchError(
-            Outcome.TOO_MANY_REDIRECTS, f"the server redirects {how}, at last to {current.url}"
-        )
+        often = f"more than {self._limits.redirects} times"
+        how = "in a circle" if current.url in visited else often
+        detail = f"the server redirects {how}, at last to {current.url}"
+        raise FetchError(Outcome.TOO_MANY_REDIRECTS, detail)
 
     def _request_once(
         self, url: NormalizedUrl, want: _FetchOptions, until: float
@@ -491,16 +475,9 @@ class Fetcher:
     def _build_request(
         self, url: NormalizedUrl, headers: HttpHeaders, until: float, events: list[str]
     ) -> httpcore.Request:
-        def record_event(event: str, _: object) -> None:
-            events.append(event)
-
         connected = min(until, time.monotonic() + self._limits.connect)
-        moments = {
-            "connect": connected,
-            "read": until,
-            "write": until,
-            "pool": get_seconds_left(until),
-        }
+        timeouts: dict[str, float | None] = {"connect": connected, "read": until, "write": until}
+        timeouts["pool"] = get_seconds_left(until)
         own = (
             ("Host", url.authority),
             ("User-Agent", self._user_agent),
@@ -513,7 +490,7 @@ class Fetcher:
             "GET",
             httpcore.URL(scheme=url.scheme, host=url.host, port=port, target=url.path),
             headers=[*(pair for pair in own if pair[0].lower() not in given_names), *headers],
-            extensions={"timeout": moments, "trace": record_event},
+            extensions={"timeout": timeouts, "trace": lambda event, _: events.append(event)},
         )
 
     def _read_response(
@@ -571,12 +548,8 @@ def _make_pool(tls: ssl.SSLContext, backend: GuardedBackend) -> httpcore.Connect
 
 def _make_proxy_pools(tls: ssl.SSLContext, connections: int) -> dict[str, httpcore.ConnectionPool]:
     """Return a pool for each scheme for which the environment names a proxy, private or not."""
-    found = getproxies()
-    return {
-        scheme: _make_proxy_pool(found[scheme], tls, connections)
-        for scheme in DEFAULT_PORTS
-        if scheme in found
-    }
+    proxies = {scheme: url for scheme, url in getproxies().items() if scheme in DEFAULT_PORTS}
+    return {scheme: _make_proxy_pool(url, tls, connections) for scheme, url in proxies.items()}
 
 
 def _make_proxy_pool(url: str, tls: ssl.SSLContext, connections: int) -> httpcore.ConnectionPool:
@@ -611,9 +584,7 @@ def fetch_pages(
     """
     work = _FetchQueue(urls, per_host)
     for _ in range(min(parallel, len(work.results))):
-        threading.Thread(
-            target=work.run_fetches, args=(fetch,), name="fetch_pages", daemon=True
-        ).start()
+        threading.Thread(None, work.run_fetches, "fetch_pages", (fetch,), daemon=True).start()
     try:
         wait(work.results.values(), timeout=seconds)
     finally:

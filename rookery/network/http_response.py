@@ -41,15 +41,13 @@ def classify_http_error(
     if isinstance(error, httpcore.LocalProtocolError):
         raise ValueError("a header that was given holds what HTTP forbids, such as a line break")
     if isinstance(error, httpcore.TimeoutException):
-        return FetchError(
-            Outcome.TIMED_OUT, f"{host} was too slow; raise FetchLimits.seconds or try later"
-        )
+        detail = f"{host} was too slow; raise FetchLimits.seconds or try later"
+        return FetchError(Outcome.TIMED_OUT, detail)
     if isinstance(error, httpcore.ConnectError | httpcore.ProxyError):
         return FetchError(Outcome.REFUSED, f"no connection to {host}: {error}; try again later")
     if getattr(error.args[0] if error.args else None, "error_status_hint", 0) == 431:
-        return FetchError(
-            Outcome.TOO_LARGE, f"the headers that {host} sends are beyond all measure"
-        )
+        detail = f"the headers that {host} sends are beyond all measure"
+        return FetchError(Outcome.TOO_LARGE, detail)
     if isinstance(error, httpcore.NetworkError) or _has_peer_closed(error, answer):
         return FetchError(Outcome.TRUNCATED, f"{host} ended its answer early ({error}); try again")
     return FetchError(Outcome.MALFORMED, f"{host} does not speak proper HTTP: {error}")

@@ -130,10 +130,8 @@ class ChromiumRenderer:
                 result = rendering.run(find_chromium(), self._user_agent, Path(place))
         if result.outcome:
             raise Failed(Failure(page.url, result.outcome, result.detail))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return FetchResponse(
-            rendering.document_url, 200, "text/html; charset=utf-8", result.html, now
-        )
+        now, url = datetime.now(UTC).isoformat(timespec="seconds"), rendering.document_url
+        return FetchResponse(url, 200, "text/html; charset=utf-8", result.html, now)
 
 
 def find_chromium() -> str:
@@ -305,11 +303,8 @@ def serve_rendering(line: int) -> None:
 def _limit_resources(job: RenderJob) -> None:
     import resource
 
-    for kind, size in (
-        (resource.RLIMIT_DATA, job.limits.memory),
-        (resource.RLIMIT_FSIZE, _FILE_BYTES),
-        (resource.RLIMIT_CORE, 0),
-    ):
+    limits = {resource.RLIMIT_DATA: job.limits.memory, resource.RLIMIT_FSIZE: _FILE_BYTES}
+    for kind, size in (limits | {resource.RLIMIT_CORE: 0}).items():
         _, most = resource.getrlimit(kind)
         if most == resource.RLIM_INFINITY or size < most:
             resource.setrlimit(kind, (size, size))

@@ -53,13 +53,10 @@ def render_numbered(answer: Answer) -> str:
     out: list[str] = []
     position = 0
     for claim in answer.claims:
-        if (claim.end == position and out) or claim.start != _find_claim_start(
-            answer.text, position, claim.end
-        ):
-            out += (
-                _escape_marks(answer.text[position : claim.start], NUMBERED_MARK_PATTERN, "%<"),
-                "%<",
-            )
+        usual = _find_claim_start(answer.text, position, claim.end)
+        if (claim.end == position and out) or claim.start != usual:
+            before = answer.text[position : claim.start]
+            out += (_escape_marks(before, NUMBERED_MARK_PATTERN, "%<"), "%<")
             position = claim.start
         out.append(_escape_marks(answer.text[position : claim.end], NUMBERED_MARK_PATTERN, " ["))
         out.append(" " + "".join(f"[{number + 1}]" for number in claim.quotes))
@@ -83,18 +80,16 @@ def parse_numbered(text: str, quotes: Sequence[Quote]) -> Answer:
                 plain += match["escaped"]
                 position += len(match["escaped"])
         elif match[0] == "%<":
-            _require_syntax(
-                opened < 0, f"a claim opens inside another one: {_show_context(text, position)}"
-            )
+            context = _show_context(text, position)
+            _require_syntax(opened < 0, f"a claim opens inside another one: {context}")
             opened = len(plain)
         else:
             last = claims[-1].end if claims else 0
             start = opened if opened >= 0 else _find_claim_start(plain, last, len(plain))
             claims.append(Claim(start, len(plain), _parse_numbers(match[0], len(quotes))))
             opened = -1
-    _require_syntax(
-        opened < 0, f"a claim is opened and not cited: {_show_context(text, len(text))}"
-    )
+    context = _show_context(text, len(text))
+    _require_syntax(opened < 0, f"a claim is opened and not cited: {context}")
     return Answer(plain + text[position:], tuple(quotes), tuple(claims))
 
 
@@ -145,9 +140,8 @@ def render_inline(answer: Answer, pages: Sequence[Page]) -> str:
         _require_found_again(quote, pages)
     out, position = "", 0
     for claim in answer.claims:
-        out += _escape_between(
-            answer.text[position : claim.start], CLAIM_ENDS, evidence_before=bool(out)
-        )
+        between = answer.text[position : claim.start]
+        out += _escape_between(between, CLAIM_ENDS, evidence_before=bool(out))
         claim_text = answer.text[claim.start : claim.end]
         out += f"%<{_escape_marks(claim_text, EVIDENCE_PATTERN, EVIDENCE_ENDS)}>"
         out += "".join(_render_evidence(answer.quotes[number]) for number in claim.quotes)
@@ -171,9 +165,8 @@ def parse_inline(text: str, pages: Sequence[Page], find: QuoteFinder = locate_qu
     plain, position, opened = _read_until(CLAIM_PATTERN, text, 0)
     while opened:
         claim, end, closed = _read_until(EVIDENCE_PATTERN, text, position)
-        _require_syntax(
-            closed, f"a claim is opened and has no evidence: {_show_context(text, position)}"
-        )
+        context = _show_context(text, position)
+        _require_syntax(closed, f"a claim is opened and has no evidence: {context}")
         position, cited = _read_evidence(text, end - 2, pages, find)
         numbers = tuple(quotes.setdefault(quote, len(quotes)) for quote in cited)
         claims.append(Claim(len(plain), len(plain) + len(claim), numbers))
@@ -206,14 +199,11 @@ def order_quotes_by_use(answer: Answer) -> Answer:
     Quotes that no claim cites are dropped.
     """
     numbers: dict[Quote, int] = {}
-    claims = [
-        Claim(
-            claim.start,
-            claim.end,
-            tuple(numbers.setdefault(answer.quotes[n], len(numbers)) for n in claim.quotes),
-        )
-        for claim in answer.claims
-    ]
+    claims = []
+    for claim in answer.claims:
+        cited = (answer.quotes[number] for number in claim.quotes)
+        used = tuple(numbers.setdefault(quote, len(numbers)) for quote in cited)
+        claims.append(Claim(claim.start, claim.end, used))
     return msgspec.structs.replace(answer, quotes=tuple(numbers), claims=tuple(claims))
 
 
@@ -251,10 +241,9 @@ def _find_quote(
 
     Raises CitationSyntaxError if no page has the title, or no such page the words.
     """
+    folded = fold_text(title).text
     titled = [page for page in pages if page.title == title]
-    titled = titled or [
-        page for page in pages if fold_text(page.title).text == fold_text(title).text
-    ]
+    titled = titled or [page for page in pages if fold_text(page.title).text == folded]
     _require_syntax(titled, f"cites “{title}”, which is none of the {len(pages)} pages")
     for page in titled:
         for words in spellings:
@@ -334,9 +323,8 @@ class AnswerShape(msgspec.Struct, frozen=True):
         if self.longest < self.shortest:
             raise ValueError("AnswerShape.longest must be at least AnswerShape.shortest")
         if self.form not in get_args(AnswerForm) or self.join not in get_args(FragmentJoin):
-            raise ValueError(
-                f"there is no AnswerShape of form {self.form!r} and join {self.join!r}"
-            )
+            named = f"form {self.form!r} and join {self.join!r}"
+            raise ValueError(f"there is no AnswerShape of {named}")
 
     @property
     def reserved(self) -> tuple[str, ...]:

@@ -93,11 +93,8 @@ _ANSWER = _CLAIM | {
     "after%": ("after", {"%": "after%", "<": "opened", "\\": "after\\"}),
     "after\\": ("after", {}),
 }
-_TABLES: dict[AnswerForm, TransitionTable] = {
-    "claim": _ONE_CLAIM,
-    "answer": _ANSWER,
-    "quote": {"closed": ("nowhere", {})},
-}
+_TABLES: dict[AnswerForm, TransitionTable] = {"claim": _ONE_CLAIM, "answer": _ANSWER}
+_TABLES["quote"] = {"closed": ("nowhere", {})}
 _MAY_END = ("closed", "closed%", "after", "after%", "after\\", "done")
 
 # UTF-8: first bytes (from, to), number of bytes that follow, and bounds of the first of those.
@@ -138,9 +135,8 @@ def build_frame(form: AnswerForm, spelt: Sequence[int]) -> FrameAutomaton:
         steps[name] = dict.fromkeys(range(256 if "title" in other else 128), other)
         steps[name] |= {ord(mark): to for mark, to in marks.items()}
         for first, last, *tail in _TAILS if other not in ("nowhere", "in title") else ():
-            steps[name] |= dict.fromkeys(
-                range(first, last + 1), _add_utf8_tail(steps, other, *tail)
-            )
+            following = _add_utf8_tail(steps, other, *tail)
+            steps[name] |= dict.fromkeys(range(first, last + 1), following)
     names = {name: number for number, name in enumerate(steps)}
     step = np.zeros((len(names), 256), np.uint8)
     for name, onward in steps.items():
@@ -148,12 +144,8 @@ def build_frame(form: AnswerForm, spelt: Sequence[int]) -> FrameAutomaton:
             step[names[name], byte] = names[to]
     heading = [names["title"]] if "title" in names else []
     ending = [names[name] for name in _MAY_END if name in names]
-    return FrameAutomaton(
-        step,
-        names,
-        _measure_distances(step, heading, spelt),
-        _measure_distances(step, ending, spelt),
-    )
+    distances = (_measure_distances(step, goals, spelt) for goals in (heading, ending))
+    return FrameAutomaton(step, names, *distances)
 
 
 def _add_utf8_tail(
@@ -279,9 +271,8 @@ class TextTape(NamedTuple):
         chars_at_end = self.chars[positions] + np.maximum(shortest - chars, 0)
         ends = self.ends[np.maximum(positions, self.after.take(chars_at_end, mode="clip"))]
         length = chars + self.chars[ends] - self.chars[positions]
-        good = (
-            (chars_at_end < len(self.after)) & (ends <= self.stop[positions]) & (length <= longest)
-        )
+        good = (chars_at_end < len(self.after)) & (ends <= self.stop[positions])
+        good &= length <= longest
         return np.where(good, ends - positions, np.int32(NEVER))
 
 
@@ -336,12 +327,10 @@ def index_document(grammar: VerbatimGrammar, title: str, text: str) -> IndexedDo
     of once for each position. The arrays take about 40 bytes for each byte of the text.
     """
     shape, pieces = grammar.shape, grammar.pieces
-    tape = _encode_tape(
-        _insert_separators(text, shape.reserved, pieces.single_bytes), escapes=shape.form != "quote"
-    )
-    texts, longest = number_distinct(
-        pieces.trie.find_longest_matches(tape.data), len(pieces.strings) + 1
-    )
+    separated = _insert_separators(text, shape.reserved, pieces.single_bytes)
+    tape = _encode_tape(separated, escapes=shape.form != "quote")
+    matches = pieces.trie.find_longest_matches(tape.data)
+    texts, longest = number_distinct(matches, len(pieces.strings) + 1)
     bounds, prefix_ids = pieces.prefix_ids.select_rows(texts)
     ids, places = number_distinct(prefix_ids, len(pieces.piece_by_id))
     rows = RaggedArray(bounds, places)
@@ -352,6 +341,7 @@ def index_document(grammar: VerbatimGrammar, title: str, text: str) -> IndexedDo
     starts, ways = starts[ways < NEVER], ways[ways < NEVER]
     last = np.full(len(texts), -1, np.int32)
     last[longest[starts]] = starts  # numpy keeps the last of several
+    begun = np.flatnonzero(last >= 0).astype(np.int32)
     rests = tape.ends - np.arange(len(tape.ends))
     return IndexedDocument(
         title=_spell_title(grammar, title),
@@ -365,9 +355,7 @@ def index_document(grammar: VerbatimGrammar, title: str, text: str) -> IndexedDo
         ways=np.minimum.accumulate(ways[::-1])[::-1],
         heads=_group_by_byte(starts, tape.data[starts]),
         last=last,
-        opening=ids[
-            sort_distinct(rows.gather_values(np.flatnonzero(last >= 0).astype(np.int32)), len(ids))
-        ],
+        opening=ids[sort_distinct(rows.gather_values(begun), len(ids))],
         far=int(max(ways.max(initial=0), rests[tape.ends <= tape.stop].max(initial=0))),
         grammar=grammar.digest,
     )
@@ -398,22 +386,14 @@ def _encode_tape(text: str, escapes: bool) -> TextTape:
     chars = np.append(np.int32(0), begun)
     between = np.flatnonzero(boundary)[::-1].astype(np.int32)
     after = np.empty(begun[-1] + 1, np.int32)
-    after[chars[between]] = (
-        between  # numpy keeps the last of several, and they come in descending order
-    )
+    # numpy keeps the last of several, and they come in descending order
+    after[chars[between]] = between
     stop = _find_next(data >= SEPARATORS[0])
     # In the inline syntax a backslash before the end of the quote would escape it.
     ends = _find_next(boundary & (np.append(0, data[:-1]) != ord("\\")) if escapes else boundary)
-    lost = np.append(ends > stop, False)[
-        1:
-    ]  # bytes after the last valid end before a separator belong to no quote
-    return TextTape(
-        data=np.where(lost, np.uint8(SEPARATORS[0]), data),
-        chars=chars,
-        after=after,
-        ends=ends,
-        stop=stop,
-    )
+    # Bytes after the last valid end before a separator belong to no quote.
+    lost = np.append(ends > stop, False)[1:]
+    return TextTape(np.where(lost, np.uint8(SEPARATORS[0]), data), chars, after, ends, stop)
 
 
 def _find_next(present: npt.NDArray[np.bool_]) -> IntArray:
@@ -465,9 +445,8 @@ class DecodingContext:
         self.needs[self.done_state] = self.exits[self.done_state] = 0
         self.max_exit_tokens = int(self.exits[self.exits < NEVER].max())
         threads: list[LiteralThread | QuoteThread] = [*titles, *self.start_quotes(())]
-        self.max_ending_tokens = self.max_exit_tokens + max(
-            (thread.bound_tokens_needed() for thread in threads), default=0
-        )
+        bounds = (thread.bound_tokens_needed() for thread in threads)
+        self.max_ending_tokens = self.max_exit_tokens + max(bounds, default=0)
         """tokens that suffice to end the answer from any place that free text can lead to"""
         self._ids_by_place: dict[tuple[int, int], IntArray] = {}
         """allowed ids by place, computed while the end of the budget is far"""
@@ -475,15 +454,17 @@ class DecodingContext:
         """for each long cached array of ids, keyed by its identity, its bitmask once that was
         computed"""
 
-    def remember_ids(self, place: tuple[int, int], find: Callable[[], IntArray]) -> IntArray:
-        """Return the cached ids of a place, calling `find` the first time.
+    def remember_ids(
+        self, place: tuple[int, int], thread: ParserThread, tokens_left: int, free: int
+    ) -> IntArray:
+        """Return the cached ids of a place, which the thread computes the first time.
 
         Valid only while the end of the budget is far. A place is (-1, frame state) in free text,
         (document, bytes of the title written) in a title, or (document, -1) at the beginning of a
         quote.
         """
         if place not in self._ids_by_place:
-            self._ids_by_place[place] = ids = find()
+            self._ids_by_place[place] = ids = thread.compute_allowed_ids(tokens_left, free)
             if len(ids) > 1000:
                 self.masks.setdefault(id(ids))
         return self._ids_by_place[place]
@@ -532,9 +513,7 @@ class FreeTextThread(NamedTuple):
         `tokens_left` is the number of tokens left, `free` how many of them may go into free text.
         """
         if tokens_left > self.context.max_ending_tokens and free > self.context.max_exit_tokens:
-            return self.context.remember_ids(
-                (-1, self.at), lambda: self.compute_allowed_ids(tokens_left, free)
-            )
+            return self.context.remember_ids((-1, self.at), self, tokens_left, free)
         return self.compute_allowed_ids(tokens_left, free)
 
     def compute_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
@@ -591,13 +570,11 @@ class LiteralThread(NamedTuple):
         """
         context = self.then.context
         if tokens_left > context.max_ending_tokens and not self.then.floor:
-            return context.remember_ids(
-                (self.then.number, self.at), lambda: self.compute_allowed_ids(tokens_left)
-            )
-        return self.compute_allowed_ids(tokens_left)
+            return context.remember_ids((self.then.number, self.at), self, tokens_left, free)
+        return self.compute_allowed_ids(tokens_left, free)
 
-    def compute_allowed_ids(self, tokens_left: int) -> IntArray:
-        """Compute the ids allowed next, ascending, for `tokens_left` tokens."""
+    def compute_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
+        """Compute the ids allowed next, ascending; `free` does not count here."""
         pieces, need = self.then.context.pieces, self.then.count_tokens_needed()
         rest = self.words.text[self.at : self.at + pieces.widest]
         costs = self.words.costs[self.at :]
@@ -708,10 +685,8 @@ class QuoteThread(NamedTuple):
 
     def count_bytes_to_end(self, positions: IntArray, chars: IntArray | int) -> IntArray:
         """Return for each position the bytes to the nearest place where the quote can end."""
-        shape = self.context.shape
-        return self.document.tape.count_bytes_to_end(
-            positions, chars, shape.shortest, shape.longest - self.spent
-        )
+        shortest, longest = self.context.shape.shortest, self.context.shape.longest - self.spent
+        return self.document.tape.count_bytes_to_end(positions, chars, shortest, longest)
 
     def list_fragment_starts(self) -> IntArray:
         """Return the positions at which this fragment may begin."""
@@ -728,9 +703,7 @@ class QuoteThread(NamedTuple):
         `tokens_left` is the number of tokens left, `free` how many of them may go into free text.
         """
         if tokens_left > self.context.max_ending_tokens and not (self.size or self.floor):
-            return self.context.remember_ids(
-                (self.number, -1), lambda: self.compute_allowed_ids(tokens_left, free)
-            )
+            return self.context.remember_ids((self.number, -1), self, tokens_left, free)
         return self.compute_allowed_ids(tokens_left, free)
 
     def compute_allowed_ids(self, tokens_left: int, free: int) -> IntArray:
@@ -741,11 +714,10 @@ class QuoteThread(NamedTuple):
         tight = self.is_end_near(tokens_left)
         which, places = self.find_candidate_pieces(tight)
         allowed = [thread.find_allowed_ids(tokens_left, free) for thread in self.close_fragment()]
-        allowed.append(
-            self.find_word_ids_near_end(which, places, tokens_left)
-            if tight
-            else self.find_word_ids(which)
-        )
+        if tight:
+            allowed.append(self.find_word_ids_near_end(which, places, tokens_left))
+        else:
+            allowed.append(self.find_word_ids(which))
         marked = self.document.marked[which]
         if marked.any():
             allowed.append(self.find_crossing_ids(which[marked], places[marked], tokens_left))
@@ -783,9 +755,8 @@ class QuoteThread(NamedTuple):
         """
         pieces, ends, chars = self.expand_prefixes(self.context.pieces.prefixes, which, places)
         ways = self.count_bytes_to_end(ends, chars)
-        return self.context.pieces.find_ids(
-            pieces[ways + self.context.closing_tokens < tokens_left]
-        )
+        written = pieces[ways + self.context.closing_tokens < tokens_left]
+        return self.context.pieces.find_ids(written)
 
     def expand_prefixes(
         self, prefixes: RaggedArray, which: IntArray, places: IntArray
@@ -796,10 +767,8 @@ class QuoteThread(NamedTuple):
         has there.
         """
         longest, chars = self.document.pieces[which], self.document.tape.chars
-        pieces, places = (
-            prefixes.gather_values(longest),
-            places.repeat(prefixes.count_values(longest)),
-        )
+        pieces = prefixes.gather_values(longest)
+        places = places.repeat(prefixes.count_values(longest))
         ends = places + self.context.pieces.sizes[pieces]
         return pieces, ends, self.chars + chars[ends] - chars[places]
 
@@ -818,10 +787,8 @@ class QuoteThread(NamedTuple):
 
     def find_pieces_after(self, start: bytes, tokens_left: int) -> list[int]:
         """Return the pieces that begin with `start` and go on in words that may be written here."""
-        longer, ids = (
-            self.context.pieces.find_continuations(start),
-            self.find_word_ids(self.find_candidate_pieces(False)[0]),
-        )
+        longer = self.context.pieces.find_continuations(start)
+        ids = self.find_word_ids(self.find_candidate_pieces(False)[0])
         begins = ids.take(ids.searchsorted(longer.heads), mode="clip") == longer.heads
         good = begins & longer.whole & (not self.is_end_near(tokens_left))
         for at in np.flatnonzero((begins | longer.marked) & ~good):
@@ -837,17 +804,15 @@ def advance_threads(threads: Iterable[ParserThread], data: bytes) -> list[Parser
     """Return the threads after these bytes, without equivalent ones; empty if none reads them."""
     threads = list(threads)
     for byte in data:
-        threads = list(
-            _drop_equivalent_threads(new for old in threads for new in old.step_byte(byte))
-        )
+        after = (new for old in threads for new in old.step_byte(byte))
+        threads = list(_drop_equivalent_threads(after))
     return threads
 
 
 def can_write_token(thread: ParserThread, token: bytes, tokens_left: int) -> bool:
     """Return True if `tokens_left` tokens suffice for this one and the end of the answer."""
-    return any(
-        thread.count_tokens_needed() < tokens_left for thread in advance_threads([thread], token)
-    )
+    after = advance_threads([thread], token)
+    return any(each.count_tokens_needed() < tokens_left for each in after)
 
 
 def _drop_equivalent_threads(threads: Iterable[ParserThread]) -> Iterator[ParserThread]:
@@ -878,9 +843,8 @@ class VerbatimConstraint:
         ]
         for number, document in enumerate(ready):
             if document.grammar != grammar.digest:
-                raise ValueError(
-                    f"document {number} was indexed for another vocabulary or shape: index it again"
-                )
+                detail = "was indexed for another vocabulary or shape: index it again"
+                raise ValueError(f"document {number} {detail}")
         self._context = context = DecodingContext(grammar, ready)
         self._threads: list[ParserThread] = list(context.start_quotes(()))
         if grammar.shape.form != "quote":
@@ -906,9 +870,8 @@ class VerbatimConstraint:
         if budget is not None and budget < need:
             raise ValueError(f"{budget} tokens are too few: from here an answer may take {need}")
         tokens_left = NEVER if budget is None else budget
-        return DecodingState(
-            self._context, [DecodingMoment(threads, tokens_left, self._context.shape.free)]
-        )
+        begun = DecodingMoment(threads, tokens_left, self._context.shape.free)
+        return DecodingState(self._context, [begun])
 
     def make_token_filter(
         self, written: str = "", budget: int | None = None

@@ -216,11 +216,8 @@ def _find_plain_runs(text: str, span: Span) -> list[Span]:
     """Return the runs of words without signs that the reader of the page has put in, such as the
     `^` of a power, which no browser finds; the whole span where there is no such word."""
     words = [word.span() for word in re.compile(r"\S+").finditer(text, *span)]
-    runs = [
-        list(group)
-        for is_plain, group in groupby(words, lambda word: not _NOTATION.search(text, *word))
-        if is_plain
-    ]
+    groups = groupby(words, lambda word: not _NOTATION.search(text, *word))
+    runs = [list(group) for is_plain, group in groups if is_plain]
     return [(run[0][0], run[-1][1]) for run in runs] or [span]
 
 

@@ -67,9 +67,7 @@ def parse_and_correct(
     Raises CitationSyntaxError if a claim opened by `%<` is not cited.
     """
     # Only the places of the numbers count, so every number is read as [1].
-    marked = NUMBER_OR_ESCAPED_MARK.sub(
-        lambda match: match[0] if match[0][0] == "\\" else "[1]", text
-    )
+    marked = NUMBER_OR_ESCAPED_MARK.sub(lambda mark: mark[0] if mark[0][0] == "\\" else "[1]", text)
     read = parse_numbered(marked, [Page("", "", "anything").quote(0, 8)])
     claims = tuple(Claim(claim.start, claim.end, ()) for claim in read.claims)
     return correct_citations(Answer(read.text, tuple(quotes), claims), settings)
@@ -306,9 +304,8 @@ def _diff_words(one: list[str], other: list[str]) -> Iterator[tuple[list[str], l
 def _find_turned_or_moved(page_parts: list[list[str]], quote_parts: list[list[str]]) -> str:
     """Return an objection if a word is reversed in its place, or stands beyond a word that must not
     differ: there, "are not known to" and "are known not to" have the same words."""
-    pairs = [
-        (_count_folded(a), _count_folded(b)) for a, b in zip(page_parts, quote_parts, strict=True)
-    ]
+    counts = (map(_count_folded, parts) for parts in (page_parts, quote_parts))
+    pairs = list(zip(*counts, strict=True))
     missing = [(at, word) for at, (a, b) in enumerate(pairs) for word in a - b]
     added = [(at, word) for at, (a, b) in enumerate(pairs) for word in b - a]
     for (at, word), (place, other) in product(missing, added):

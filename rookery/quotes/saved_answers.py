@@ -126,9 +126,8 @@ def extract_claims(
             yield _make_claimed(quoted, source, where(start))
     for source in dict.fromkeys(cited):
         if source not in used:
-            yield _make_claimed(
-                _extract_sentence(reading, source), source, where(source.start), False
-            )
+            sentence = _extract_sentence(reading, source)
+            yield _make_claimed(sentence, source, where(source.start), False)
 
 
 def _parse_text(visible: str, cited: list[CitationSpan]) -> _ParsedText:
@@ -140,9 +139,8 @@ def _parse_text(visible: str, cited: list[CitationSpan]) -> _ParsedText:
 
 
 def _make_claimed(text: str, source: CitationSpan, where: str, quoted: bool = True) -> ClaimedQuote:
-    return ClaimedQuote(
-        _strip_markdown(text), source.url, source.title, where, quoted, source.problem
-    )
+    stripped = _strip_markdown(text)
+    return ClaimedQuote(stripped, source.url, source.title, where, quoted, source.problem)
 
 
 def _mask_code(text: str) -> str:
@@ -201,10 +199,8 @@ def _parse_file_entry(entry: str) -> tuple[str, str] | None:
 def _find_citations(visible: str, text: str, sources: SourcesByName) -> Iterator[CitationSpan]:
     """Yield links, numbers, footnotes and bare addresses in the text, in this order of
     preference."""
-    sources = {
-        **sources,
-        **{name: (url, title) for _, (name, url, title) in _find_definitions(text)},
-    }
+    defined = {name: (url, title) for _, (name, url, title) in _find_definitions(text)}
+    sources = {**sources, **defined}
     links = [link for link in LINK.finditer(visible) if not link[3].startswith(("#", "mailto:"))]
     for link in links:
         yield CitationSpan(link.start(), link.end(), link[3], link[4] or _strip_markdown(link[1]))
@@ -386,7 +382,7 @@ def parse_saved_answers(data: bytes, name: str = "the file") -> list[SavedAnswer
             return None
         answer = value.get("answer", value)
         whole = None if answer is None else _convert_answer(answer, f"{name}, {where}")
-        answers.append(SavedAnswer(whole, _get(value, str, "method", "by")))
+        answers.append(SavedAnswer(whole, _get_field(value, str, "method", "by")))
     return answers or None
 
 
@@ -476,14 +472,11 @@ def _read_message(
         return _read_text_part({**value, "text": content}, where, sources)
     if not isinstance(content, list):
         return None
-    if any(_get(part, str, "text") and "citations" in part for part in content):
+    if any(_get_field(part, str, "text") and "citations" in part for part in content):
         return list(_read_anthropic(content, where))
-    texts = [
-        _read_text_part(part, f"{where}.content[{number}]", sources)
-        for number, part in enumerate(content)
-        if _get(part, str, "text")
-    ]
-    return [claimed for part in texts for claimed in part]
+    parts = ((part, n) for n, part in enumerate(content) if _get_field(part, str, "text"))
+    texts = [_read_text_part(part, f"{where}.content[{n}]", sources) for part, n in parts]
+    return [claimed for text in texts for claimed in text]
 
 
 def _read_text_part(
@@ -493,9 +486,9 @@ def _read_text_part(
     responses."""
     text = part["text"]
     cited = [
-        _read_annotation(_get(each, dict, "url_citation") or each, len(text))
-        for each in _get(part, list, "annotations")
-        if _get(each, str, "type") in ("url_citation", "file_citation")
+        _read_annotation(_get_field(each, dict, "url_citation") or each, len(text))
+        for each in _get_field(part, list, "annotations")
+        if _get_field(each, str, "type") in ("url_citation", "file_citation")
     ]
     return list(extract_claims(text, cited, sources, lambda at: where))
 
@@ -503,7 +496,7 @@ def _read_text_part(
 def _read_annotation(citation: dict[str, Json], size: int) -> CitationSpan:
     start = citation.get("start_index", citation.get("index"))
     end = citation.get("end_index", start)
-    url, title = _get(citation, str, "url"), _get(citation, str, "title", "filename")
+    url, title = _get_field(citation, str, "url"), _get_field(citation, str, "title", "filename")
     if isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= size:
         return CitationSpan(start, end, url, title)
     problem = f"the citation points at [{start}:{end}] of a text of {size} characters"
@@ -514,11 +507,13 @@ def _read_anthropic(blocks: list[Json], where: str) -> Iterator[ClaimedQuote]:
     """Yield the `cited_text` of every citation, and the quotation marks in the cited blocks."""
     text, cited = "", []
     for number, block in enumerate(blocks):
-        block_text = _get(block, str, "text")
-        for index, citation in enumerate(_get(block, list, "citations") if block_text else []):
-            url = _get(citation, str, "url", "source")
-            title = _get(citation, str, "title", "document_title")
-            quoted = _get(citation, str, "cited_text")
+        block_text = _get_field(block, str, "text")
+        for index, citation in enumerate(
+            _get_field(block, list, "citations") if block_text else []
+        ):
+            url = _get_field(citation, str, "url", "source")
+            title = _get_field(citation, str, "title", "document_title")
+            quoted = _get_field(citation, str, "cited_text")
             problem = "" if quoted else "the citation has no cited_text"
             at = f"{where}.content[{number}].citations[{index}]"
             yield ClaimedQuote(quoted, url, title, at, problem=problem)
@@ -539,11 +534,13 @@ def _read_gemini(response: dict[str, Json], where: str) -> Iterator[ClaimedQuote
 
 
 def _read_gemini_candidate(candidate: Json, where: str) -> Iterator[ClaimedQuote]:
-    content = _get(candidate, dict, "content")
+    content = _get_field(candidate, dict, "content")
     if not isinstance(parts := content.get("parts"), list) or content.get("role") == "user":
         return
-    texts = ["" if _get(part, bool, "thought") else _get(part, str, "text") for part in parts]
-    grounding = _get(candidate, dict, "groundingMetadata", "grounding_metadata")
+    texts = [
+        "" if _get_field(part, bool, "thought") else _get_field(part, str, "text") for part in parts
+    ]
+    grounding = _get_field(candidate, dict, "groundingMetadata", "grounding_metadata")
     yield from extract_claims(
         "".join(texts), _read_grounding(grounding, texts), {}, lambda at: where
     )
@@ -555,18 +552,19 @@ def _read_grounding(metadata: Json, texts: list[str]) -> list[CitationSpan]:
     A segment names bytes of one part's UTF-8. If its text is not there, its first occurrence is
     taken; if it occurs nowhere, the citation is broken.
     """
-    chunks = _get(metadata, list, "groundingChunks", "grounding_chunks")
+    chunks = _get_field(metadata, list, "groundingChunks", "grounding_chunks")
     named = [
-        _get(one, dict, "web", "retrievedContext", "retrieved_context", "maps") for one in chunks
+        _get_field(one, dict, "web", "retrievedContext", "retrieved_context", "maps")
+        for one in chunks
     ]
-    sources = [(_get(one, str, "uri"), _get(one, str, "title")) for one in named]
+    sources = [(_get_field(one, str, "uri"), _get_field(one, str, "title")) for one in named]
     size = len("".join(texts))
     cited = []
-    for support in _get(metadata, list, "groundingSupports", "grounding_supports"):
-        span = _find_segment_span(_get(support, dict, "segment"), texts)
+    for support in _get_field(metadata, list, "groundingSupports", "grounding_supports"):
+        span = _find_segment_span(_get_field(support, dict, "segment"), texts)
         problem = "" if span else "the grounding points at no place of the text"
         start, end = span or (size, size)
-        for number in _get(support, list, "groundingChunkIndices", "grounding_chunk_indices"):
+        for number in _get_field(support, list, "groundingChunkIndices", "grounding_chunk_indices"):
             if isinstance(number, int) and 0 <= number < len(sources):
                 cited.append(CitationSpan(start, end, *sources[number], problem))
             else:
@@ -576,20 +574,13 @@ def _read_grounding(metadata: Json, texts: list[str]) -> list[CitationSpan]:
 
 
 def _find_segment_span(segment: dict[str, Json], texts: list[str]) -> tuple[int, int] | None:
-    part, start, end = (
-        segment.get(name, segment.get(other)) or 0
-        for name, other in (
-            ("partIndex", "part_index"),
-            ("startIndex", "start_index"),
-            ("endIndex", "end_index"),
-        )
-    )
-    segment_text = _get(segment, str, "text")
+    names = ("part", "start", "end")
+    part, start, end = (segment.get(f"{n}Index", segment.get(f"{n}_index")) or 0 for n in names)
+    segment_text = _get_field(segment, str, "text")
     if all(isinstance(each, int) for each in (part, start, end)) and 0 <= part < len(texts):
         data = texts[part].encode("utf-8", "surrogatepass")
-        before, inside = (
-            data[slice(*each)].decode("utf-8", "replace") for each in ((0, start), (start, end))
-        )
+        pieces = (data[:start], data[start:end])
+        before, inside = (piece.decode("utf-8", "replace") for piece in pieces)
         if 0 <= start < end <= len(data) and inside == (segment_text or inside):
             low = len("".join(texts[:part])) + len(before)
             return low, low + len(inside)
@@ -601,14 +592,14 @@ def _read_sources(value: dict[str, Json]) -> SourcesByName:
     """Return Perplexity's lists of results, which a text cites by number."""
     sources: dict[str, tuple[str, str]] = {}
     for key in ("citations", "search_results"):
-        for number, each in enumerate(_get(value, list, key), 1):
-            url = each if isinstance(each, str) else _get(each, str, "url")
+        for number, each in enumerate(_get_field(value, list, key), 1):
+            url = each if isinstance(each, str) else _get_field(each, str, "url")
             if url:
-                sources[str(number)] = (url, _get(each, str, "title"))
+                sources[str(number)] = (url, _get_field(each, str, "title"))
     return sources
 
 
-def _get(value: Json, kind: type[T], *names: str) -> T:
+def _get_field(value: Json, kind: type[T], *names: str) -> T:
     """Return the first of these fields that is of this kind and not empty, else an empty value."""
     fields = (value.get(name) for name in names) if isinstance(value, dict) else ()
     return next((field for field in fields if field and isinstance(field, kind)), kind())

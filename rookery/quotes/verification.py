@@ -70,10 +70,8 @@ def find_quote_pieces(page: Page, text: str) -> tuple[Quote, ...]:
     piece_places = [places[piece] for piece in pieces]
     if not piece_places or not all(piece_places):
         return ()
-    chains = filter(
-        None,
-        (_chain_spans(start, piece_places[1:]) for start in piece_places[0][:MAX_FIRST_PLACES]),
-    )
+    firsts = piece_places[0][:MAX_FIRST_PLACES]
+    chains = filter(None, (_chain_spans(start, piece_places[1:]) for start in firsts))
     best = min(chains, key=lambda chain: chain[-1][1] - chain[0][0], default=[])
     return tuple(page.quote(*folded.to_source_span(*span)) for span in best)
 
@@ -282,10 +280,8 @@ def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> 
         detail = f"this text was read from {page.url} and never from {quote.url}"
         return Verdict(quote, "wrong_source", detail)
     if page.title != quote.title:
-        detail = (
-            f"the title of {page.url} is “{shorten_line(page.title)}”, not "
-            f"“{shorten_line(quote.title)}”"
-        )
+        stored, named = shorten_line(page.title), shorten_line(quote.title)
+        detail = f"the title of {page.url} is “{stored}”, not “{named}”"
         return Verdict(quote, "wrong_source", detail)
     if not 0 <= quote.start < quote.end <= len(page.text):
         size = len(page.text)
@@ -312,13 +308,10 @@ def find_unjudged_sentences(answer: Answer) -> list[TextVerdict]:
             position = max(position, claim.end)
     page = Page("", "", rest + answer.text[position:])
     spans = find_sentences(page, 0, len(page.text)) if page.text.strip() else []
-    quoted_texts = [page.text[start:end] for start, end in spans]
+    sentences = [page.text[start:end] for start, end in spans]
     detail = "only the quotes of what a model may have written are checked"
-    return [
-        TextVerdict(each, "not_judged", detail)
-        for each in quoted_texts
-        if any(map(str.isalnum, each))
-    ]
+    worded = (each for each in sentences if any(map(str.isalnum, each)))
+    return [TextVerdict(each, "not_judged", detail) for each in worded]
 
 
 def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> ClaimedVerdict:

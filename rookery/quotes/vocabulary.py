@@ -369,10 +369,7 @@ class TokenPieces:
         self.piece_by_id = np.array(numbers, np.int32)
         """piece of each id, or -1"""
         self._ids = _group_ids(self.piece_by_id, len(self.strings))
-        self.crossing = {
-            places[piece]: [places[t] for t in piece_tokens]
-            for piece, piece_tokens in before.items()
-        }
+        self.crossing = {places[piece]: [places[t] for t in them] for piece, them in before.items()}
         """for a piece, the tokens that begin with it and run into a mark"""
         crosses = np.zeros(len(self.strings), bool)
         crosses[list(self.crossing)] = True

@@ -44,9 +44,8 @@ def split_words(text: str, stem: bool = False) -> list[str]:
     found = _ASCII_WORD.findall(folded) if folded.isascii() else _split_any_script(folded)
     if not stem:
         return found
-    long = iter(
-        Stemmer.Stemmer("porter").stemWords([w for w in found if len(w) > UNSTEMMED_LETTERS])
-    )
+    long_words = [word for word in found if len(word) > UNSTEMMED_LETTERS]
+    long = iter(Stemmer.Stemmer("porter").stemWords(long_words))
     return [next(long) if len(word) > UNSTEMMED_LETTERS else word for word in found]
 
 
@@ -64,9 +63,8 @@ def compute_rouge_n(candidate: Sequence[str], reference: Sequence[str], n: int =
 
 def compute_rouge_l(candidate: Sequence[str], reference: Sequence[str]) -> WordOverlap:
     """Return the ROUGE-L overlap: words shared in the same order, with any others between them."""
-    return _make_overlap(
-        count_common_subsequence(candidate, reference), len(candidate), len(reference)
-    )
+    shared = count_common_subsequence(candidate, reference)
+    return _make_overlap(shared, len(candidate), len(reference))
 
 
 def count_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
@@ -84,9 +82,7 @@ def _make_overlap(shared: int, candidate: int, reference: int) -> WordOverlap:
 
 def _split_any_script(folded: str) -> list[str]:
     composed = unicodedata.normalize("NFC", folded)
-    return composed.translate(
-        {ord(letter): _space_letter(letter) for letter in set(composed)}
-    ).split()
+    return composed.translate({ord(each): _space_letter(each) for each in set(composed)}).split()
 
 
 def _space_letter(letter: str) -> str:
