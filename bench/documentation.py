@@ -132,7 +132,7 @@ def read_site_questions(part: str, sites: Sequence[str]) -> list[SiteQuestion]:
 def answer_by_bm25(question: Question, library: Library) -> Episode:
     """Quote the three best passages of the index, as they are."""
     hits = library.search(question.text, 3)
-    quotes = tuple(library.fetch(hit.url).quote(hit.start, hit.end) for hit in hits)
+    quotes = tuple(library.fetch(hit.url).quote_whole_words(hit.start, hit.end) for hit in hits)
     score = hits[0].score if hits else 0.0
     return Episode(question, "bm25", answer=Answer("", quotes, declined=not quotes, score=score))
 

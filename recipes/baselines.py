@@ -14,7 +14,7 @@ def quote_random_sentence(page: Page, seed: int | str) -> Quote:
 
     Raises Failed (no_sentence) if the page has none.
     """
-    return page.quote(*Random(f"{seed} sentence").choice(_list_sentences(page)))
+    return page.quote_whole_words(*Random(f"{seed} sentence").choice(_list_sentences(page)))
 
 
 def make_lead_answer(page: Page, count: int = 3) -> Answer:
@@ -24,7 +24,7 @@ def make_lead_answer(page: Page, count: int = 3) -> Answer:
     caller does that. Raises Failed (no_sentence) if the page has none.
     """
     spans = _list_sentences(page)[:count]
-    quote = page.quote(spans[0][0], spans[-1][1])
+    quote = page.quote_whole_words(spans[0][0], spans[-1][1])
     return Answer(quote.text, (quote,), (Claim(0, len(quote.text), (0,)),))
 
 

@@ -80,7 +80,7 @@ class WikiPage(msgspec.Struct, frozen=True):
 
     def quote_sentence(self, number: int) -> Quote:
         """Quote the sentence of this number."""
-        return self.page.quote(*self.sentences[number])
+        return self.page.quote_whole_words(*self.sentences[number])
 
 
 class FactComparison(NamedTuple):

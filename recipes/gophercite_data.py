@@ -103,7 +103,9 @@ def _make_pages(
 
 def list_sentence_quotes(page: Page) -> list[Quote]:
     """Return every sentence of a page as a quote."""
-    return [page.quote(start, end) for start, end in find_sentences(page, 0, len(page.text))]
+    return [
+        page.quote_whole_words(start, end) for start, end in find_sentences(page, 0, len(page.text))
+    ]
 
 
 def holds_gold_answer(question: Question, quote: Quote) -> bool:

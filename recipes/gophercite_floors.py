@@ -68,7 +68,7 @@ def draw_windows(page: Page, size: int, seed: str) -> list[Quote]:
     size = min(size, len(page.text))
     chance = Random(f"{seed} windows {size}")
     starts = [chance.randint(0, len(page.text) - size) for _ in range(WINDOWS_DRAWN)]
-    return [page.quote(start, start + size) for start in starts]
+    return [page.quote_whole_words(start, start + size) for start in starts]
 
 
 class QuoteScores(Record, frozen=True):

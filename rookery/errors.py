@@ -1,57 +1,239 @@
 """The error that Rookery raises, and the outcomes that it and the ends of episodes may have."""
 
-from enum import StrEnum
+from enum import StrEnum, auto
+from typing import Self
 
 from rookery.records import Failure
 
-Outcome = StrEnum(
-    "Outcome",
-    """
-    ALREADY ARCHIVE_BUSY BAD_ADAPTER BAD_BATCH BAD_CALIBRATION BAD_CONFIG BAD_CONTACT BAD_DAYS
-    BAD_DECLINE BAD_ENDPOINT BAD_FIGURE BAD_FORM BAD_KIND BAD_LINE BAD_MODEL BAD_NAME
-    BAD_PATTERN BAD_QUESTION BAD_SAMPLES BAD_SETTINGS BAD_SQUAD BAD_STUDY BAD_SYNTAX BAD_TRIAL
-    BINARY BLOCKED_ADDRESS BLOCKED_DOMAIN BROKEN_OFF BROWSER_FAILED BUSY CENSORED
-    CHANGED CONTROVERSIAL COPY CRASHED DAMAGED DAMAGED_RECORDS DISK_FULL EMPTY
-    EMPTY_AFTER_EXTRACTION EMPTY_LIBRARY ENCRYPTED EXCLUDED FEW_CITATIONS FEW_QUESTIONS GIVEN_UP
-    HALLUCINATION HIDDEN HIDDEN_TEXT HUB_UNREACHABLE IGNORED INDEX_BUSY INDEX_FAILED INVALID_URL
-    IN_USE LIBRARY_FAILED LOW_CITATION_ACCURACY MALFORMED MANY_MESSAGES MAX_ACTIONS MAX_QUOTES
-    MINIFIED MODEL_BAD_ANSWER MODEL_BROKE_OFF MODEL_FAILED MODEL_NOT_FOUND MODEL_QUOTA
-    MODEL_REFUSED MODEL_REFUSED_KEY MODEL_TIMED_OUT MODEL_UNREACHABLE NAME_TAKEN
-    NEEDS_JAVASCRIPT NEW_STORE NONSENSE NOTHING NOTHING_CHOSEN NOTHING_FOUND NOTHING_OPEN
-    NOTHING_SAID NOTHING_TO_LEARN NOTHING_TO_QUOTE NOT_ADDED NOT_ALLOWED NOT_A_NUMBER
-    NOT_A_RECORDING NOT_DRAWN NOT_EMPTY NOT_FOUND NOT_INDEXED NOT_INSTALLED NOT_IN_ARCHIVE
-    NOT_ON_HUB NOT_ON_PAGE NOT_QUOTABLE NOT_RATED NOT_RECORDED NOT_REPLAYABLE NOT_SERVED
-    NOT_USABLE NOT_WRITTEN NO_ANSWER NO_ANSWERS NO_ARCHIVE NO_BATCH NO_BUDGET NO_CALIBRATION
-    NO_CLAIM NO_CLUSTER NO_COMMANDS NO_DATA NO_DESK NO_DEVICE NO_DROPOUT NO_ENCODER
-    NO_ENVIRONMENT NO_EVIDENCE NO_EXCLUSION NO_FOLDER NO_FORM NO_GOLD NO_INVITE NO_ITEM
-    NO_JUDGEMENT NO_KEY NO_KEY_NAMED NO_LABELS NO_LEASE NO_LINK NO_MODEL NO_OPENAI NO_OTHER_PAGE
-    NO_PACKAGE NO_PAGE NO_PDF NO_PEFT NO_PERSON NO_PROJECT NO_PROMPTS NO_PULL NO_QUOTES
-    NO_READER NO_REASON NO_RENDERER NO_RUN NO_SCORE NO_SENTENCE NO_SESSION NO_SNAPSHOT NO_STORE
-    NO_TARGETS NO_TENSORBOARD NO_TEXT NO_TORCH OLD_STORE ONE_QUESTION ONE_SIDED OTHER_MODEL
-    OTHER_RUN OTHER_WEIGHTS OUTSIDE_SITE PAST_THE_END POLICY_FAILED PORT_TAKEN PROMPT_TOO_LONG
-    REFUSED RELEASED REPAIRED ROBOTS RUN_IN_USE SAME_NAME SCRIPT_ENDED SEARCH_BLOCKED
-    SEARCH_FAILED SEARCH_QUOTA SHARDED SHARD_FAILED SPENDING_CAP STOPPED STOPPED_EARLY
-    STORE_BUSY STORE_FAILS STUCK TAKEN TIMED_OUT TLS_FAILED TOO_LARGE TOO_LONG TOO_MANY
-    TOO_MANY_REDIRECTS TRUNCATED UNKNOWN_ENGINE UNKNOWN_FORMAT UNKNOWN_ID UNKNOWN_METHOD
-    UNKNOWN_MODEL UNKNOWN_PLACE UNKNOWN_SYSTEM UNREADABLE UNREADABLE_ARCHIVE UNRESOLVED
-    UNSUPPORTED UNSUPPORTED_SCHEME UNSUPPORTED_TYPE UNWRITABLE URL_NOT_SHOWN WORKER_DIED
-    """,
-)
-"""kinds of failures (`Failure.outcome`) and of the ends of episodes (`Episode.stop`)
 
-A member is the string that is stored: its name in small letters. Files of other versions may hold
-others, and a server's refusal of a page is `http_` with its status"""
-USER_ERROR_OUTCOMES = frozenset(
-    Outcome(value)
-    for value in """
-        bad_calibration bad_contact bad_endpoint bad_model bad_name bad_pattern invalid_url
-        name_taken no_calibration no_cluster no_device no_folder no_key no_labels no_model
-        no_openai no_package no_torch not_a_recording not_added not_found not_indexed
-        not_installed not_on_hub not_usable sharded unknown_engine unreadable unsupported_scheme
-        unwritable
-    """.split()
-)
-"""outcomes of wrong use, which has to be put right, and not of a world that did not answer"""
+class Outcome(StrEnum):
+    """Kinds of failures (`Failure.outcome`) and of the ends of episodes (`Episode.stop`).
+
+    A member is the string that is stored. Files of other versions may hold others, and a server's
+    refusal of a page is `http_` with its status.
+    """
+
+    user_error: bool
+    """wrong use, which has to be put right, and not a world that did not answer"""
+
+    def __new__(cls, value: str, user_error: bool = False) -> Self:
+        """Make the member of a stored string."""
+        member = str.__new__(cls, value)
+        member._value_, member.user_error = value, user_error
+        return member
+
+    BAD_CALIBRATION = "bad_calibration", True
+    BAD_CONTACT = "bad_contact", True
+    BAD_ENDPOINT = "bad_endpoint", True
+    BAD_MODEL = "bad_model", True
+    BAD_NAME = "bad_name", True
+    BAD_PATTERN = "bad_pattern", True
+    INVALID_URL = "invalid_url", True
+    NAME_TAKEN = "name_taken", True
+    NO_CALIBRATION = "no_calibration", True
+    NO_CLUSTER = "no_cluster", True
+    NO_DEVICE = "no_device", True
+    NO_FOLDER = "no_folder", True
+    NO_KEY = "no_key", True
+    NO_LABELS = "no_labels", True
+    NO_MODEL = "no_model", True
+    NO_OPENAI = "no_openai", True
+    NO_PACKAGE = "no_package", True
+    NO_TORCH = "no_torch", True
+    NOT_A_RECORDING = "not_a_recording", True
+    NOT_ADDED = "not_added", True
+    NOT_FOUND = "not_found", True
+    NOT_INDEXED = "not_indexed", True
+    NOT_INSTALLED = "not_installed", True
+    NOT_ON_HUB = "not_on_hub", True
+    NOT_USABLE = "not_usable", True
+    SHARDED = "sharded", True
+    UNKNOWN_ENGINE = "unknown_engine", True
+    UNREADABLE = "unreadable", True
+    UNSUPPORTED_SCHEME = "unsupported_scheme", True
+    UNWRITABLE = "unwritable", True
+
+    ALREADY = auto()
+    ARCHIVE_BUSY = auto()
+    BAD_ADAPTER = auto()
+    BAD_BATCH = auto()
+    BAD_CONFIG = auto()
+    BAD_DAYS = auto()
+    BAD_DECLINE = auto()
+    BAD_FIGURE = auto()
+    BAD_FORM = auto()
+    BAD_KIND = auto()
+    BAD_LINE = auto()
+    BAD_QUESTION = auto()
+    BAD_SAMPLES = auto()
+    BAD_SETTINGS = auto()
+    BAD_SQUAD = auto()
+    BAD_STUDY = auto()
+    BAD_SYNTAX = auto()
+    BAD_TRIAL = auto()
+    BINARY = auto()
+    BLOCKED_ADDRESS = auto()
+    BLOCKED_DOMAIN = auto()
+    BROKEN_OFF = auto()
+    BROWSER_FAILED = auto()
+    BUSY = auto()
+    CENSORED = auto()
+    CHANGED = auto()
+    CONTROVERSIAL = auto()
+    COPY = auto()
+    CRASHED = auto()
+    DAMAGED = auto()
+    DAMAGED_RECORDS = auto()
+    DISK_FULL = auto()
+    EMPTY = auto()
+    EMPTY_AFTER_EXTRACTION = auto()
+    EMPTY_LIBRARY = auto()
+    ENCRYPTED = auto()
+    EXCLUDED = auto()
+    FEW_CITATIONS = auto()
+    FEW_QUESTIONS = auto()
+    GIVEN_UP = auto()
+    HALLUCINATION = auto()
+    HIDDEN = auto()
+    HIDDEN_TEXT = auto()
+    HUB_UNREACHABLE = auto()
+    IGNORED = auto()
+    IN_USE = auto()
+    INDEX_BUSY = auto()
+    INDEX_FAILED = auto()
+    LIBRARY_FAILED = auto()
+    LOW_CITATION_ACCURACY = auto()
+    MALFORMED = auto()
+    MANY_MESSAGES = auto()
+    MAX_ACTIONS = auto()
+    MAX_QUOTES = auto()
+    MINIFIED = auto()
+    MODEL_BAD_ANSWER = auto()
+    MODEL_BROKE_OFF = auto()
+    MODEL_FAILED = auto()
+    MODEL_NOT_FOUND = auto()
+    MODEL_QUOTA = auto()
+    MODEL_REFUSED = auto()
+    MODEL_REFUSED_KEY = auto()
+    MODEL_TIMED_OUT = auto()
+    MODEL_UNREACHABLE = auto()
+    NEEDS_JAVASCRIPT = auto()
+    NEW_STORE = auto()
+    NO_ANSWER = auto()
+    NO_ANSWERS = auto()
+    NO_ARCHIVE = auto()
+    NO_BATCH = auto()
+    NO_BUDGET = auto()
+    NO_CLAIM = auto()
+    NO_COMMANDS = auto()
+    NO_DATA = auto()
+    NO_DESK = auto()
+    NO_DROPOUT = auto()
+    NO_ENCODER = auto()
+    NO_ENVIRONMENT = auto()
+    NO_EVIDENCE = auto()
+    NO_EXCLUSION = auto()
+    NO_FORM = auto()
+    NO_GOLD = auto()
+    NO_INVITE = auto()
+    NO_ITEM = auto()
+    NO_JUDGEMENT = auto()
+    NO_KEY_NAMED = auto()
+    NO_LEASE = auto()
+    NO_LINK = auto()
+    NO_OTHER_PAGE = auto()
+    NO_PAGE = auto()
+    NO_PDF = auto()
+    NO_PEFT = auto()
+    NO_PERSON = auto()
+    NO_PROJECT = auto()
+    NO_PROMPTS = auto()
+    NO_PULL = auto()
+    NO_QUOTES = auto()
+    NO_READER = auto()
+    NO_REASON = auto()
+    NO_RENDERER = auto()
+    NO_RUN = auto()
+    NO_SCORE = auto()
+    NO_SENTENCE = auto()
+    NO_SESSION = auto()
+    NO_SNAPSHOT = auto()
+    NO_STORE = auto()
+    NO_TARGETS = auto()
+    NO_TENSORBOARD = auto()
+    NO_TEXT = auto()
+    NONSENSE = auto()
+    NOT_A_NUMBER = auto()
+    NOT_ALLOWED = auto()
+    NOT_DRAWN = auto()
+    NOT_EMPTY = auto()
+    NOT_IN_ARCHIVE = auto()
+    NOT_ON_PAGE = auto()
+    NOT_QUOTABLE = auto()
+    NOT_RATED = auto()
+    NOT_RECORDED = auto()
+    NOT_REPLAYABLE = auto()
+    NOT_SERVED = auto()
+    NOT_WRITTEN = auto()
+    NOTHING = auto()
+    NOTHING_CHOSEN = auto()
+    NOTHING_FOUND = auto()
+    NOTHING_OPEN = auto()
+    NOTHING_SAID = auto()
+    NOTHING_TO_LEARN = auto()
+    NOTHING_TO_QUOTE = auto()
+    OLD_STORE = auto()
+    ONE_QUESTION = auto()
+    ONE_SIDED = auto()
+    OTHER_MODEL = auto()
+    OTHER_RUN = auto()
+    OTHER_WEIGHTS = auto()
+    OUTSIDE_SITE = auto()
+    PAST_THE_END = auto()
+    POLICY_FAILED = auto()
+    PORT_TAKEN = auto()
+    PROMPT_TOO_LONG = auto()
+    REFUSED = auto()
+    RELEASED = auto()
+    REPAIRED = auto()
+    ROBOTS = auto()
+    RUN_IN_USE = auto()
+    SAME_NAME = auto()
+    SCRIPT_ENDED = auto()
+    SEARCH_BLOCKED = auto()
+    SEARCH_FAILED = auto()
+    SEARCH_QUOTA = auto()
+    SHARD_FAILED = auto()
+    SPENDING_CAP = auto()
+    STOPPED = auto()
+    STOPPED_EARLY = auto()
+    STORE_BUSY = auto()
+    STORE_FAILS = auto()
+    STUCK = auto()
+    TAKEN = auto()
+    TIMED_OUT = auto()
+    TLS_FAILED = auto()
+    TOO_LARGE = auto()
+    TOO_LONG = auto()
+    TOO_MANY = auto()
+    TOO_MANY_REDIRECTS = auto()
+    TRUNCATED = auto()
+    UNKNOWN_FORMAT = auto()
+    UNKNOWN_ID = auto()
+    UNKNOWN_METHOD = auto()
+    UNKNOWN_MODEL = auto()
+    UNKNOWN_PLACE = auto()
+    UNKNOWN_SYSTEM = auto()
+    UNREADABLE_ARCHIVE = auto()
+    UNRESOLVED = auto()
+    UNSUPPORTED = auto()
+    UNSUPPORTED_TYPE = auto()
+    URL_NOT_SHOWN = auto()
+    WORKER_DIED = auto()
+
+
+USER_ERROR_OUTCOMES = frozenset(each for each in Outcome if each.user_error)
+"""outcomes of wrong use, and not of a world that did not answer"""
 
 
 class Failed(Exception):

@@ -4,7 +4,9 @@ A record is frozen, compares by value, and refuses fields that it does not know.
 """
 
 import hashlib
+import re
 import threading
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar
@@ -112,12 +114,24 @@ class Page(Record, frozen=True):
         """Return text[start:end] of the page as a Quote.
 
         Rookery makes quotes in no other way, so that each is verbatim. Raises ValueError for an
-        empty span and for one outside the text.
+        empty span, for one outside the text, and for one that cuts a word or a number, as
+        `is_word_edge` says.
         """
         if not 0 <= start < end <= len(self.text):
             size = len(self.text)
             raise ValueError(f"quote [{start}:{end}] is outside {self.url} ({size} chars)")
+        if not (is_word_edge(self.text, start) and is_word_edge(self.text, end)):
+            raise ValueError(f"quote [{start}:{end}] cuts a word or a number of {self.url}")
         return Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
+
+    def quote_whole_words(self, start: int, end: int) -> "Quote":
+        """Return the quote of the least span that holds text[start:end] and cuts no word.
+
+        Raises ValueError for an empty span and for one outside the text.
+        """
+        if 0 <= start < end <= len(self.text):
+            start, end = widen_to_words(self.text, start, end)
+        return self.quote(start, end)
 
     def iter_article(self) -> Iterator[Block]:
         """Yield the blocks of the article view: boilerplate and hidden text left out."""
@@ -126,6 +140,148 @@ class Page(Record, frozen=True):
     def iter_shown(self) -> Iterator[Block]:
         """Yield the blocks of the full view: everything that a reader of the page would see."""
         return (block for block in self.blocks if not block.hidden)
+
+
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ufe00-\ufe0f\ufeff\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
+)
+"""a character that leaves no trace where it stands in a text"""
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
+    "\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+)
+"""a character of a script that sets no spaces between words: Thai, Lao, Burmese, Khmer, Chinese,
+Japanese"""
+
+
+class _CharacterKinds(dict[int, str]):
+    """The kind of each character, as one character of `_INSIDE_WORD`'s alphabet; "" if invisible.
+
+    A superscript digit is 2, any other number but the digit 0 is 1, a letter a or A, a mark on one
+    m, a letter of an unspaced script u, a mark on one v, a Chinese number n, a currency sign $.
+    """
+
+    def __missing__(self, code: int) -> str:
+        kind = self[code] = self._classify_character(chr(code))
+        return kind
+
+    @staticmethod
+    def _classify_character(character: str) -> str:
+        category = unicodedata.category(character)
+        if INVISIBLE.match(character):
+            return ""
+        if UNSPACED.match(character):
+            return "v" if category[0] == "M" else "1" if category == "Nd" else "u"
+        if character.isspace():
+            return "\n"
+        if category == "Sc":
+            return "$"
+        kinds = {"L": "A" if character.isupper() else "a", "M": "m", "N": "1"}
+        return kinds.get(category[0], "_" if category == "Pc" else "|")
+
+
+_CHARACTER_KINDS = _CharacterKinds(
+    (ord(character), kind)
+    for characters, kind in (
+        ("0", "0"), ("eE", "e"), ("xX", "x"), ("⁺⁻", "_"), ("^", "^"), ("'’ʼ＇‘‛", "'"),
+        ("-‐‑﹣－", "-"), ("–−‒", "–"), ("+＋", "+"), ("±∓<>≤≥≦≧≈~∼＜＞≃≅≲≳⩽⩾", "<"), (".．", "."),
+        (",，٫٬:：⁄∕", ","), ("·∙⋅", "·"), ("/／", "/"), ("&＆@＠", "&"), ("×*∗✕", "×"),
+        ("%‰‱٪؉％﹪", "%"), ("°˚", "°"), ("′″‴", "′"), (" ", " "),
+        ("\u00a0\u2007\u2009\u202f", "~"),
+        ("⁰¹²³⁴⁵⁶⁷⁸⁹", "2"), ("〇一二三四五六七八九十百千万億兆两零萬亿", "n"),
+    )
+    for character in characters
+)  # fmt: skip
+_LETTER, _DIGIT, _SPACE = "[aAmex012_]", "[012]", "[ ~]"
+_POWER = r"10[\^2_]"
+_INSIDE_WORD = re.compile(
+    "|".join(
+        f"(?<={before})(?={after})"
+        for before, after in (
+            (_LETTER, f"{_LETTER}"), (r"\S", "[mv]"), ("[n012]", "n"), ("n", _DIGIT),
+            # inside a word: hyphen, apostrophe, slash, and a full stop where no sentence begins
+            (_LETTER, f"['/&·-]{_LETTER}"), (f"{_LETTER}['/&·-]", _LETTER),
+            (_LETTER, r"\.[aexm_012]"), (rf"{_LETTER}\.", "[aexm_012]"),
+            ("A", r"\.A"), (r"A\.", "A"),
+            # inside a number: separators, groups of three digits after a space, ranges
+            (_DIGIT, f"[,–+~]{_DIGIT}"), (f"{_DIGIT}[,–+~]", _DIGIT),
+            *(
+                (f"(?<!{_DIGIT}){_DIGIT}{{{size}}}{space}", f"{left}{_DIGIT}{{3}}(?!{_DIGIT})")
+                for size in (1, 2, 3)
+                for space, left in (("", " "), (" ", ""))
+            ),
+            # exponents
+            (r"\S", r"\^[–+-]?[\w|]"), (r"\S\^", r"[–+-]?[\w|]"), (r"\^[–+-]", r"\w"),
+            (f"{_DIGIT}e", f"[–+-]{_DIGIT}"),
+            (_DIGIT, f"{_SPACE}?×{_SPACE}?{_POWER}"), (f"{_DIGIT}{_SPACE}", f"×{_SPACE}?{_POWER}"),
+            ("×", f"{_SPACE}?{_POWER}"), (f"×{_SPACE}", _POWER),
+            (_DIGIT, f"{_SPACE}x{_SPACE}{_POWER}"), (f"{_DIGIT}{_SPACE}", f"x{_SPACE}{_POWER}"),
+            (f"{_DIGIT}{_SPACE}x", f"{_SPACE}{_POWER}"), (f"{_DIGIT}{_SPACE}x{_SPACE}", _POWER),
+            # signs, comparisons, decimals without a zero
+            ("[–+<-]", rf"(?:[$]{_SPACE}?|\.)?{_DIGIT}"), ("<", f"{_SPACE}[$]?{_DIGIT}"),
+            (f"<{_SPACE}", f"[$]?{_DIGIT}"), (r"(?<![^\s(|$<–+-])\.", _DIGIT),
+            # percent, degrees, feet, currency, "18+"
+            (_DIGIT, f"{_SPACE}?[%°$′]"), (f"{_DIGIT}{_SPACE}", "[%°$]"), ("°", "[aAe]"),
+            (r"\$", f"{_SPACE}?{_DIGIT}"), (rf"\${_SPACE}", _DIGIT),
+            ("[aAex]", rf"\${_SPACE}?{_DIGIT}"),
+            ("%", _DIGIT), (_DIGIT, r"\+"),
+        )
+    )
+)  # fmt: skip
+_CONTEXT = 16
+"""characters to either side by which a position is judged; more where some are invisible"""
+_LETTERS = re.compile(rf"[^\W\d_{UNSPACED.pattern[1:-1]}]*")
+"""letters of one word, whatever stands around them"""
+
+
+def is_word_edge(text: str, position: int) -> bool:
+    """Return False where text[:position] ends and text[position:] begins in the same word.
+
+    Words are those of Unicode, held together by hyphens, slashes and apostrophes between letters. A
+    number is one word with its sign, separators, decimals, exponent, and %, ‰, ° or currency sign;
+    a unit such as `mg` behind a space is a word of its own. In scripts that set no spaces between
+    words any two characters are words apart. Raises ValueError for a position outside the text.
+    """
+    if not 0 <= position <= len(text):
+        raise ValueError(f"position {position} is outside a text of {len(text)} characters")
+    before, after, size = "", "", _CONTEXT
+    while len(before) < _CONTEXT // 2 and size < 4 * (position + _CONTEXT):
+        before = text[max(0, position - size) : position].translate(_CHARACTER_KINDS)
+        size *= 4
+    size = _CONTEXT
+    while len(after) < _CONTEXT // 2 and size < 4 * (len(text) - position + _CONTEXT):
+        after = text[position : position + size].translate(_CHARACTER_KINDS)
+        size *= 4
+    return _INSIDE_WORD.match(before + after, len(before)) is None
+
+
+def find_last_edge(text: str, start: int, limit: int) -> int:
+    """Return the last edge of a word behind `start`, at `limit` or before, and behind no space.
+
+    Where there is none, as in one long word, the first edge from `limit` on is returned.
+    """
+    end = limit
+    while end > start and (text[end - 1].isspace() or not is_word_edge(text, end)):
+        end -= 1
+    return end if end > start else _find_edge(text, limit, 1)
+
+
+def widen_to_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the least span of a text that holds text[start:end] and cuts no word."""
+    return _find_edge(text, start, -1), _find_edge(text, end, 1)
+
+
+def _find_edge(text: str, position: int, step: int) -> int:
+    """Return the nearest edge of a word at a position, or behind it (step 1) or before it (-1)."""
+    while not is_word_edge(text, position):
+        position += step
+        if step > 0:
+            position = max(position, _LETTERS.match(text, position - 1).end())  # type: ignore[union-attr]
+        else:
+            run = _LETTERS.match(text[max(0, position - 4095) : position + 1][::-1])
+            position -= max(0, run.end() - 1) if run else 0
+    return position
 
 
 def digest_of(text: str) -> str:

@@ -56,7 +56,7 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_213, 8),
+    "(top)": (1_340, 8),  # what a word is, for every quote: 120 lines of records
     "answers": (2_853, 19),
     "browser": (1_656, 9),
     "cli": (3_985, 15),

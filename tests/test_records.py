@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rookery.errors import Failed
@@ -26,6 +26,8 @@ from rookery.records import (
     Quote,
     Rating,
     Step,
+    find_last_edge,
+    is_word_edge,
 )
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -48,7 +50,9 @@ def test_pages_survive_json(url: str, title: str, text: str) -> None:
 def test_a_quote_is_a_slice_of_its_page(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
-    quote = Page("u", "t", text).quote(start, end)
+    page = Page("u", "t", text)
+    assume(is_word_edge(text, start) and is_word_edge(text, end))
+    quote = page.quote(start, end)
     assert quote.text == text[start:end]
     assert quote.digest == hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -152,3 +156,92 @@ def test_an_episode_survives_json_and_counts_its_failures() -> None:
     assert Rating.from_json(rating.to_json()) == rating
     quote = Quote("u", "t", "d", 0, 1, "x")
     assert Quote.from_json(quote.to_json()) == quote
+
+
+WORDS = [
+    "unsafe¦ ¦for¦ ¦children¦.",
+    "non-toxic¦ ¦and¦ ¦well‑known",
+    "don’t¦ ¦say¦ ¦l'homme",
+    "word¦—¦word¦ ¦(¦or¦)¦ ¦“¦so¦”",
+    "un\u00adsafe¦\u00ad¦ ¦word",
+    "trees¦.¦[¦1¦]¦ ¦It",
+    "e.g¦.¦ ¦One¦.¦ ¦U.S.A¦.¦ ¦Two¦.¦Three",
+    "R&D¦ ¦a@b.org¦ ¦and/or¦ ¦5¦ ¦km/h¦ ¦COVID-19",
+    "15¦ ¦mg¦ ¦and¦ ¦15mg",
+    "1,250¦ ¦eggs¦,¦ ¦1’250¦ ¦or¦ ¦1.250,50¦.",
+    "1 250¦ ¦kg¦,¦ ¦5\u202f000\u202f000¦ ¦and¦ ¦12 345 678",
+    "In¦ ¦2020¦ ¦150¦ ¦people¦ ¦came",
+    "−5 °C¦ ¦or¦ ¦(¦-5 %¦)¦,¦ ¦37°¦ ¦and¦ ¦5 ‰",
+    "text¦ ¦-¦ ¦5¦ ¦eggs¦ ¦—¦5¦ ¦eggs",
+    "$5¦ ¦or¦ ¦5 €¦ ¦or¦ ¦US$5¦ ¦or¦ ¦-$5¦ ¦or¦ ¦5¦ ¦EUR",
+    "10–20¦ ¦mg¦,¦ ¦12:30¦,¦ ¦3/4¦,¦ ¦2020-01-05",
+    "10^2¦,¦ ¦5 × 10^-3¦ ¦mol¦,¦ ¦2×10⁵¦,¦ ¦1e-5¦ ¦J¦,¦ ¦10⁻⁵",
+    "< 5¦ ¦mg¦,¦ ¦≤5¦,¦ ¦± 3¦ ¦mm¦,¦ ¦18+¦ ¦years",
+    "costs¦ ¦.5¦ ¦g¦,¦ ¦0.5¦ ¦g",
+    "km²¦ ¦km^2¦ ¦CO_2¦ ¦1½¦ ¦cups",
+    "日¦本¦語¦で¦十五¦人¦、¦約¦15万¦人",
+    "नदी¦ ¦हिन्दी",
+    "까마귀는¦ ¦얼굴을",
+    "نص¦ ¦٣٫٥٪¦ ¦كبير",
+    "cafe\u0301¦ ¦crowd",
+]
+
+
+@pytest.mark.parametrize("marked", WORDS)
+def test_words_and_numbers_are_cut_nowhere_else(marked: str) -> None:
+    text = marked.replace("¦", "")
+    edges = [sum(map(len, marked.split("¦")[:n])) for n in range(1, marked.count("¦") + 1)]
+    inside = range(1, len(text))
+    assert [at for at in inside if is_word_edge(text, at)] == edges
+    assert is_word_edge(text, 0)
+    assert is_word_edge(text, len(text))
+
+
+def test_invisible_characters_hide_no_word() -> None:
+    for letter in "\u200b\u00ad\u2060":
+        text = f"un{letter * 500}safe"
+        assert not any(is_word_edge(text, at) for at in range(1, len(text)))
+
+
+def test_a_word_of_a_million_letters_is_made_whole() -> None:
+    for letters in ("ab", "жш", "a1"):
+        text = f"x {letters * 50_000} y"
+        assert Page("u", "t", text).quote_whole_words(30_000, 30_010).text == letters * 50_000
+
+
+def test_a_quote_that_cuts_a_word_is_refused_and_can_be_widened() -> None:
+    page = Page("u", "t", "It is unsafe for children: 15 mg.")
+    for start, end in ((8, 16), (6, 15), (28, 32), (27, 28)):
+        with pytest.raises(ValueError, match="cuts a word or a number of u"):
+            page.quote(start, end)
+    assert page.quote_whole_words(8, 15).text == "unsafe for"
+    assert page.quote_whole_words(28, 32).text == "15 mg"
+    stored = '{"url":"u","title":"t","digest":"","start":8,"end":16,"text":"safe for"}'
+    assert Quote.from_json(stored).text == "safe for"
+
+
+@given(TEXT.filter(bool), st.data())
+def test_a_widened_quote_is_the_least_that_holds_the_span(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    quote = Page("u", "t", text).quote_whole_words(start, end)
+    edges = [at for at in range(len(text) + 1) if is_word_edge(text, at)]
+    assert quote.start == max(at for at in edges if at <= start)
+    assert quote.end == min(at for at in edges if at >= end)
+
+
+@given(TEXT.filter(bool), st.data())
+def test_a_long_quote_is_cut_behind_a_word(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    limit = data.draw(st.integers(start + 1, len(text)))
+    end = find_last_edge(text, start, limit)
+    assert is_word_edge(text, end)
+    edges = [at for at in range(start + 1, limit + 1) if is_word_edge(text, at)]
+    good = [at for at in edges if not text[at - 1].isspace()]
+    assert end == max(good) if good else end >= limit
+
+
+@pytest.mark.parametrize("position", [-1, 4])
+def test_an_edge_outside_the_text_is_an_error(position: int) -> None:
+    with pytest.raises(ValueError, match="is outside a text of 3 characters"):
+        is_word_edge("abc", position)

@@ -308,7 +308,7 @@ def _choose_side_quote(
     """
     page = section.page
     quotes = [
-        page.quote(start, end)
+        page.quote_whole_words(start, end)
         for start, end in find_sentences(page, section.start, section.end)
         if end - start <= settings.longest
         and _is_whole_sentence(page, start, end)
@@ -411,7 +411,7 @@ def _ask_stance(policy: Policy, claim: str, candidate: SideCandidate, steps: lis
 def _choose_quotes(sentences: Sequence[ScoredSentence], most: int) -> tuple[Quote, ...]:
     """Quote the best `most` sentences, those of pages not yet quoted first."""
     best = _put_new_pages_first(sentences)[:most]
-    return tuple(each.page.quote(each.start, each.end) for each in best)
+    return tuple(each.page.quote_whole_words(each.start, each.end) for each in best)
 
 
 def _describe_reading(search: ClaimSearch) -> str:

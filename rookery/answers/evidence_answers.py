@@ -283,7 +283,7 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
         start, stop = _cut_to_sentences(page, start, stop, (first, last), longest)
     if is_quote_too_short(page.text, start, stop):
         return None
-    return page.quote(start, stop)
+    return page.quote_whole_words(start, stop)
 
 
 def _list_quotable_blocks(section: JudgedSection) -> list[Block]:

@@ -28,7 +28,7 @@ from rookery.quotes.answer_types import (
     is_yes_no_question,
 )
 from rookery.quotes.verification import TextVerdict, is_quote_too_short
-from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
+from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote, find_last_edge
 
 NOTHING_FOUND = "No passage was found."
 NOTHING_REACHED = "No passage reached {:g}; the closest are below."
@@ -312,9 +312,8 @@ def _quote_sentence(sentence: ScoredSentence, longest: int) -> Quote:
     if sentence.text.endswith(":"):
         end = _end_of_announced(sentence.page, end, sentence.start + longest)
     if end - sentence.start > longest:
-        cut = sentence.page.text.rfind(" ", sentence.start, sentence.start + longest)
-        end = cut if cut > sentence.start else sentence.start + longest
-    return sentence.page.quote(sentence.start, end)
+        end = find_last_edge(sentence.page.text, sentence.start, sentence.start + longest)
+    return sentence.page.quote_whole_words(sentence.start, end)
 
 
 def _end_of_announced(page: Page, at: int, limit: int) -> int:

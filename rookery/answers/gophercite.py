@@ -141,7 +141,7 @@ def widen_to_sentences(page: Page, quote: Quote) -> Quote:
     around = [span for span in spans if span[0] < quote.end and quote.start < span[1]]
     if not around:
         return quote
-    return page.quote(min(quote.start, around[0][0]), max(quote.end, around[-1][1]))
+    return page.quote_whole_words(min(quote.start, around[0][0]), max(quote.end, around[-1][1]))
 
 
 def _report_repair(quote: Quote, score: float) -> Failure:

@@ -34,7 +34,18 @@ from rookery.pages.page_text import neutralize_line, neutralize_text
 from rookery.quotes.answer_types import is_yes_no_question
 from rookery.quotes.citation_syntax import CitationSyntaxError, order_quotes_by_use
 from rookery.quotes.repair import CorrectionSettings, measure_shared_words, parse_and_correct
-from rookery.records import Answer, Episode, Failure, Library, Page, Policy, Question, Quote, Step
+from rookery.records import (
+    Answer,
+    Episode,
+    Failure,
+    Library,
+    Page,
+    Policy,
+    Question,
+    Quote,
+    Step,
+    find_last_edge,
+)
 
 WEBGLM_METHOD = "webglm"
 
@@ -96,9 +107,8 @@ def render_references(quotes: tuple[Quote, ...]) -> str:
 def quote_passage(page: Page, start: int, end: int, longest: int) -> Quote:
     """Quote page.text[start:end], cut after a word where it has more than `longest` characters."""
     if end - start > longest:
-        cut = page.text.rfind(" ", start + 1, start + longest)
-        end = cut if cut > 0 else start + longest
-    return page.quote(start, end)
+        end = find_last_edge(page.text, start, start + longest)
+    return page.quote_whole_words(start, end)
 
 
 WRITING_REFERENCES = 1

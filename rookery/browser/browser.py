@@ -8,7 +8,8 @@ environment, the environment server and the adapters for other trainers all step
 """
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 from urllib.parse import urldefrag
 
@@ -57,6 +58,8 @@ from rookery.records import (
 ABBREVIATION_MARK = "━"
 """stands in `<start text>━<end text>` (WebGPT, appendix A). No dash does: pages are full of them,
 and what a dash abbreviated would be quoted without anyone having meant it"""
+MAX_PLACES = 1000
+"""most places of a text that are looked at for one that cuts no word, which bounds the time"""
 _LINK = re.compile(r"【[0-9]+†(.*?)(?:†[^†】]*)?】", re.DOTALL)
 _IMAGE = re.compile(r"\[Image(?:: [^\]]*)?\]")
 _RUBY_READING = re.compile(r"\([\u3040-\u30ff]+\)")
@@ -81,8 +84,10 @@ def find_quote(
 
     White space, case and typography are ignored. Text shown in `window`, which comes first, may be
     copied with its marks or parts of them. `start━end` names everything from the one to the other.
+    Where the text cuts a word, a place where it does not is preferred; else the words are made
+    whole.
     """
-    if span := _find_shown(finder, text, after, window):
+    if span := _choose_whole(finder, _find_shown(finder, text, after, window)):
         return span
     for reading in read_typed_text(text):
         for mark in re.finditer(ABBREVIATION_MARK, reading):
@@ -90,6 +95,17 @@ def find_quote(
             if span := _find_abbreviated(finder, *halves, after, window):
                 return span
     return None
+
+
+def _choose_whole(finder: TextFinder, spans: Iterable[Span]) -> Span | None:
+    """Return the first span that cuts no word, else the first with its words made whole."""
+    first: Span | None = None
+    for span in spans:
+        whole = finder.widen_to_words(span)
+        if whole == span:
+            return span
+        first = first or whole
+    return first
 
 
 def read_typed_text(text: str) -> Iterator[str]:
@@ -109,19 +125,20 @@ def read_typed_text(text: str) -> Iterator[str]:
 
 def _find_shown(
     finder: TextFinder, text: str, after: int, window: WindowText | None
-) -> Span | None:
-    """Find a text on the page: in the window as it is shown, or anywhere."""
-    if window and (copied := next(window.find_all(text), None)):
-        return copied
-    found = (finder.find(reading, after, spaced=False) for reading in read_typed_text(text))
-    return next((span for span in found if span), None)
+) -> Iterator[Span]:
+    """Yield where a text stands on the page: in the window as it is shown, then anywhere."""
+    if window:
+        yield from window.find_all(text)
+    for reading in read_typed_text(text):
+        for offset in (after, 0):
+            yield from islice(finder.find_all(reading, offset, spaced=False), MAX_PLACES)
 
 
 def _find_abbreviated(
     finder: TextFinder, first: str, last: str, after: int, window: WindowText | None
 ) -> Span | None:
     for place, window_or_none in ((after, window), (0, None)):
-        start = _find_shown(finder, first, place, window_or_none)
+        start = _choose_whole(finder, _find_shown(finder, first, place, window_or_none))
         if start is None:
             return None
         copied = (span for span in window.find_all(last) if span[0] >= start[1]) if window else ()
@@ -130,8 +147,7 @@ def _find_abbreviated(
             for reading in read_typed_text(last)
             for span in finder.find_all(reading, start[1], spaced=False)
         )
-        end = next(iter(copied), None) or next(later, None)
-        if end:
+        if end := _choose_whole(finder, chain(copied, later)):
             return start[0], end[1]
     return None
 

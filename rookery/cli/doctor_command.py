@@ -20,8 +20,9 @@ from rookery.evidence.evidence_model import (
     load_evidence_model,
 )
 from rookery.library.folder_library import FolderLibrary
-from rookery.library.libraries import get_bundled_folder, make_web_search
+from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
+from rookery.library.web_library import make_web_search
 from rookery.models.openai_protocol import ModelEndpoint
 from rookery.models.remote_model import probe_grammar
 from rookery.network.fetcher import Fetcher, FetchLimits, FetchResponse, build_user_agent

@@ -164,8 +164,11 @@ def _compare_answers(pages: Sequence[Page]) -> Iterator[Comparison]:
         question = Question(page.url, f"What is said of {page.title}?")
         for start, end in whole:
             claim = " ".join(random.choices(page.text.split(), k=random.randint(1, 9)))
-            cut = page.quote(start, _find_word_end(page.text, start, end, random))
-            answers = [_build_answer(claim, page.quote(start, end)), _build_answer(claim, cut)]
+            cut = page.quote_whole_words(start, _find_word_end(page.text, start, end, random))
+            answers = [
+                _build_answer(claim, page.quote_whole_words(start, end)),
+                _build_answer(claim, cut),
+            ]
             weights = [1.0, 0.0]
             if random.random() < 0.5:
                 answers, weights = answers[::-1], weights[::-1]

@@ -10,10 +10,13 @@ Folding, exactly:
    form, without which sorting a million marks would take hours); the next mark begins another.
 3. Each cluster is spelt plainly: typographic quotes and dashes in ASCII, NFKC, case folding, NFKC,
    quotes and dashes again. Where NFKC would bring in a space (the spacing accent ¨), NFC stands
-   for it, so that a space in the result always was white space.
-4. A run of white space becomes one space.
-5. The low line of a lowered number is left out where one stands behind the sign of an element, so
-   that H2O is found where a page has H_2O.
+   for it, so that a space in the result always was white space; where it would bring in a digit
+   (½, ①), too, so that no number becomes another.
+4. A run of raised digits and signs is spelt as pages write it, 10⁻⁵ as 10^-5, and one of lowered
+   digits likewise, x₂ as x_2.
+5. A run of white space becomes one space.
+6. The low line of a lowered number is left out where one stands behind the sign of an element, so
+   that H2O is found where a page has H_2O or H₂O.
 """
 
 import re
@@ -24,14 +27,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from rookery.records import Page, Quote
+from rookery.records import INVISIBLE, Page, Quote, is_word_edge, widen_to_words
 
 MARKS_IN_A_CLUSTER = 30
 
-INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
-    "\ufe00-\ufe0f\ufeff\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
-)
 TYPOGRAPHY = str.maketrans(
     dict.fromkeys("‘’‚‛′‵‹›´ʹʻʼʽˈ❛❜＇", "'")
     | dict.fromkeys("“”„‟″‶«»〝〞〟❝❞＂", '"')
@@ -107,13 +106,13 @@ def fold_text(text: str) -> FoldedText:
     starts, ends, source_starts, source_ends = changes
     translated = text.translate(letters.table)
     pieces: list[str] = []
-    spelt: dict[str, str] = {}
+    spelt: dict[tuple[str, str], str] = {}
     position = length = 0
     for match in letters.find_changing(text):
         start, end = match.span()
-        stretch = match[0]
+        stretch = match.lastgroup or "", match[0]
         if (plain := spelt.get(stretch)) is None:
-            plain = spelt[stretch] = _spell_stretch(stretch)
+            plain = spelt[stretch] = _spell_stretch(*stretch)
         pieces += (translated[position:start], plain)
         length += start - position
         starts.append(length)
@@ -139,15 +138,33 @@ class _LetterFolding:
         return self.pattern.finditer(text) if self.pattern else iter(())
 
 
-_LOWERED = r"_(?=\d)(?:(?<=[A-Z]_)|(?<=[A-Z][a-z]_))"
-ASCII_LETTERS = _LetterFolding(ASCII_FOLD, re.compile(rf"[\t-\r\x1c-\x20]{{2,}}|{_LOWERED}"))
+RAISED, LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎"
+_BEHIND_ELEMENT = (
+    r"(?P<behind_element>_(?=\d)(?:(?<=[A-Z]_)|(?<=[A-Z][a-z]_))"
+    r"|(?:(?<=[A-Z])|(?<=[A-Z][a-z]))[₀-₉]+)"
+)
+_SCRIPTS = f"(?P<raised>[{RAISED}]+)|(?P<lowered>[{LOWERED}]+)"
+_RAISED_UNITS = str.maketrans(
+    {
+        unit: f"{unicodedata.normalize('NFKC', unit)[:-1]}^{power}"
+        for power, units in (("2", "㍸㎟㎠㎡㎢㎨㎯"), ("3", "㍹㎣㎤㎥㎦"))
+        for unit in units
+    }
+)
+ASCII_LETTERS = _LetterFolding(ASCII_FOLD, re.compile(rf"[\t-\r\x1c-\x20]{{2,}}|{_BEHIND_ELEMENT}"))
 
 
 def _get_letter_folding(text: str) -> _LetterFolding:
     if text.isascii():
         return ASCII_LETTERS
     table: dict[int, str] = dict(ASCII_FOLD)
-    invisible, marks, growing, white = [], [], [], list("\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f ")
+    invisible, marks, growing, scripts, white = (
+        [],
+        [],
+        [],
+        [],
+        list("\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f "),
+    )
     for letter in sorted(set(text)):
         if letter < "\x80":
             continue
@@ -156,6 +173,8 @@ def _get_letter_folding(text: str) -> _LetterFolding:
             table[ord(letter)] = " "
         elif INVISIBLE.match(letter):
             invisible.append(letter)
+        elif letter in RAISED or letter in LOWERED:
+            scripts.append(letter)
         else:
             if _is_mark(letter):
                 marks.append(letter)
@@ -163,20 +182,29 @@ def _get_letter_folding(text: str) -> _LetterFolding:
                 table[ord(letter)] = plain
             else:
                 growing.append(letter)
-    return _LetterFolding(table, _compile_changing(white, invisible, marks, growing))
+    return _LetterFolding(table, _compile_changing(white, invisible, marks, growing, scripts))
 
 
 def _compile_changing(
-    white: Iterable[str], invisible: list[str], marks: list[str], growing: list[str]
+    white: Iterable[str],
+    invisible: list[str],
+    marks: list[str],
+    growing: list[str],
+    scripts: list[str],
 ) -> re.Pattern[str]:
-    """Find clusters with marks, runs of white space, what is left out and what grows."""
+    """Find clusters with marks, runs of white space and of raised or lowered signs, what is left
+    out and what grows."""
     between = f"{_compile_class(invisible)}*" if invisible else ""
     space = _compile_class(white)
     cases = []
+    if scripts:
+        cases += [_BEHIND_ELEMENT, _SCRIPTS]
     if marks:
         base = _compile_class([*white, *invisible], but=True)
         cases.append(f"{base}(?:{between}{_compile_class(marks)}){{1,{MARKS_IN_A_CLUSTER}}}")
-    cases += [f"{space}(?:{between}{space})+", _LOWERED]
+    cases += [f"{space}(?:{between}{space})+"]
+    if not scripts:
+        cases.append(_BEHIND_ELEMENT)
     if invisible:
         cases.append(f"{_compile_class(invisible)}+")
     if growing:
@@ -188,10 +216,14 @@ def _compile_class(letters: Iterable[str], but: bool = False) -> str:
     return f"[{'^' if but else ''}{re.escape(''.join(letters))}]"
 
 
-def _spell_stretch(stretch: str) -> str:
-    """Return the folded form of a stretch: of one cluster, of a run of white space, or of invisible
-    characters. Clusters and runs may have invisible characters among them."""
-    visible = "" if stretch == "_" else INVISIBLE.sub("", stretch)
+def _spell_stretch(kind: str, stretch: str) -> str:
+    """Return the folded form of a stretch: of one cluster, of a run of white space, of invisible
+    characters, or of signs of a kind: raised, lowered, or lowered behind an element. Clusters and
+    runs may have invisible characters among them."""
+    if kind:
+        sign = {"raised": "^", "lowered": "_"}.get(kind, "")
+        return sign + unicodedata.normalize("NFKC", stretch.lstrip("_")).replace("\u2212", "-")
+    visible = INVISIBLE.sub("", stretch)
     return " " if visible.isspace() else spell_plainly(visible)
 
 
@@ -205,8 +237,11 @@ def spell_plainly(cluster: str) -> str:
 
 
 def _normalize_cluster(cluster: str) -> str:
-    compatible = unicodedata.normalize("NFKC", cluster)
-    return unicodedata.normalize("NFC", cluster) if " " in compatible else compatible
+    compatible = unicodedata.normalize("NFKC", cluster.translate(_RAISED_UNITS))
+    new_digits = any(map(str.isdecimal, compatible)) and not any(
+        map(str.isdecimal, cluster.translate(_RAISED_UNITS))
+    )
+    return unicodedata.normalize("NFC", cluster) if " " in compatible or new_digits else compatible
 
 
 def _is_mark(letter: str) -> bool:
@@ -224,28 +259,52 @@ def locate_quote(
     """Return the quote of the page that `quote_text` names, in the page's own characters, or None.
 
     An exact occurrence goes before one that is equal only once folded. Of several, the first that
-    starts at `after` (an offset in the page's text) or later is taken, else the first. White space
-    round `quote_text` does not count; what is white or invisible throughout names nothing. Pass
-    `folded`, the fold of the page's text, to look for many strings on one page.
+    starts at `after` (an offset in the page's text) or later is taken, else the first. What cuts a
+    word of the page, and what its reader does not see, is passed over. White space round
+    `quote_text` does not count; what is white or invisible throughout names nothing. Pass `folded`,
+    the fold of the page's text, to look for many strings on one page.
     """
-    plain = fold_text(quote_text).text.strip()
-    span = _find_first(page.text, quote_text.strip(), after) if plain else None
-    if span is None:
-        span = _find_first_folded(folded or fold_text(page.text), plain, after)
+    spans = find_places(page, quote_text, after, folded)
+    quotable = (span for span in spans if is_quotable(page, *span))
+    span = next(quotable, None)
     return page.quote(*span) if span else None
 
 
-def _find_first(text: str, quote_text: str, after: int) -> tuple[int, int] | None:
-    start = text.find(quote_text, max(after, 0))
-    if start < 0:
-        start = text.find(quote_text)
-    return (start, start + len(quote_text)) if start >= 0 else None
+def find_places(
+    page: Page, text: str, after: int = 0, folded: FoldedText | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the page that read `text`, from `after` on and then from the start.
+
+    Exact occurrences come before those that are equal only once folded. Also those are yielded that
+    cut a word or are hidden. White space round `text` does not count.
+    """
+    folded_text = fold_text(text).text.strip()
+    if not folded_text:
+        return
+    for start in (max(after, 0), 0):
+        yield from _find_exact(page.text, text.strip(), start)
+    folded = folded or fold_text(page.text)
+    for start in (folded.from_source_offset(max(after, 0)), 0):
+        for span in find_folded_spans(folded, folded_text, start):
+            yield folded.to_source_span(*span)
 
 
-def _find_first_folded(folded: FoldedText, quote_text: str, after: int) -> tuple[int, int] | None:
-    later = find_folded_spans(folded, quote_text, folded.from_source_offset(max(after, 0)))
-    span = next(later, None) or next(find_folded_spans(folded, quote_text, 0), None)
-    return folded.to_source_span(*span) if span else None
+def _find_exact(text: str, sought: str, start: int) -> Iterator[tuple[int, int]]:
+    start = text.find(sought, start)
+    while start >= 0:
+        yield start, start + len(sought)
+        start = text.find(sought, start + 1)
+
+
+def is_quotable(page: Page, start: int, end: int) -> bool:
+    """Return whether page.text[start:end] cuts no word and overlaps no hidden block."""
+    edges = is_word_edge(page.text, start) and is_word_edge(page.text, end)
+    return edges and not is_hidden_span(page, start, end)
+
+
+def is_hidden_span(page: Page, start: int, end: int) -> bool:
+    """Return whether a reader of the page does not see some of page.text[start:end]."""
+    return any(block.hidden and block.start < end and start < block.end for block in page.blocks)
 
 
 def find_folded_spans(folded: FoldedText, quote_text: str, start: int) -> Iterator[tuple[int, int]]:
@@ -282,6 +341,7 @@ class TextFinder:
     """
 
     def __init__(self, text: str, out: Sequence[Span] = ()) -> None:
+        self._text = text
         self._folded = fold_text(text)
         self._spaceless = self._folded.text.replace(" ", "")
         words = self._folded.text.split(" ")
@@ -290,15 +350,17 @@ class TextFinder:
         self._chunks = _index_chunks(self._spaceless)
         self._out = out
 
-    def find(self, needle: str, after: int, spaced: bool = True) -> Span | None:
+    def find(self, needle: str, after: int) -> Span | None:
         """Return the first span that reads `needle`, from `after` on, else from the start.
 
-        With `spaced`, white space must stand where it does in `needle`; otherwise it is ignored.
-        None if there is no such span.
+        White space must stand where it does in `needle`. None if there is no such span.
         """
-        plain = fold_text(needle).text.strip()
-        later = self._find_spans(plain, after, spaced)
-        return next(later, None) or next(self._find_spans(plain, 0, spaced), None)
+        later = self.find_all(needle, after, spaced=True)
+        return next(later, None) or next(self.find_all(needle, 0, spaced=True), None)
+
+    def widen_to_words(self, span: Span) -> Span:
+        """Return the least span of the text that holds this one and cuts no word."""
+        return widen_to_words(self._text, *span)
 
     def find_all(self, needle: str, after: int, spaced: bool) -> Iterator[Span]:
         """Yield the spans that read `needle`, from the offset `after` on; they may overlap.

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from rookery.pages.text_folding import fold_text, locate_quote
+from rookery.pages.text_folding import fold_text, is_quotable, locate_quote
 from rookery.records import Answer, Claim, Page, Quote
 
 NUMBER_PATTERN = r"\[[0-9]+\]"
@@ -254,8 +254,16 @@ def _find_quote(
 
 def _find_on_page(page: Page, words: str, find: QuoteFinder) -> Quote | None:
     # `find` would strip white space around the words; on the page it may belong to them.
-    start = page.text.find(words) if words else -1
-    return page.quote(start, start + len(words)) if start >= 0 else find(page, words)
+    if not words:
+        return None
+    places = [match.start() for match in re.finditer(f"(?={re.escape(words)})", page.text)]
+    for start in places:
+        if is_quotable(page, start, start + len(words)):
+            return page.quote(start, start + len(words))
+    if quote := find(page, words):
+        return quote
+    # What a constraint has let a model write may end inside a word.
+    return page.quote_whole_words(places[0], places[0] + len(words)) if places else None
 
 
 def _require_found_again(quote: Quote, pages: Sequence[Page]) -> None:

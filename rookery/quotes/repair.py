@@ -21,11 +21,11 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import Indel
 
 from rookery.pages.search_terms import QUESTION_WORDS, reads_as_english
-from rookery.pages.text_folding import INVISIBLE, TYPOGRAPHY, FoldedText, fold_text, locate_quote
+from rookery.pages.text_folding import TYPOGRAPHY, FoldedText, fold_text, locate_quote
 from rookery.quotes.answer_types import contains_negation
 from rookery.quotes.citation_syntax import NUMBER_PATTERN, NUMBERED_MARK_PATTERN, parse_numbered
 from rookery.quotes.word_overlap import compute_rouge_n, split_words
-from rookery.records import Answer, Claim, Page, Quote, Record
+from rookery.records import INVISIBLE, Answer, Claim, Page, Quote, Record
 
 NUMBER_OR_ESCAPED_MARK = re.compile(
     rf"(?<!\\)(?:\\\\)*\\(?:{NUMBERED_MARK_PATTERN})|{NUMBER_PATTERN}"
@@ -176,7 +176,7 @@ def repair_quote(page: Page, typed: str, folded: FoldedText | None = None) -> Qu
     span, score = _find_nearest_span(folded.text, plain)
     if score < LEAST_SIMILARITY:
         return _reject_quote(f"nothing on the page is {LEAST_SIMILARITY:g} % alike", score)
-    proposed = page.quote(*folded.to_source_span(*span))
+    proposed = page.quote_whole_words(*folded.to_source_span(*span))
     low, high = max(0, proposed.start - LANGUAGE_CONTEXT), proposed.end + LANGUAGE_CONTEXT
     if not reads_as_english(page.text[low:high]):
         detail = "the page does not read as English, and no other negations are known"

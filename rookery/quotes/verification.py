@@ -19,7 +19,15 @@ from typing import Literal
 
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
-from rookery.pages.text_folding import FoldedText, find_folded_spans, fold_text, locate_quote
+from rookery.pages.text_folding import (
+    FoldedText,
+    find_folded_spans,
+    find_places,
+    fold_text,
+    is_hidden_span,
+    is_quotable,
+    locate_quote,
+)
 from rookery.quotes.quote_links import shorten_line
 from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.records import Answer, Page, Quote, Record
@@ -66,7 +74,14 @@ def find_quote_pieces(page: Page, text: str) -> tuple[Quote, ...]:
     if len(ELLIPSIS.findall(text)) > MAX_GAPS:
         return ()
     pieces = _split_at_ellipses(folded, text)
-    places = {piece: list(find_folded_spans(folded, piece, 0)) for piece in set(pieces)}
+    places = {
+        piece: [
+            span
+            for span in find_folded_spans(folded, piece, 0)
+            if is_quotable(page, *folded.to_source_span(*span))
+        ]
+        for piece in set(pieces)
+    }
     piece_places = [places[piece] for piece in pieces]
     if not piece_places or not all(piece_places):
         return ()
@@ -180,12 +195,17 @@ QuoteOutcome = Literal[
     "wrong_source",
     "text_differs",
     "out_of_range",
+    "cut_word",
+    "hidden_text",
     "too_short",
 ]
 ClaimedOutcome = Literal[
     "verified",
     "elided",
     "not_found",
+    "cut_word",
+    "hidden_text",
+    "bidi_controls",
     "page_missing",
     "too_short",
     "broken_citation",
@@ -194,6 +214,9 @@ ClaimedOutcome = Literal[
 
 MAX_EDGE_CHARACTERS = 300
 """most characters at either end of a gap that a message shows"""
+BIDI_CONTROL = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""an embedding, override or isolate of text direction, which can show words in another order"""
+REORDERED = "it holds control characters that show its letters in another order"
 TOO_SHORT = "it has fewer than three words, and no number or name"
 
 
@@ -289,9 +312,24 @@ def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> 
         return Verdict(quote, "out_of_range", detail)
     if page.text[quote.start : quote.end] != quote.text:
         return Verdict(quote, "text_differs", _describe_other_text(quote, page))
+    if fault := find_fault(page, quote.start, quote.end):
+        return Verdict(quote, *fault)
     if is_quote_too_short(page.text, quote.start, quote.end):
         return Verdict(quote, "too_short", TOO_SHORT)
     return Verdict(quote, "verified", _describe_change(quote.text, page, latest))
+
+
+def find_fault(
+    page: Page, start: int, end: int
+) -> tuple[Literal["hidden_text", "cut_word"], str] | None:
+    """Return why page.text[start:end] is no quote although it stands there, as outcome and
+    sentence; None if it is one."""
+    if is_hidden_span(page, start, end):
+        return "hidden_text", "a reader of the page does not see these words"
+    whole = page.quote_whole_words(start, end)
+    if (whole.start, whole.end) != (start, end):
+        return "cut_word", f"it cuts a word or a number: the page has “{_cut_middle(whole.text)}”"
+    return None
 
 
 def find_unjudged_sentences(answer: Answer) -> list[TextVerdict]:
@@ -325,9 +363,12 @@ def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> Clai
     if not claimed.quoted:
         detail = "a citation without quoted words: nothing to check"
         return ClaimedVerdict(claimed, "not_quoted", detail)
+    if BIDI_CONTROL.search(claimed.text):
+        return ClaimedVerdict(claimed, "bidi_controls", REORDERED)
     if not claimed.url and not claimed.title:
         return ClaimedVerdict(claimed, "page_missing", "no source is named beside it")
     latest: dict[str, Page] = {}
+    faulty: ClaimedVerdict | None = None
     elided: ClaimedVerdict | None = None
     for page in versions:
         latest.setdefault(page.url, page)
@@ -336,13 +377,18 @@ def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> Clai
             return _judge_whole(claimed, quotes[0], page, latest[page.url])
         if quotes and elided is None:
             elided = _judge_elided(claimed, quotes, page)
+        if not quotes and faulty is None and (span := next(find_places(page, claimed.text), None)):
+            fault = find_fault(page, *span)
+            faulty = fault and ClaimedVerdict(claimed, *fault)
     if not latest:
         return ClaimedVerdict(claimed, "page_missing", "its source is not stored")
     missing = ClaimedVerdict(claimed, "not_found", "these words do not stand in the source")
-    return elided or missing
+    return elided or faulty or missing
 
 
 def _judge_whole(claimed: ClaimedQuote, quote: Quote, page: Page, latest: Page) -> ClaimedVerdict:
+    if BIDI_CONTROL.search(quote.text):
+        return ClaimedVerdict(claimed, "bidi_controls", REORDERED, (quote,))
     if is_quote_too_short(page.text, quote.start, quote.end):
         return ClaimedVerdict(claimed, "too_short", TOO_SHORT, (quote,))
     detail = _describe_change(quote.text, page, latest)

@@ -107,6 +107,13 @@ def is_span_of_page(page: Page, span: Span) -> bool:
     return 0 <= start < end <= len(page.text) and not page.text[start:end].isspace()
 
 
+def _recall_quote(page: Page, span: Span) -> Quote:
+    """Return the quote that a link names, also one that was stored before quotes had to be whole
+    words."""
+    start, end = span
+    return Quote(page.url, page.title, page.digest, start, end, page.text[start:end])
+
+
 def lay_out_page(page: Page, span: Span | None, at: int) -> PageLayout:
     """Return the part of the page around offset `at`, with the span marked if it fits.
 
@@ -263,7 +270,7 @@ class StoredPageViewer:
         span = _parse_span(request)
         if stored is None:
             return self.show_page(request)
-        quote = stored.quote(*span) if span and is_span_of_page(stored, span) else None
+        quote = _recall_quote(stored, span) if span and is_span_of_page(stored, span) else None
         return self.show_page(request, self._compare_with_live_page(request, stored, quote))
 
     def show_image(self, request: Request) -> Response:
@@ -308,7 +315,7 @@ class StoredPageViewer:
         at = _parse_number(request.query_params.get("at", ""))
         laid = lay_out_page(stored, span, span[0] if at < 0 and span else max(at, 0))
         has_span = "start" in request.query_params or "end" in request.query_params
-        quote = stored.quote(*span) if span and laid.located else None
+        quote = _recall_quote(stored, span) if span and laid.located else None
         address = _get_live_address(stored)
         pictures, no_picture = self._draw_pictures(stored, span) if quote and span else ([], "")
         return render_page(

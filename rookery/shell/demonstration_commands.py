@@ -186,13 +186,13 @@ def quote_window_span(session: BrowserSession, start: int, end: int) -> str:
     finder = session.views.get_opened(view.page, session.task.rules).finder
     parts = list(view.iter_parts(observation.start))
     try:
-        span = trim_span(view.page, window, start, end)
+        chosen = view.page.quote_whole_words(*trim_span(view.page, window, start, end))
+        span = chosen.start, chosen.end
         command = find_quote_command(view.page, finder, window, parts, span)
     except UnquotableSpanError as error:
         return str(error)
     room = session.task.rules.quoted - sum(len(quoted.text) for quoted in observation.quotes)
-    target = view.page.quote(*span)
-    if len(target.text) > room and target not in observation.quotes:
+    if len(chosen.text) > room and chosen not in observation.quotes:
         return NO_ROOM_HINT.format(room)
     return run_browser_command(session, command)
 

@@ -486,7 +486,7 @@ class TestBadInput:
 
     def test_a_page_of_one_million_characters_without_a_space_is_read_to_its_end(self) -> None:
         page = html("https://a.org/x", f"<p>{'abcdefghij' * 100_000}!</p>")
-        seen = drive(Little(page), ["Find in page: !", "Quote: ghij!"], start=page.url)
+        seen = drive(Little(page), ["Find in page: !", "Quote: !"], start=page.url)
         assert len(seen[0].text) == 2000
         assert seen[1].text.endswith("ghij!")
         assert seen[2].quotes[0].end == len(page.text)

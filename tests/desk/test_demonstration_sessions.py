@@ -364,7 +364,7 @@ def test_a_long_quote_is_said_by_its_beginning_and_its_end(opened_desk: Desk, we
         said = work.browser_session.commands[-1]
         assert (
             work.browser_session.observation.quotes[-1].text
-            == CROWS.text[line : line + 600].strip()
+            == CROWS.quote_whole_words(line, line + 600).text.strip()
         )
     assert "━" in said
     assert len(said) < 140

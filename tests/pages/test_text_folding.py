@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.pages.text_folding import (
-    INVISIBLE,
     MARKS_IN_A_CLUSTER,
+    RAISED,
     TYPOGRAPHY,
     FoldedText,
     fold_text,
 )
+from rookery.records import INVISIBLE
 
 NASTY = (
-    "aAbBeExX  \t\n\r\x1c1½²—–-‐−…'’‘\"“”«»ﬁﬃßẞİıſŉǆΣσςΐ"
+    "aAbBeExX  \t\n\r\x1c1½²⁻⁵—–-‐−…'’‘\"“”«»ﬁﬃßẞİıſŉǆΣσςΐ"
     "\u00a0\u00ad\u200b\u200d\u2009\u2028\u3000\ufeff\ufe0f\u034f"
     "\u0301\u0300\u0308\u0316\u0327\u0345\u20dd\u0338\u093f\u09be\u3099"
     "\u1100\u1161\u11a8가각한ㄱㅏﾡￂＡｂ１＂ｶﾞ゛¨´΅\ufdfa¸"
@@ -32,8 +33,14 @@ def is_mark(letter: str) -> bool:
 
 
 def normal(text: str) -> str:
-    compatible = unicodedata.normalize("NFKC", text)
-    return compatible if " " not in compatible else unicodedata.normalize("NFC", text)
+    compatible = nfkc(text)
+    new_digits = any(map(str.isdecimal, compatible)) and not any(map(str.isdecimal, text))
+    changed = " " in compatible or new_digits
+    return unicodedata.normalize("NFC", text) if changed else compatible
+
+
+def nfkc(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
 
 
 def clusters(text: str) -> list[tuple[str, int, int]]:
@@ -48,7 +55,12 @@ def clusters(text: str) -> list[tuple[str, int, int]]:
                 groups[-1] = (" ", start, at + 1)
             else:
                 groups.append((" ", at, at + 1))
-        elif group != " " and is_mark(letter) and len(group) <= MARKS_IN_A_CLUSTER:
+        elif (letter in RAISED and group[0] in RAISED and groups[-1][2] == at) or (
+            group != " "
+            and group[0] not in RAISED
+            and is_mark(letter)
+            and len(group) <= MARKS_IN_A_CLUSTER
+        ):
             groups[-1] = (group + letter, start, at + 1)
         else:
             groups.append((letter, at, at + 1))
@@ -59,6 +71,9 @@ def slowly(text: str) -> list[tuple[str, int, int]]:
     """Each folded character with the span of the original that it came from."""
     folded = []
     for group, start, end in clusters(text):
+        if group[0] in RAISED:
+            folded += [(letter, start, end) for letter in f"^{nfkc(group).replace('−', '-')}"]
+            continue
         plain = normal(group.translate(TYPOGRAPHY)).casefold()
         plain = " " if group == " " else normal(plain).translate(TYPOGRAPHY)
         folded += [(letter, start, end) for letter in plain]
@@ -127,13 +142,32 @@ def test_folding_twice_is_folding_once(text: str) -> None:
         ("ｶﾞ", "ガ"),
         ("❤\ufe0f", "❤"),
         ("a\n\n\tb", "a b"),
+        ("10² and 10⁻⁵", "10^2 and 10^-5"),
+        ("km², ㎢ and ㎨", "km^2, km^2 and m∕s^2"),
+        ("H₂O, CO₂ and x₁₂", "H_2O, CO_2 and x_12"),
     ],
 )
 def test_typography_folds_away(one: str, other: str) -> None:
     assert fold_text(one).text == fold_text(other).text
 
 
-@pytest.mark.parametrize(("one", "other"), [("é", "e"), ("is", "is not"), ("ab", "a b")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("é", "e"),
+        ("is", "is not"),
+        ("ab", "a b"),
+        ("10²", "102"),
+        ("10⁻⁵", "10-5"),
+        ("①5", "15"),
+        ("1½", "11⁄2"),
+        ("½", "1⁄2"),
+        ("x₂", "x2"),
+        ("⒈5", "1.5"),
+        ("⑴", "(1)"),
+        ("㏠5", "1日5"),
+    ],
+)
 def test_words_do_not(one: str, other: str) -> None:
     assert fold_text(one).text != fold_text(other).text
 

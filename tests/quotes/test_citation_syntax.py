@@ -16,7 +16,7 @@ from rookery.quotes.citation_syntax import (
     render_inline,
     render_numbered,
 )
-from rookery.records import Answer, Claim, Page
+from rookery.records import Answer, Claim, Page, is_word_edge
 
 SKY = Page("https://sky.example/", "Sky (blue)", "The sky is blue. Rayleigh scatters. Dusk is red.")
 CROW = Page("https://crow.example/", "Crows", "Crows are clever. They use tools, and tools again.")
@@ -204,7 +204,7 @@ def answers(draw: st.DrawFn) -> Answer:
     quotes = []
     for page in draw(st.lists(st.sampled_from(PAGES), min_size=1, max_size=4)):
         start = draw(st.integers(0, len(page.text) - 1))
-        quotes.append(page.quote(start, draw(st.integers(start + 1, len(page.text)))))
+        quotes.append(page.quote_whole_words(start, draw(st.integers(start + 1, len(page.text)))))
     bounds = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
     numbers = st.lists(st.integers(0, len(quotes) - 1), min_size=1, max_size=3)
     claims = [
@@ -219,11 +219,22 @@ def test_numbered_comes_back(answer: Answer) -> None:
     assert parse_numbered(render_numbered(answer), answer.quotes) == answer
 
 
+def find_first(text: str, words: str) -> int:
+    """Where the words first stand without cutting another."""
+    return next(
+        at
+        for at in range(len(text))
+        if text.startswith(words, at)
+        and is_word_edge(text, at)
+        and is_word_edge(text, at + len(words))
+    )
+
+
 @given(answers())
 def test_inline_comes_back_or_a_quote_stands_elsewhere_first(answer: Answer) -> None:
     answer = order_quotes_by_use(answer)
     texts = {page.url: page.text for page in PAGES}
-    if all(texts[quote.url].find(quote.text) == quote.start for quote in answer.quotes):
+    if all(find_first(texts[quote.url], quote.text) == quote.start for quote in answer.quotes):
         assert parse_inline(render_inline(answer, PAGES), PAGES) == answer
     else:
         with pytest.raises(CitationSyntaxError, match="until they stand once"):

@@ -14,7 +14,7 @@ from rookery.browser.browser import find_quote
 from rookery.pages.text_folding import TextFinder
 from rookery.quotes.citation_syntax import AnswerShape
 from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
-from rookery.records import Page
+from rookery.records import Page, is_word_edge
 
 CROSSING = [
     ("%", b"<C"),
@@ -204,8 +204,9 @@ def test_start_and_end_are_a_span_of_the_page() -> None:
         span = find_quote(TextFinder(page.text), said, 0)
         assert span is not None
         words = page.text[span[0] : span[1]].lower()
-        assert words.startswith(said.split("━")[0].lower().strip())
-        assert words.endswith(said.split("━")[-1].lower().strip())
+        first, last = said.split("━")[0].lower().strip(), said.split("━")[-1].lower().strip()
+        assert 0 <= words.find(first) <= words.rfind(last)
+        assert all(is_word_edge(page.text, at) for at in span)
         joined += len(places) == 2
     assert joined > 10
     assert not may(VerbatimGrammar(plain(), shape), [("T", CROWS)], "Crows━are━clever")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rookery.quotes.quote_links import describe_location, make_deep_link
-from rookery.records import Block, Mark, Page
+from rookery.records import Block, Mark, Page, Quote
 
 URL = "https://crows.example/nest"
 
@@ -27,7 +27,9 @@ def page_of(*parts: tuple[str, str], title: str = "Crows", url: str = URL) -> Pa
 
 def quoted(page: Page, text: str) -> str:
     start = page.text.rindex(text)
-    return make_deep_link(page.quote(start, start + len(text)), page)
+    # As it was stored before quotes had to be whole words.
+    quote = Quote(page.url, page.title, page.digest, start, start + len(text), text)
+    return make_deep_link(quote, page)
 
 
 NEST = page_of(

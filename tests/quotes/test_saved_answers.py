@@ -331,7 +331,7 @@ CROWS = Page(A, "Crows", "Indeed, Crows remember\nhuman faces for years. They te
     ("text", "quotes"),
     [
         (FACES, ["Crows remember\nhuman faces"]),
-        ("crows remember human faces for ye...", ["Crows remember\nhuman faces for ye"]),
+        ("crows remember human faces for years...", ["Crows remember\nhuman faces for years"]),
         ("Crows […] teach their young", ["Crows", "teach their young"]),
         ("… human faces … They teach", ["human faces", "They teach"]),
         ("They teach … human faces", []),

@@ -3,12 +3,18 @@
 import msgspec
 import pytest
 
-from rookery.quotes.verification import Verdict, check_quote, verify_quotes
-from rookery.records import Answer, Page, Quote
+from rookery.quotes.saved_answers import ClaimedQuote
+from rookery.quotes.verification import (
+    Verdict,
+    check_claimed_quote,
+    check_quote,
+    verify_quotes,
+)
+from rookery.records import Answer, Block, Page, Quote
 
 URL = "https://crows.example/memory"
 PAGE = Page(URL, "Memory", "Crows remember faces.\n\nThey “never” forget a grudge.")
-QUOTE = PAGE.quote(23, 46)
+QUOTE = PAGE.quote(23, 44)
 
 
 def changed(quote: Quote, **fields: object) -> Quote:
@@ -26,10 +32,10 @@ def test_a_slice_is_verified_without_reservation() -> None:
         (QUOTE, None, "page_missing", f"no copy of {URL}"),
         (changed(QUOTE, text="They always forget"), PAGE, "text_differs", "does not stand in it"),
         (changed(QUOTE, text="They “never” forget an"), PAGE, "text_differs", "the page has"),
-        (changed(QUOTE, start=24, end=47), PAGE, "text_differs", "stands in it at [23:46]"),
+        (changed(QUOTE, start=24, end=45), PAGE, "text_differs", "stands in it at [23:44]"),
         (changed(QUOTE, end=900), PAGE, "out_of_range", "has 52 characters"),
         (changed(QUOTE, start=-1, end=22), PAGE, "out_of_range", "[-1:22]"),
-        (changed(QUOTE, start=46), PAGE, "out_of_range", "[46:46]"),
+        (changed(QUOTE, start=44), PAGE, "out_of_range", "[44:44]"),
         (changed(QUOTE, start=50, end=40), PAGE, "out_of_range", "[50:40]"),
     ],
 )
@@ -45,7 +51,7 @@ def test_each_fault_has_its_outcome(
 @pytest.mark.parametrize(
     ("text", "detail"),
     [
-        ("New. They “never” forget a grudge.", "stands in it at [5:28]"),
+        ("New. They “never” forget a grudge.", "stands in it at [5:26]"),
         ('New. THEY "never" forget a  grudge.', "but for case, white space or typography, at [5:"),
         ("New. They “always” forget a grudge.", "does not stand in it"),
     ],
@@ -97,13 +103,13 @@ SHORT = Page(
     [
         ("The", "too_short"),
         ("jay hid", "too_short"),
-        ("The jay h", "too_short"),
-        ("Ask Cor", "too_short"),
+        ("The jay h", "cut_word"),
+        ("Ask Cor", "cut_word"),
         ("Not", "too_short"),
         ("Not so", "too_short"),
         ("人の顔", "too_short"),
         ("17", "verified"),
-        ("7 nuts.", "too_short"),
+        ("7 nuts.", "cut_word"),
         ("Ask Corvus", "verified"),
         ("says Darwin", "verified"),
         ("The jay hid", "verified"),
@@ -112,7 +118,8 @@ SHORT = Page(
 )
 def test_a_quote_that_says_nothing_is_too_short(text: str, outcome: str) -> None:
     start = SHORT.text.index(text)
-    assert check_quote(SHORT.quote(start, start + len(text)), SHORT).outcome == outcome
+    place = (SHORT.url, SHORT.title, SHORT.digest, start, start + len(text))
+    assert check_quote(Quote(*place, text), SHORT).outcome == outcome
 
 
 def test_every_quote_of_an_answer_is_looked_up() -> None:
@@ -135,7 +142,48 @@ def test_a_verdict_survives_json_and_knows_its_outcomes() -> None:
         Verdict.from_json(verdict.to_json().replace("page_missing", "fine"))
 
 
-@pytest.mark.parametrize("at", range(0, 23, 3))
+@pytest.mark.parametrize("at", range(0, 21, 3))
 def test_no_changed_character_passes(at: int) -> None:
     text = QUOTE.text[:at] + "#" + QUOTE.text[at + 1 :]
     assert check_quote(changed(QUOTE, text=text), PAGE).outcome == "text_differs"
+
+
+LEAFLET = Page(
+    URL,
+    "Memory",
+    "This is unsafe for children under twelve. Take 15 mg of it.\n\nIt is safe for all.",
+    (Block(0, 59, "paragraph"), Block(61, 80, "paragraph", hidden=True)),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "detail"),
+    [
+        ("safe for children under twelve.", "cut_word", "the page has “unsafe for children"),
+        ("5 mg of it.", "cut_word", "the page has “15 mg of it.”"),
+        ("This is unsafe for child", "cut_word", "the page has “This is unsafe for children”"),
+        ("It is safe for all.", "hidden_text", "a reader of the page does not see these words"),
+        ("unsafe for children", "verified", ""),
+        ("15 mg of it", "verified", ""),
+    ],
+)
+def test_only_whole_words_that_the_reader_sees_are_verified(
+    text: str, outcome: str, detail: str
+) -> None:
+    start = LEAFLET.text.index(text)
+    stored = Quote(URL, "Memory", LEAFLET.digest, start, start + len(text), text)
+    claimed = check_claimed_quote(ClaimedQuote(text, URL), [LEAFLET])
+    for verdict in (check_quote(stored, LEAFLET), claimed):
+        assert verdict.outcome == outcome
+        assert detail in verdict.detail
+
+
+def test_words_that_controls_show_in_another_order_are_not_verified() -> None:
+    page = Page(URL, "Memory", "The crows hid \u202e21\u202c nuts in the old wall.")
+    quote = page.quote(0, len(page.text))
+    assert check_quote(quote, page).verified  # the page shows them in this order itself
+    typed = ClaimedQuote("The crows hid 21 nuts in the old wall", URL)
+    assert check_claimed_quote(typed, [page]).outcome == "bidi_controls"
+    plain = Page(URL, "Memory", "The crows hid 12 nuts in the old wall.")
+    for text in (quote.text, "The crows hid \u20672\u20661\u2069\u2069 nuts"):
+        assert check_claimed_quote(ClaimedQuote(text, URL), [plain]).outcome == "bidi_controls"

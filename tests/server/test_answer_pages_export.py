@@ -26,7 +26,7 @@ PAGE = Page(
     (Block(0, 65, "paragraph"),),
     fetched="2026-11-21T09:05:00+00:00",
 )
-ANSWER = Answer("They hide acorns.", (PAGE.quote(0, 60),), (Claim(0, 17, (0,)),))
+ANSWER = Answer("They hide acorns.", (PAGE.quote_whole_words(0, 60),), (Claim(0, 17, (0,)),))
 STEPS = (
     Step(f"Question {EVIL}", Completion("Search: crows", (1, 2, 3))),
     Step("What was found", Completion(f"Quote: {EVIL}")),

@@ -211,7 +211,9 @@ def test_blocks_concatenate_to_any_answer_and_cite_all_its_claims(
     text: str, data: st.DataObject
 ) -> None:
     page = Page("https://birds.example/a", "Crows", text)
-    quotes = tuple(page.quote(0, size) for size in range(1, min(4, len(text)) + 1))
+    quotes = tuple(
+        dict.fromkeys(page.quote_whole_words(0, size) for size in range(1, min(4, len(text)) + 1))
+    )
     spans = data.draw(st.lists(st.tuples(st.integers(0, len(text)), st.integers(0, len(text)))))
     numbers = st.lists(st.integers(0, len(quotes) - 1), max_size=3).map(tuple)
     claims = tuple(Claim(min(span), max(span), data.draw(numbers)) for span in spans)

@@ -113,7 +113,7 @@ def test_the_page_itself_marks_the_quote_and_says_where_it_is_from(reader: Visit
     keep(page)
     at = page.text.index("crow", 200)
     seen = reader.get(
-        stored_pages.make_quote_address(page.quote(at, at + 60)).removesuffix("#quote")
+        stored_pages.make_quote_address(page.quote_whole_words(at, at + 60)).removesuffix("#quote")
     )
     assert seen.status == 200
     assert marked(seen.html) == replace_unseen_characters(in_blocks(page, (at, at + 60)))
@@ -165,7 +165,9 @@ def test_nobody_reads_who_is_not_in(opened: Opened) -> None:
 def test_a_hostile_page_is_only_text(reader: Visit) -> None:
     page = hostile()
     keep(page)
-    seen = reader.get(stored_pages.make_quote_address(page.quote(0, 25)).removesuffix("#quote"))
+    seen = reader.get(
+        stored_pages.make_quote_address(page.quote_whole_words(0, 25)).removesuffix("#quote")
+    )
     tree = LexborHTMLParser(seen.html)
     assert seen.status == 200
     assert marked(seen.html) == "<script>alert(1)</script>"
@@ -282,7 +284,9 @@ def test_a_pdf_of_the_web_is_shown_as_a_picture_once_it_was_fetched_again(
     page = read_page(REPORT.read_bytes(), url, "application/pdf", "2026-11-21T09:05:00+00:00")
     keep(page)
     at = page.text.index("Eurasian jays")
-    place = stored_pages.make_quote_address(page.quote(at, at + 30)).removesuffix("#quote")
+    place = stored_pages.make_quote_address(page.quote_whole_words(at, at + 30)).removesuffix(
+        "#quote"
+    )
     assert "only its text was kept" in private.get(place).text
     assert "could not be read" in private.post(place).text
     Changing.served["/report.pdf"] = REPORT.read_bytes()
@@ -297,7 +301,7 @@ def test_the_quote_is_marked_in_the_live_page_of_today(private: Visit, live: str
     words = "Crows hide acorns in autumn, and they find most of them again in spring."
     page = read_page(f"<title>Crows</title><p>{words}</p>".encode(), url, "text/html")
     keep(page)
-    place = stored_pages.make_quote_address(page.quote(0, 27)).removesuffix("#quote")
+    place = stored_pages.make_quote_address(page.quote_whole_words(0, 27)).removesuffix("#quote")
     new = f"<title>Crows</title><p>There is something new here to be read.</p><p>{words}</p>"
     Changing.served["/crows.html"] = new.encode()
     assert "the quote still stands there" in private.post(place).text
@@ -312,7 +316,7 @@ def test_a_browser_shows_the_quote_at_every_width_and_axe_finds_nothing(site: Si
     report = read_from(REPORT)
     keep(report)
     at = report.text.index("Advice to others")
-    quote = report.quote(at, at + 40)
+    quote = report.quote_whole_words(at, at + 40)
     with site.window() as (window, said):
         for width in (360, 768, 1280):
             window.set_viewport_size({"width": width, "height": 800})

@@ -44,9 +44,9 @@ def cut(start: str, end: str) -> Quote:
     [
         ("A raven", "out.[3]", "A raven has 1.2 × 10^9 neurons and breathes CO_2 out.[3]"),
         ("On the", "counted.", "On the 19th day m^2 were counted."),
-        ("9 neurons", "out.", "9 neurons and breathes CO_2 out."),
+        ("neurons", "out.", "neurons and breathes CO_2 out."),
         ("Jay", "170 g", "Jay | 170 g"),
-        ("y\t", "17", "y | 17"),
+        ("Jay\t", "170", "Jay | 170"),
         ("jay\t", "Garrulus", "jay\t=\tGarrulus"),
     ],
 )

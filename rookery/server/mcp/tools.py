@@ -32,7 +32,7 @@ from rookery.evidence.calibration import word_score
 from rookery.library.libraries import is_url
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import WebLibrary
-from rookery.pages.text_folding import Span
+from rookery.pages.text_folding import Span, is_hidden_span
 from rookery.quotes.citation_syntax import render_numbered
 from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
@@ -269,7 +269,7 @@ class McpBrowser:
         return self._cut_quote(place.opened.page, *span)
 
     def quote_span(self, start: int, end: int) -> Quote:
-        """Cut the quote text[start:end] of the page's canonical text.
+        """Cut the quote text[start:end] of the page's canonical text, its words made whole.
 
         Raises Failed (nothing_to_quote, hidden_text, too_long, not_quotable).
         """
@@ -277,7 +277,7 @@ class McpBrowser:
         if not 0 <= start < end <= len(page.text) or not page.text[start:end].strip():
             detail = f"nothing stands there: give offsets from 0 to {len(page.text)}, start first"
             raise Failed(Failure(what, Outcome.NOTHING_TO_QUOTE, detail))
-        if any(block.hidden and block.start < end and start < block.end for block in page.blocks):
+        if is_hidden_span(page, start, end):
             detail = "the page holds more between these than it shows: quote it in parts"
             raise Failed(Failure(what, Outcome.HIDDEN_TEXT, detail))
         return self._cut_quote(page, start, end)
@@ -328,7 +328,7 @@ class McpBrowser:
         if end - start > self._limits.quoted:
             detail = f"a quote has at most {self._limits.quoted:,} characters: quote less"
             raise Failed(Failure(f"[{start}:{end}]", Outcome.TOO_LONG, detail))
-        return page.quote(start, end)
+        return page.quote_whole_words(start, end)
 
     def _show_page(self, page: Page, quotable: bool) -> BrowserPosition:
         opened = OpenedPage(page, self._rules)
