@@ -507,17 +507,9 @@ class DocumentReader:
             address = normalize_address(address)
         except Failed as failed:
             detail = failed.failure.detail
-        upload = DocumentUpload(
-            _make_upload_id(0),
-            "",
-            replace_unseen_characters(address.strip() or mark_text("no address"))[:_MAX_NAME_BYTES],
-            person.name,
-            has_role(person, "reviewer"),
-            time.time(),
-            0,
-            "failed" if detail or not room else "waiting",
-            detail or ("" if room else TOO_MANY_WAIT),
-            address="" if detail else address,
+        upload = _make_upload(
+            *(person, 0, "", address.strip() or mark_text("no address"), 0),
+            *(detail or ("" if room else TOO_MANY_WAIT), "" if detail else address),
         )
         with translate_storage_errors(get_documents_folder()):
             _store_upload(upload, b"")
@@ -577,7 +569,6 @@ class DocumentReader:
         self, file: UploadedFile, person: Person, number: int, room: bool
     ) -> DocumentUpload:
         name = make_safe_file_name(file.name)
-        title = replace_unseen_characters(file.name.strip() or mark_text("a file without a name"))
         detail = ""
         if not room:
             detail = TOO_MANY_WAIT
@@ -585,17 +576,8 @@ class DocumentReader:
             detail = f"it has more than {self.limits.file // 1_000_000} MB"
         elif what := name_unread_type(name):
             detail = f"{what}: {READABLE_TYPES}"
-        upload = DocumentUpload(
-            _make_upload_id(number),
-            name,
-            title[:_MAX_NAME_BYTES],
-            person.name,
-            has_role(person, "reviewer"),
-            time.time(),
-            file.size,
-            "failed" if detail else "waiting",
-            detail,
-        )
+        title = file.name.strip() or mark_text("a file without a name")
+        upload = _make_upload(person, number, name, title, file.size, detail)
         _store_upload(upload, file.data)
         return upload
 
@@ -795,9 +777,19 @@ def _read_text(file: Path) -> DocumentText:
     raise Failed(got)
 
 
-def _make_upload_id(number: int) -> str:
+def _make_upload(
+    person: Person, number: int, name: str, shown: str, size: int, detail: str, address: str = ""
+) -> DocumentUpload:
+    """Return the record of an upload, which has failed if there is a reason in `detail`."""
     # Time and number first, so that the ids are in the order in which the files came.
-    return f"{time.time_ns():020}-{number:03}-{secrets.token_hex(4)}"
+    identity = f"{time.time_ns():020}-{number:03}-{secrets.token_hex(4)}"
+    title = replace_unseen_characters(shown)[:_MAX_NAME_BYTES]
+    return DocumentUpload(
+        *(identity, name, title, person.name, has_role(person, "reviewer"), time.time(), size),
+        state="failed" if detail else "waiting",
+        detail=detail,
+        address=address,
+    )
 
 
 def _store_upload(upload: DocumentUpload, data: bytes) -> None:

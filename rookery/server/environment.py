@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -45,7 +45,7 @@ from rookery.library.libraries import BUNDLED_PLACE, get_contents_digest
 from rookery.library.question_files import bundled_questions, read_questions
 from rookery.library.web_library import WebLibrary
 from rookery.library.worker_processes import end_with_parent
-from rookery.records import Answer, Episode, Failure, Library, Question, Quote, Reward, prepare_type
+from rookery.records import Answer, Failure, Library, Question, Quote, Reward, prepare_type
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
@@ -78,18 +78,17 @@ HTTP_STATUSES = {
 """HTTP statuses of the protocol's error codes"""
 
 
-class EnvError(Exception):
+class EnvError(ApiError):
     """A request that is answered with an error: one of the protocol's codes, and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(HTTP_STATUSES.get(code, 400), message, code.lower())
         self.code = code
-        self.message = message
 
     def to_json(self) -> bytes:
         """Return the error as a message of the protocol."""
         return msgspec.json.encode(
-            {"type": "error", "data": {"message": self.message, "code": self.code}}
+            {"type": "error", "data": {"message": str(self), "code": self.code}}
         )
 
 
@@ -281,6 +280,10 @@ class EnvLimits(msgspec.Struct, frozen=True):
     """searches and fetches that run at the same time"""
 
 
+Given = TypeVar("Given")
+Done = TypeVar("Done")
+
+
 class EnvSession:
     """The episodes of one client, one after the other."""
 
@@ -337,10 +340,9 @@ class EnvSession:
         return EnvState(self.episode_id, steps, *place, done)
 
     async def _create_episode(self, selected: SelectedTask) -> SourceEpisode:
-        if self._source.answers_at_once:
-            return self._source.create_episode(selected)
+        slow = not self._source.answers_at_once
         try:
-            return await run_sync(self._source.create_episode, selected, limiter=self._threads)
+            return await self._run_work(slow, self._source.create_episode, selected)
         except Failed as failed:
             raise _convert_store_failure(failed.failure) from failed
 
@@ -379,27 +381,21 @@ class EnvSession:
         selected, browser, session = episode.selected, episode.browser, episode.session
         observation, ended = browser.observation, browser.result
         if ended is not None:
-            reward = await self._compute_reward(ended)
+            slow = self._source.slow_reward
+            reward = await self._run_work(slow, self._source.compute_reward, ended)
         place = (self.episode_id or "", selected.split, selected.index, selected.task.question.id)
         steps = len(browser.steps)
         if observation is not None:
-            about = EnvStepMetadata(
-                *place, steps, observation.answering, observation.left, observation.note, session
-            )
+            left, note = observation.left, observation.note
+            about = EnvStepMetadata(*place, steps, observation.answering, left, note, session)
         else:
             assert ended is not None
-            about = EnvStepMetadata(*place, steps, session=session)
-            quotes = browser.browsed.quotes
-            about = msgspec.structs.replace(
-                about, stop=ended.stop, answer=ended.answer, quotes=quotes, failures=ended.failures
-            )
+            results = (ended.stop, ended.answer, browser.browsed.quotes, ended.failures)
+            about = EnvStepMetadata(*place, steps, False, 0, "", session, *results)
         return EnvStepResult(EnvObservation(browser.prompt), reward, ended is not None, about)
 
-    async def _compute_reward(self, ended: Episode) -> float:
-        compute = self._source.compute_reward
-        if self._source.slow_reward:
-            return await run_sync(compute, ended, limiter=self._threads)
-        return compute(ended)
+    async def _run_work(self, slow: bool, work: Callable[[Given], Done], given: Given) -> Done:
+        return await run_sync(work, given, limiter=self._threads) if slow else work(given)
 
 
 def _convert_store_failure(failure: Failure) -> EnvError:
@@ -473,18 +469,12 @@ async def serve_socket(socket: WebSocket) -> None:
     sessions: EnvSessions = socket.app.state.desk
     await socket.accept()
     try:
-        await _authenticate_socket(socket, sessions)
+        await authenticate_request(socket, sessions.rates)
         with sessions.hold_socket_session() as session, suppress(WebSocketDisconnect):
             await _answer_messages(socket, session, sessions.limits)
-    except EnvError as error:
-        await _send_and_close(socket, error)
-
-
-async def _authenticate_socket(socket: WebSocket, sessions: EnvSessions) -> None:
-    try:
-        await authenticate_request(socket, sessions.rates)
     except ApiError as error:
-        raise EnvError(SESSION_ERROR, error.detail.message) from error
+        told = error if isinstance(error, EnvError) else EnvError(SESSION_ERROR, str(error))
+        await _send_and_close(socket, told)
 
 
 async def _answer_messages(socket: WebSocket, session: EnvSession, limits: EnvLimits) -> None:
@@ -709,9 +699,8 @@ class EnvToolError(msgspec.Struct, frozen=True):
 async def _reset_over_http(call: ApiRequest) -> Response:
     """Begin an episode."""
     sessions = _get_sessions(call)
-    with _convert_errors():
-        session = sessions.open_session()
-        result = await session.reset(call.body)
+    session = sessions.open_session()
+    result = await session.reset(call.body)
     sessions.episodes.add_session(call.key.name, session.episode_id or "", session)
     return build_json_response(result)
 
@@ -719,10 +708,9 @@ async def _reset_over_http(call: ApiRequest) -> Response:
 async def _step_over_http(call: ApiRequest) -> Response:
     """Take a command or the answer."""
     sessions, owner, body = _get_sessions(call), call.key.name, call.body
-    with _convert_errors():
-        session = sessions.find_http_session(owner, body.episode_id)
-        async with session.lock:
-            result = await session.step(body.action.text)
+    session = sessions.find_http_session(owner, body.episode_id)
+    async with session.lock:
+        result = await session.step(body.action.text)
     if result.done:
         sessions.episodes.close_session(owner, body.episode_id)
     return build_json_response(result)
@@ -736,8 +724,7 @@ async def _get_state(call: ApiRequest) -> Response:
     episode_id = call.request.query_params.get("episode_id", "")
     if not episode_id:
         return build_json_response(EnvState(None, 0))
-    with _convert_errors():
-        session = _get_sessions(call).find_http_session(call.key.name, episode_id)
+    session = _get_sessions(call).find_http_session(call.key.name, episode_id)
     return build_json_response(session.describe_state())
 
 
@@ -760,12 +747,9 @@ async def _list_splits(call: ApiRequest) -> Response:
     """List the splits."""
     _require_name(call)
     kinds = ("train", "validation", "test")
-    return build_json_response(
-        [
-            EnvSplit(name, name if name in kinds else "validation")
-            for name in _get_sessions(call).source.splits
-        ]
-    )
+    names = _get_sessions(call).source.splits
+    splits = [EnvSplit(name, name if name in kinds else "validation") for name in names]
+    return build_json_response(splits)
 
 
 async def _list_tasks(call: ApiRequest) -> Response:
@@ -806,15 +790,6 @@ async def _report_health(request: Request) -> Response:
 def _get_sessions(call: ApiRequest) -> EnvSessions:
     sessions: EnvSessions = call.request.app.state.desk
     return sessions
-
-
-@contextmanager
-def _convert_errors() -> Iterator[None]:
-    try:
-        yield
-    except EnvError as error:
-        status, code = HTTP_STATUSES.get(error.code, 400), error.code.lower()
-        raise ApiError(status, error.message, code) from error
 
 
 def _require_name(call: ApiRequest) -> None:
@@ -952,12 +927,8 @@ def open_environment(how: EnvSettings) -> OpenedEnvironment:
         slow = how.reward == EVIDENCE_REWARD
         source = EpisodeSource(splits, library, reward, how.rules, "env", recording, slow)
         about = EnvDescription(
-            ENVIRONMENT_NAME,
-            ENVIRONMENT_DESCRIPTION,
-            __version__,
-            contents,
-            how.reward,
-            how.rules.actions,
+            *(ENVIRONMENT_NAME, ENVIRONMENT_DESCRIPTION, __version__, contents),
+            *(how.reward, how.rules.actions),
         )
         return OpenedEnvironment(source, about, left_out, stack.pop_all().close)
 

@@ -277,11 +277,8 @@ class StoredPageViewer:
         """Send one page of a PDF as a PNG; 404 if its letters are not those of the stored text."""
         stored = self._find_stored_page(request)
         number = _parse_number(request.path_params["number"])
-        sheet = (
-            next((s for s in list_pdf_pages(stored) if s.number == number), None)
-            if stored
-            else None
-        )
+        sheets = list_pdf_pages(stored) if stored else ()
+        sheet = next((each for each in sheets if each.number == number), None)
         if stored is None or sheet is None:
             return render_problem_page(request, 404, "There is no such picture.")
         try:
@@ -289,14 +286,9 @@ class StoredPageViewer:
                 read_pdf_file(stored, get_cache_folder()), stored, sheet
             )
         except Failed as failed:
-            return render_problem_page(
-                request,
-                404,
-                _(
-                    "There is no picture: %(reason)s.",
-                    reason=translate_borrowed_text(failed.failure.detail),
-                ),
-            )
+            reason = translate_borrowed_text(failed.failure.detail)
+            why = _("There is no picture: %(reason)s.", reason=reason)
+            return render_problem_page(request, 404, why)
         if not picture.located:
             return render_problem_page(request, 404, PICTURE_MISMATCH)
         headers = {"Cache-Control": "private, max-age=3600"}
@@ -321,16 +313,13 @@ class StoredPageViewer:
         return render_page(
             request,
             "page_shown.html",
-            title=replace_unseen_characters(truncate_line(stored.title, MAX_TITLE_CHARACTERS))
-            or _("Untitled page"),
+            title=_shorten_line(stored.title) or _("Untitled page"),
             where=replace_unseen_characters(format_host(address) or _name_source(stored)),
             fetched=_format_fetch_time(stored.fetched),
             live=make_deep_link(quote, stored) if quote and is_url(stored.url) else address,
             kind=_name_kind(stored),
             place=describe_location(stored, quote.start) if quote else "",
-            quote=replace_unseen_characters(truncate_line(quote.text, MAX_TITLE_CHARACTERS))
-            if quote
-            else "",
+            quote=_shorten_line(quote.text) if quote else "",
             lost=has_span and quote is None,
             laid=laid,
             again=_make_page_address(stored.digest, stored.url, span),
@@ -379,14 +368,9 @@ class StoredPageViewer:
             now = self._read_live_page(request, stored)
         except Failed as failed:
             detail = translate_borrowed_text(failed.failure.detail or failed.failure.outcome)
-            return LivePageStatus(
-                "bad",
-                _(
-                    "The %(what)s could not be read: %(reason)s.",
-                    what=what,
-                    reason=replace_unseen_characters(truncate_line(detail, 300)),
-                ),
-            )
+            why = _shorten_line(detail)
+            sentence = _("The %(what)s could not be read: %(reason)s.", what=what, reason=why)
+            return LivePageStatus("bad", sentence)
         if now.digest == stored.digest:
             return LivePageStatus(
                 "good", _("The %(what)s still has the very same text.", what=what)
@@ -442,6 +426,10 @@ class StoredPageViewer:
                 self._sources = sources = EvidenceSources(get_app_context(request).settings)
                 request.app.state.closing.append(sources.close)
             return self._sources
+
+
+def _shorten_line(text: str) -> str:
+    return replace_unseen_characters(truncate_line(text, MAX_TITLE_CHARACTERS))
 
 
 def _make_page_address(digest: str, url: str, span: Span | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,24 +27,12 @@ DOCUMENTS_PLACE = "documents"
 DOCUMENT_GONE = "a document that was chosen is not there any more: choose others, and ask again"
 MAX_SAMPLES = 64
 """maximum number of answers that a model may sample for one question"""
-EventKind = Literal[
-    "asked",
-    "begun",
-    "rewritten",
-    "searching",
-    "found",
-    "opening",
-    "opened",
-    "failed",
-    "saying",
-    "writing",
-    "quote",
-    "answered",
-    "declined",
-    "stopped",
-]
+LibraryEventKind = Literal["searching", "found", "opening", "opened", "failed"]
+ModelEventKind = Literal["rewritten", "saying", "writing"]
+FinalEventKind = Literal["answered", "declined", "stopped"]
+EventKind = Literal["asked", "begun", "quote"] | LibraryEventKind | ModelEventKind | FinalEventKind
 """kinds of progress events"""
-FINAL_EVENTS = ("answered", "declined", "stopped")
+FINAL_EVENTS = get_args(FinalEventKind)
 """event kinds that end an answer; no event follows them"""
 
 

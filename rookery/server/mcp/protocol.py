@@ -68,13 +68,8 @@ BATCH_VERSIONS = HANDSHAKE_VERSIONS[:2]
 """revisions in which several messages may be sent as one JSON list"""
 MAX_BATCH = 50
 """maximum number of messages in one list"""
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = (
-    -32700,
-    -32600,
-    -32601,
-    -32602,
-    -32603,
-)
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
+INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 """JSON-RPC error codes"""
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 """error codes of MCP revision 2026-07-28"""
