@@ -40,9 +40,8 @@ from rookery.desk.page_endpoints import (
     AppContext,
     NavigationLink,
     PageHandler,
-    get_form_fields,
-    get_last_value,
     get_posted_value,
+    get_posted_values,
     get_session_token,
     get_store,
     make_routes,
@@ -117,12 +116,11 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
     from rookery.server.api.routes import build_api_routes
     from rookery.server.document_pages import DOCUMENT_PAGES, post_files
     from rookery.server.mcp.protocol import build_mcp_routes
-    from rookery.server.notebook_pages import NOTEBOOK_PAGES
     from rookery.server.stored_pages import build_stored_page_routes
 
     routes = [
         *build_stored_page_routes(),
-        *make_routes("reader", {**DOCUMENT_PAGES, **NOTEBOOK_PAGES, **ANSWER_PAGES}),
+        *make_routes("reader", {**DOCUMENT_PAGES, **ANSWER_PAGES}),
         *make_routes(None, {"/shared/{link}": show_linked_answer}),
         Route("/documents", post_files, methods=["POST"]),
         Route("/answers/{answer}/events", stream_answer_page),
@@ -188,6 +186,8 @@ def _make_refusal(scope: Scope, status: int, sentence: str) -> ASGIApp:
 
 SECURE_PROBE_COOKIE = "__Host-tried"
 """name of a cookie without content, set to see whether the browser accepts Secure cookies here"""
+COOKIE_FLAGS: dict[str, Any] = {"httponly": True, "samesite": "lax"}
+"""of every cookie: scripts and other sites' forms have none of them"""
 YEAR_SECONDS = 365 * 86_400
 """seconds in a year"""
 
@@ -202,9 +202,7 @@ def show_invite_page(request: Request) -> Response:
 
 
 def _probe_secure_cookies(answer: Response) -> Response:
-    answer.set_cookie(
-        SECURE_PROBE_COOKIE, "yes", max_age=600, secure=True, httponly=True, samesite="lax"
-    )
+    answer.set_cookie(SECURE_PROBE_COOKIE, "yes", max_age=600, secure=True, **COOKIE_FLAGS)
     return answer
 
 
@@ -248,14 +246,8 @@ def _let_in(request: Request, session: str, address: str) -> Response:
     accounts.end_session(get_store(request), get_session_token(request))
     answer = redirect_after_post(address)
     strict = request.url.scheme == "https" or SECURE_PROBE_COOKIE in request.cookies
-    answer.set_cookie(
-        SECURE_COOKIE if strict else PLAIN_COOKIE,
-        session,
-        max_age=int(accounts.SESSION_MAX_SECONDS),
-        secure=strict,
-        httponly=True,
-        samesite="lax",
-    )
+    name, seconds = SECURE_COOKIE if strict else PLAIN_COOKIE, int(accounts.SESSION_MAX_SECONDS)
+    answer.set_cookie(name, session, max_age=seconds, secure=strict, **COOKIE_FLAGS)
     return answer
 
 
@@ -263,8 +255,8 @@ def post_sign_out(request: Request) -> Response:
     """End the session in the store, and delete its cookies and the site's browser storage."""
     accounts.end_session(get_store(request), get_session_token(request))
     answer = redirect_after_post("/?said=out")
-    answer.delete_cookie(SECURE_COOKIE, secure=True, httponly=True, samesite="lax")
-    answer.delete_cookie(PLAIN_COOKIE, httponly=True, samesite="lax")
+    answer.delete_cookie(SECURE_COOKIE, secure=True, **COOKIE_FLAGS)
+    answer.delete_cookie(PLAIN_COOKIE, **COOKIE_FLAGS)
     answer.headers["Clear-Site-Data"] = '"storage"'
     return answer
 
@@ -273,22 +265,18 @@ def post_shortcut_preference(request: Request) -> Response:
     """Turn single-key shortcuts on or off in this browser (WCAG 2.1.4), by a cookie."""
     answer = redirect_after_post("/?said=keys")
     value = "off" if get_posted_value(request, "keys") == "off" else "on"
-    answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, httponly=True, samesite="lax")
+    answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
     return answer
 
 
 def post_language(request: Request) -> Response:
     """Keep the chosen language in a cookie, and go back to the page."""
-    fields = get_form_fields(request)
-    path = get_last_value(fields, "there")
+    path, chosen = get_posted_values(request, "there", "language")
     # Only paths of this site: browsers read a second slash, or a backslash, as another host.
     local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", path)
     answer = redirect_after_post(path if local else "/")
-    chosen = get_last_value(fields, "language")
     if chosen in LANGUAGES:
-        answer.set_cookie(
-            LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, httponly=True, samesite="lax"
-        )
+        answer.set_cookie(LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
     return answer
 
 

@@ -778,14 +778,14 @@ def _read_text(file: Path) -> DocumentText:
 
 
 def _make_upload(
-    person: Person, number: int, name: str, shown: str, size: int, detail: str, address: str = ""
+    person: Person, number: int, name: str, title: str, size: int, detail: str, address: str = ""
 ) -> DocumentUpload:
     """Return the record of an upload, which has failed if there is a reason in `detail`."""
     # Time and number first, so that the ids are in the order in which the files came.
     identity = f"{time.time_ns():020}-{number:03}-{secrets.token_hex(4)}"
-    title = replace_unseen_characters(shown)[:_MAX_NAME_BYTES]
+    clean = replace_unseen_characters(title)[:_MAX_NAME_BYTES]
     return DocumentUpload(
-        *(identity, name, title, person.name, has_role(person, "reviewer"), time.time(), size),
+        *(identity, name, clean, person.name, has_role(person, "reviewer"), time.time(), size),
         state="failed" if detail else "waiting",
         detail=detail,
         address=address,

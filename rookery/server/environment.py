@@ -386,16 +386,16 @@ class EnvSession:
         place = (self.episode_id or "", selected.split, selected.index, selected.task.question.id)
         steps = len(browser.steps)
         if observation is not None:
-            left, note = observation.left, observation.note
-            about = EnvStepMetadata(*place, steps, observation.answering, left, note, session)
+            actions, note = observation.left, observation.note
+            about = EnvStepMetadata(*place, steps, observation.answering, actions, note, session)
         else:
             assert ended is not None
             results = (ended.stop, ended.answer, browser.browsed.quotes, ended.failures)
             about = EnvStepMetadata(*place, steps, False, 0, "", session, *results)
         return EnvStepResult(EnvObservation(browser.prompt), reward, ended is not None, about)
 
-    async def _run_work(self, slow: bool, work: Callable[[Given], Done], given: Given) -> Done:
-        return await run_sync(work, given, limiter=self._threads) if slow else work(given)
+    async def _run_work(self, slow: bool, work: Callable[[Given], Done], value: Given) -> Done:
+        return await run_sync(work, value, limiter=self._threads) if slow else work(value)
 
 
 def _convert_store_failure(failure: Failure) -> EnvError:
@@ -473,8 +473,8 @@ async def serve_socket(socket: WebSocket) -> None:
         with sessions.hold_socket_session() as session, suppress(WebSocketDisconnect):
             await _answer_messages(socket, session, sessions.limits)
     except ApiError as error:
-        told = error if isinstance(error, EnvError) else EnvError(SESSION_ERROR, str(error))
-        await _send_and_close(socket, told)
+        problem = error if isinstance(error, EnvError) else EnvError(SESSION_ERROR, str(error))
+        await _send_and_close(socket, problem)
 
 
 async def _answer_messages(socket: WebSocket, session: EnvSession, limits: EnvLimits) -> None:

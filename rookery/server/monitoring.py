@@ -15,6 +15,7 @@ import secrets
 import sys
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -27,7 +28,7 @@ from typing import Any
 import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy import JSON, Connection, cast, func, select, type_coerce
@@ -241,18 +242,12 @@ def render_metrics(
     counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
 ) -> bytes:
     """Render all metrics in the Prometheus text format. Raises Failed as the store does."""
-    registry = CollectorRegistry()
-    registry.register(MetricsCollector(counts, ended, store))
-    return generate_latest(registry)
+    return generate_latest(MetricsCollector(counts, ended, store))
 
 
 def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Add up counts by name."""
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, count in part.items():
-            total[name] = total.get(name, 0) + count
-    return total
+    return sum(map(Counter[str], parts), Counter[str]())
 
 
 def _collect_queue(store: Store) -> Iterator[Metric]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import expect
 from shelves import come_in, own_home
 from starlette.testclient import TestClient
-from test_notebook_pages import until_done
+from test_answer_pages_notebooks import until_done
 from visits import Opened, Visit
 from windows import Site, flaws
 

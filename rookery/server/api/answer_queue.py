@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -636,7 +635,8 @@ class AnswerService:
             time.sleep(0.02)
         for live in list(self._live.values()):
             live.stop()
-            self._log_errors(partial(release_answer, self.store, live.lease))
+            with _logged_errors():
+                release_answer(self.store, live.lease)
         for thread in self._threads:
             thread.join(max(0.5, deadline - time.monotonic()))
         self._sessions.close()
@@ -820,8 +820,8 @@ class AnswerService:
                 answer = self._waiting.get(timeout=self.worker_settings.flush)
             except queue.Empty:
                 continue
-            with self._worker_slots:
-                self._log_errors(partial(self._answer_leased, answer))
+            with self._worker_slots, _logged_errors():
+                self._answer_leased(answer)
             with self._lock:
                 self._queued.discard(answer)
 
@@ -889,7 +889,8 @@ class AnswerService:
             now = time.monotonic()
             beat = now - beaten > self.worker_settings.lease / 3
             for live in list(self._live.values()):
-                self._log_errors(partial(live.flush, beat))
+                with _logged_errors():
+                    live.flush(beat)
             beaten = now if beat else beaten
             if now - looked > self.worker_settings.look and not self._closing.is_set():
                 self._look_for_abandoned(later=self.worker_settings.look)
@@ -898,20 +899,20 @@ class AnswerService:
                 time.sleep(0.02)
 
     def _look_for_abandoned(self, later: float) -> None:
-        def enqueue_waiting() -> None:
+        with _logged_errors():
             for answer in list_waiting_answers(self.store, later):
                 self._enqueue(answer)
 
-        self._log_errors(enqueue_waiting)
 
-    def _log_errors(self, what: Callable[[], object]) -> None:
-        """Run a function and log its errors; the keeper tries again later."""
-        try:
-            what()
-        except Failed as failed:
-            _LOG.error("%s", failed)
-        except Exception:
-            _LOG.exception("the store")
+@contextmanager
+def _logged_errors() -> Iterator[None]:
+    """Log the errors of the block; the keeper tries again later."""
+    try:
+        yield
+    except Failed as failed:
+        _LOG.error("%s", failed)
+    except Exception:
+        _LOG.exception("the store")
 
 
 def get_answer_service(request: Request) -> AnswerService:

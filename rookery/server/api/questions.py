@@ -339,13 +339,7 @@ def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConv
 
 Worked = TypeVar("Worked")
 CLIENT_GONE = "Nobody waits for the answer."
-BAD_REQUEST_OUTCOMES = (
-    Outcome.BAD_QUESTION,
-    Outcome.BAD_DECLINE,
-    Outcome.BAD_SAMPLES,
-    Outcome.UNKNOWN_METHOD,
-    Outcome.UNKNOWN_PLACE,
-)
+BAD_REQUEST_OUTCOMES = "bad_question bad_decline bad_samples unknown_method unknown_place".split()
 """outcomes that are the client's mistakes"""
 OUTCOME_FIELDS: Mapping[str, str] = {
     Outcome.UNKNOWN_METHOD: "method",

@@ -466,14 +466,9 @@ def describe_verdict(verdict: AnyVerdict) -> CheckedQuote:
         case _:
             text = _shorten_text(verdict.text, most)
             return CheckedQuote(text, "", "", verdict.outcome, verdict.detail)
-    about = (
-        _shorten_text(source.text, most),
-        source.url,
-        source.title,
-        verdict.outcome,
-        verdict.detail,
-    )
-    return CheckedQuote(*about, tuple(_shorten_text(gap, most) for gap in gaps))
+    text, left_out = _shorten_text(source.text, most), [_shorten_text(gap, most) for gap in gaps]
+    why = (verdict.outcome, verdict.detail)
+    return CheckedQuote(text, source.url, source.title, *why, tuple(left_out))
 
 
 _SESSION_HELP = "The id that search gave."
@@ -829,16 +824,12 @@ class McpTools:
         with self.browsers.use_session(session, caller.owner) as browser:
             browser.open(browser.resolve_result_id(arguments.id))
             window = browser.read_plain_text(arguments.offset)
-        about: dict[str, str | int | None] = {
-            "session": session,
-            "digest": window.page.digest,
-            "start": window.start,
-            "end": window.end,
-            "total": window.view_end,
-            "next_offset": _compute_next_offset(window),
-        }
-        url = caller.public_url(window.page.url, window.page.digest)
-        fetched = FetchOutput(arguments.id, window.page.title, window.text, url, about)
+        page, following = window.page, _compute_next_offset(window)
+        about: dict[str, str | int | None] = {"session": session, "digest": page.digest}
+        about |= {"start": window.start, "end": window.end}
+        about |= {"total": window.view_end, "next_offset": following}
+        url = caller.public_url(page.url, page.digest)
+        fetched = FetchOutput(arguments.id, page.title, window.text, url, about)
         # ChatGPT's connectors read the page from this text.
         return ToolResult(fetched, fetched.to_json())
 
@@ -925,18 +916,8 @@ def _build_window_result(
     window = browser.read_window()
     page, following = window.page, _compute_next_offset(window)
     url = caller.public_url(page.url, page.digest)
-    output = WindowOutput(
-        session=browser.id,
-        url=url,
-        title=page.title,
-        digest=page.digest,
-        start=window.start,
-        end=window.end,
-        total=window.view_end,
-        next_offset=following,
-        text=window.text,
-        found=match,
-    )
+    place = (window.start, window.end, window.view_end, following)
+    output = WindowOutput(browser.id, url, page.title, page.digest, *place, window.text, match)
     fence = secrets.token_hex(4)  # random, so that no page can forge the end of its own text
     more = "the end" if following is None else f"more with offset {following}"
     about = f"{page.title}\n{url}\n" if url else f"{page.title}\n"
