@@ -26,6 +26,7 @@ from rookery.desk.forms import (
     LabellingForm,
     LabellingItem,
 )
+from rookery.desk.judgement_conversion import get_value_label
 from rookery.desk.page_endpoints import (
     PageHandler,
     explain_refusal,
@@ -145,15 +146,6 @@ def check_role_rank(store: Store, lead: Person, name: str, role: str) -> None:
 ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 """modification time of each file in a zip: the earliest possible, so that equal files give equal
 zips"""
-
-COMPARISON_LABELS = {
-    -2: mark_text("answer 1 much better"),
-    -1: mark_text("answer 1 better"),
-    0: mark_text("equally good"),
-    1: mark_text("answer 2 better"),
-    2: mark_text("answer 2 much better"),
-}
-"""label of each value of a two-answer comparison"""
 
 
 class BatchProgress(NamedTuple):
@@ -280,11 +272,10 @@ def _describe_value(field: FormField, value: Any) -> str:
             _("not said") if one is None else _describe_value(field, one) for one in value
         )
     if field.kind == "versus":
-        return _(COMPARISON_LABELS.get(value, str(value)))
+        return _(get_value_label(field, value))
     if field.kind == "pick" and isinstance(value, int):
         return _("answer %(number)s", number=value + 1)
-    labels = {choice.value: choice.label for choice in field.choices}
-    return labels.get(value, str(value)) if isinstance(value, str) else str(value)
+    return get_value_label(field, value) or str(value)
 
 
 def list_snapshot_rows(store: Store) -> list[tuple[Row[Any], SnapshotContents]]:

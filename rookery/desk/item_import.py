@@ -93,9 +93,8 @@ def read_items(
         read = ReadItems(_build_items(files[0], forms[form], prelude), Counter())
     if not read.items:
         why = "; ".join(f"{reason}: {count:,}" for reason, count in read.left_out.items())
-        raise _make_line_error(
-            ", ".join(map(str, paths)), f"nothing is to be judged ({why or 'it is empty'})"
-        )
+        detail = f"nothing is to be judged ({why or 'it is empty'})"
+        raise _make_line_error(", ".join(map(str, paths)), detail)
     return read
 
 
@@ -146,9 +145,8 @@ def _read_csv(path: Path) -> Iterator[_SourceLine]:
             try:
                 row = next(rows, None)
             except (csv.Error, UnicodeDecodeError) as error:
-                raise _make_line_error(
-                    where, f"this is no CSV in UTF-8 ({error}): save it again"
-                ) from error
+                detail = f"this is no CSV in UTF-8 ({error}): save it again"
+                raise _make_line_error(where, detail) from error
             if not columns:
                 columns = _parse_columns(row or [], where)
             elif row is None:
@@ -171,9 +169,8 @@ def _parse_columns(first: Sequence[str], where: str) -> list[str]:
 
 def _parse_question(columns: Sequence[str], row: Sequence[str], where: str) -> Question:
     if len(row) != len(columns):
-        raise _make_line_error(
-            where, f"expected are {len(columns)} cells, and there are {len(row)}"
-        )
+        detail = f"expected are {len(columns)} cells, and there are {len(row)}"
+        raise _make_line_error(where, detail)
     cells = {column: cell.strip() for column, cell in zip(columns, row, strict=True)}
     gold = tuple(cell for column, cell in cells.items() if column.startswith("gold") and cell)
     text = cells["text"]
@@ -189,10 +186,8 @@ def _build_items(
         item = _build_item(line, form, prelude)
         before = first_lines.setdefault(item.question.id, line)
         if form.answers == 0 and before.found != line.found:
-            raise _make_line_error(
-                line.where,
-                f"the id {item.question.id!r} was used in {before.where}: give each its own",
-            )
+            detail = f"the id {item.question.id!r} was used in {before.where}: give each its own"
+            raise _make_line_error(line.where, detail)
         built.append(item)
     return built
 
@@ -223,13 +218,11 @@ def _validate_item(item: LabellingItem, form: LabellingForm, prelude: bool, wher
     except ValueError as error:
         raise _make_line_error(where, str(error)) from error
     if item.form != form.name:
-        raise _make_line_error(
-            where, f"this is an item of the form {item.form}: import it with --form"
-        )
+        detail = f"this is an item of the form {item.form}: import it with --form"
+        raise _make_line_error(where, detail)
     if prelude and item.gold is None:
-        raise _make_line_error(
-            where, 'an attention check needs "gold": {"expected": {FIELD: VALUE}}'
-        )
+        detail = 'an attention check needs "gold": {"expected": {FIELD: VALUE}}'
+        raise _make_line_error(where, detail)
     for problem in find_item_problems(item, {form.name: form}):
         raise _make_line_error(where, problem)
 
@@ -274,14 +267,12 @@ def _index_answers(lines: Sequence[_SourceLine]) -> _AnswersByQuestion:
     by_question: _AnswersByQuestion = {}
     for where, one in lines:
         if not isinstance(one, _SavedAnswerLine):
-            raise _make_line_error(
-                where, "expected is a line that rookery ask --batch wrote, as in the others"
-            )
+            detail = "expected is a line that rookery ask --batch wrote, as in the others"
+            raise _make_line_error(where, detail)
         key = (one.question.id, one.question.text)
         if key in by_question:
-            raise _make_line_error(
-                where, f"this question was answered in {by_question[key][0]} already"
-            )
+            detail = f"this question was answered in {by_question[key][0]} already"
+            raise _make_line_error(where, detail)
         by_question[key] = (where, one.question, one.answer)
     return by_question
 

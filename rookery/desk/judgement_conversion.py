@@ -10,6 +10,7 @@ from rookery.desk.forms import FORMS, FormField, Judgement, LabellingForm, Label
 from rookery.measure.intervals import LabelValue, MeasurementLevel, get_sign
 from rookery.measure.ratings import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating, prepare_type
+from rookery.shell.languages import mark_text
 
 EPISODE_KEY = "episode"
 """key of `Judgement.filled` that holds a demonstration's episode"""
@@ -230,6 +231,25 @@ def iterate_stored_values(
             for place, value in flatten_value(filled.get(field.name)):
                 if value is not None:
                     yield field, place, value
+
+
+POINT_LABELS = {
+    -2: mark_text("answer 1 much better"),
+    -1: mark_text("answer 1 better"),
+    0: mark_text("equally good"),
+    1: mark_text("answer 2 better"),
+    2: mark_text("answer 2 much better"),
+}
+"""label of each value of a comparison; answers are numbered from 1 in the order of the item"""
+
+
+def get_value_label(field: FormField, value: Any) -> str:
+    """Return the label of a stored value of a field; empty: it has none."""
+    if field.kind == "versus":
+        return POINT_LABELS.get(value, str(value))
+    if field.kind == "pick" and isinstance(value, int):
+        return f"answer {value + 1}"
+    return next((choice.label for choice in field.choices if choice.value == value), "")
 
 
 def get_comparison_key(field: FormField) -> tuple[object, ...]:

@@ -201,11 +201,8 @@ def add_items(
             stored = set(connection.scalars(ids))
             fresh = [_make_item_row(key, one) for key, one in chunk.items() if key not in stored]
             rows = [shared | row | {"number": newest + n} for n, row in enumerate(fresh, 1)]
-            newest, new, known_count = (
-                newest + len(rows),
-                new + len(rows),
-                known_count + len(stored),
-            )
+            newest, new = newest + len(rows), new + len(rows)
+            known_count += len(stored)
             if rows:
                 connection.execute(insert(items), rows)
                 connection.execute(
@@ -361,24 +358,18 @@ def _make_progress(finished: int, waiting: int, most: int) -> RaterProgress:
 
 
 def retire_items(
-    store: Store,
-    why: str,
-    some: Sequence[str] | None = None,
-    batch: str | None = None,
-    policy_before: int | None = None,
+    store: Store, why: str, some: Sequence[str] | None = None, batch: str | None = None
 ) -> int:
-    """Stop handing out the items that match every given condition; return how many are new to this.
+    """Stop handing out items, by ids (`some`), by batch, or of these ids in this batch.
 
-    The conditions are ids (`some`), `batch`, and written by a policy before step `policy_before`.
-    `why` is stored. Work in progress on the items is still accepted. Raises ValueError without a
-    condition.
+    Returns how many are new to this. `why` is stored. Work in progress on the items is still
+    accepted. Raises ValueError without a condition.
     """
     conditions: list[ColumnElement[bool]] = []
     conditions += [items.c.id.in_(some)] if some is not None else []
     conditions += [items.c.batch == batch] if batch is not None else []
-    conditions += [items.c.policy < policy_before] if policy_before is not None else []
     if not conditions:
-        raise ValueError("say which items: ids, a batch, or a step of the policy")
+        raise ValueError("say which items: ids, or a batch")
     of_items = slots.c.item.in_(select(items.c.id).where(*conditions))
     with store.begin_write() as connection:
         open_ones = update(items).where(*conditions, items.c.retired.is_(None))
@@ -396,10 +387,14 @@ def load_item(store: Store, item_id: str) -> LabellingItem:
 def load_item_and_draft(
     store: Store, item_id: str, person: str
 ) -> tuple[LabellingItem, dict[str, Any] | None]:
-    """Load an item and what `load_draft` returns of it, in one transaction. Raises Failed
-    (no_item)."""
+    """Load an item and a person's stored draft of its form, in one transaction.
+
+    The draft is None if there is none or the form was submitted. Raises Failed (no_item).
+    """
     with store.begin_read() as connection:
-        return _read_item(connection, item_id), _read_draft(connection, item_id, person)
+        item = _read_item(connection, item_id)
+        body = connection.scalar(_DRAFT, {"its": item_id, "asker": person})
+    return item, None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
 
 def _read_item(connection: Connection, item_id: str) -> LabellingItem:
@@ -513,17 +508,6 @@ def save_draft(store: Store, item_id: str, person: str, filled: dict[str, Any]) 
             connection.execute(insert(drafts), {"item": item_id, "person": person, **values})
 
 
-def load_draft(store: Store, item_id: str, person: str) -> dict[str, Any] | None:
-    """Return a person's stored draft of a form; None if there is none or the form was submitted."""
-    with store.begin_read() as connection:
-        return _read_draft(connection, item_id, person)
-
-
-def _read_draft(connection: Connection, item_id: str, person: str) -> dict[str, Any] | None:
-    body = connection.scalar(_DRAFT, {"its": item_id, "asker": person})
-    return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
-
-
 def submit_judgement(store: Store, token: str, person: str, judgement: Judgement) -> JudgementKind:
     """Submit a judgement, delete its draft, and return its kind: "done" or "extra".
 
@@ -542,15 +526,10 @@ def submit_judgement(store: Store, token: str, person: str, judgement: Judgement
         if before is not None:
             return _require_same_values(before, judgement.filled).kind
         _refuse_second_judgement(connection, item, person)
-        kind: JudgementKind = (
-            "done" if _fill_slot(connection, item, person, store.clock()) else "extra"
-        )
-        _insert_judgement(
-            connection,
-            msgspec.structs.replace(
-                judgement, id=_make_judgement_id(token), item=item, by=person, kind=kind
-            ),
-        )
+        filled = _fill_slot(connection, item, person, store.clock())
+        kind: JudgementKind = "done" if filled else "extra"
+        changes = {"id": _make_judgement_id(token), "item": item, "by": person, "kind": kind}
+        _insert_judgement(connection, msgspec.structs.replace(judgement, **changes))
         connection.execute(delete(drafts).where(_ITS_DRAFT), {"its": item, "asker": person})
     return kind
 
@@ -687,16 +666,9 @@ def _find_judgement(connection: Connection, key: str) -> Judgement | None:
 def _insert_judgement(connection: Connection, judgement: Judgement) -> None:
     take_advisory_lock(connection, "judgements")
     newest = connection.scalar(_LAST_NUMBER)
-    row = {
-        "id": judgement.id,
-        "number": (newest or 0) + 1,
-        "item": judgement.item,
-        "person": judgement.by,
-        "kind": judgement.kind,
-        "body": judgement.to_json(),
-        "ended": judgement.ended,
-        "supersedes": judgement.supersedes or None,
-    }
+    row = {name: getattr(judgement, name) for name in ("id", "item", "kind", "ended")}
+    row |= {"number": (newest or 0) + 1, "person": judgement.by, "body": judgement.to_json()}
+    row["supersedes"] = judgement.supersedes or None
     connection.execute(insert(judgements), row)
 
 

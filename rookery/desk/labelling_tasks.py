@@ -272,7 +272,7 @@ def show_guide_page(request: Request) -> Response:
 def post_correction(request: Request) -> Response:
     """Open one of the person's judgements as a draft; it stays until the new one is handed in."""
     store, name = get_store(request), get_person_name(request)
-    judgement = _find_own_judgement(request, request.path_params["judgement"])
+    judgement = _find_own_judgement(request)
     if judgement is None or judgement.kind not in ("done", "extra"):
         return render_problem_page(
             request, 404, "There is no such judgement of yours that could be corrected."
@@ -288,13 +288,12 @@ def post_correction(request: Request) -> Response:
 
 def show_check_result(request: Request) -> Response:
     """Show the expected answers to an attention check that was handed in, and why."""
-    judgement = _find_own_judgement(request, request.path_params["judgement"])
-    item = labelling_queue.load_item(get_store(request), judgement.item) if judgement else None
-    if judgement is None or item is None or item.gold is None:
+    store, judgement = get_store(request), _find_own_judgement(request)
+    item = labelling_queue.load_item(store, judgement.item) if judgement else None
+    batch = judgement and labelling_queue.find_prelude_batch(store, judgement.item)
+    if judgement is None or item is None or item.gold is None or not batch:
         return render_problem_page(request, 404, "There is nothing to show here.")
-    if not _is_prelude(request, judgement.item):
-        return render_problem_page(request, 404, "There is nothing to show here.")
-    form = load_form(get_store(request), item.form, judgement.form_version)
+    form = load_form(store, item.form, judgement.form_version)
     encoded = encode_form(form, item, judgement.order, judgement.filled)
     right = encode_form(form, item, judgement.order, item.gold.expected)
     sheet = TaskForm(form, item, judgement.order, judgement.whole, encoded)
@@ -357,22 +356,18 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         if failed.failure.outcome != Outcome.ALREADY:
             raise
         return _redirect_to_next_task(request, sheet.form.name, "again")  # by another tab, just now
-    if sheet.item.gold and (batch := labelling_queue.find_prelude_batch(store, item_id)):
+    batch = labelling_queue.find_prelude_batch(store, item_id) if sheet.item.gold else ""
+    if batch:
         rater_quality.exclude_failed_raters(store, ATTENTION_CHECK, batch)
     if begun.supersedes:
         labelling_queue.save_draft(store, item_id, name, {})
-        return (
-            _redirect_to_next_task(request, sheet.form.name, "corrected")
-            if sheet.form.auto
-            else redirect_after_post("/history?said=corrected")
-        )
-    mine = _find_judgement_of_item(request, item_id) if sheet.item.gold or sheet.form.auto else None
-    if mine and sheet.item.gold and _is_prelude(request, item_id):
+        if not sheet.form.auto:
+            return redirect_after_post("/history?said=corrected")
+        return _redirect_to_next_task(request, sheet.form.name, "corrected")
+    mine = _find_judgement_of_item(request, item_id) if batch or sheet.form.auto else None
+    if mine and batch:
         return redirect_after_post(f"/judgements/{mine.id}")
-    undo = mine.id if mine and sheet.form.auto else ""
-    return _redirect_to_next_task(
-        request, sheet.form.name, "extra" if kind == "extra" else "done", undo
-    )
+    return _redirect_to_next_task(request, sheet.form.name, kind, mine.id if mine else "")
 
 
 def _redirect_to_next_task(request: Request, form: str, notice: str, undo: str = "") -> Response:
@@ -389,13 +384,13 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
     if lease.item.form == "demonstrate":
         return f"/demonstrate/{lease.item_id}"
     store = get_store(request)
-    before = _convert_draft(labelling_queue.load_draft(store, lease.item_id, lease.person))
+    _item, before = _load_item_and_draft(request, lease.item_id)
     if before is None or before.token != lease.token:
-        digest = load_form(store, lease.item.form).digest
-        begun = TaskDraft(lease.token, lease.began, {}, form_version=digest)
+        version = load_form(store, lease.item.form).digest
         if before is not None and before.raw:  # what was filled in stays on its version
-            kept_version = before.form_version
-            begun = TaskDraft(lease.token, lease.began, before.raw, form_version=kept_version)
+            version = before.form_version
+        raw = before.raw if before is not None else {}
+        begun = TaskDraft(lease.token, lease.began, raw, form_version=version)
         values = msgspec.to_builtins(begun)
         labelling_queue.save_draft(store, lease.item_id, lease.person, values)
     return f"/tasks/{lease.item_id}"
@@ -403,12 +398,8 @@ def _prepare_task(request: Request, lease: ItemLease) -> str:
 
 def _load_item_and_draft(request: Request, item_id: str) -> tuple[LabellingItem, TaskDraft | None]:
     store, name = get_store(request), get_person_name(request)
-    item, kept = labelling_queue.load_item_and_draft(store, item_id, name)
-    return item, _convert_draft(kept)
-
-
-def _convert_draft(stored: Mapping[str, Any] | None) -> TaskDraft | None:
-    return msgspec.convert(stored, prepare_type(TaskDraft)) if stored else None
+    item, stored = labelling_queue.load_item_and_draft(store, item_id, name)
+    return item, msgspec.convert(stored, prepare_type(TaskDraft)) if stored else None
 
 
 def _make_form(
@@ -445,13 +436,10 @@ def _find_judgement_of_item(request: Request, item_id: str) -> Judgement | None:
     return next((each for each in _list_own_judgements(request) if each.item == item_id), None)
 
 
-def _is_prelude(request: Request, item_id: str) -> bool:
-    """Return whether the item is an attention check whose answers are shown afterwards."""
-    return bool(labelling_queue.find_prelude_batch(get_store(request), item_id))
-
-
-def _find_own_judgement(request: Request, judgement: str) -> Judgement | None:
-    return next((each for each in _list_own_judgements(request) if each.id == judgement), None)
+def _find_own_judgement(request: Request) -> Judgement | None:
+    """Return the judgement of this person that the path names."""
+    key = request.path_params["judgement"]
+    return next((each for each in _list_own_judgements(request) if each.id == key), None)
 
 
 def _list_own_judgements(request: Request) -> list[Judgement]:

@@ -157,9 +157,8 @@ def read_project_settings(path: Path, before: ProjectSettings) -> ProjectSetting
         detail = f"it cannot be read ({error.strerror}): check the path"
         raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Failed(
-            Failure(str(path), Outcome.BAD_SETTINGS, f"this is no TOML: {error}")
-        ) from error
+        detail = f"this is no TOML: {error}"
+        raise Failed(Failure(str(path), Outcome.BAD_SETTINGS, detail)) from error
 
 
 def parse_project_settings(

@@ -45,6 +45,7 @@ from rookery.desk.judgement_conversion import (
     convert_to_episode,
     convert_to_ratings,
     flatten_value,
+    get_value_label,
 )
 from rookery.desk.labelling_queue import add_items, restore_judgements, retire_items
 from rookery.desk.store import Store, store_page, take_advisory_lock
@@ -649,8 +650,7 @@ def _list_rows(
             answer, quote, start, end = place
             of = placed.item.writers[answer] if placed.item.writers and answer is not None else ""
             where = [_count_from_one(answer), of, _count_from_one(quote), start, end]
-            label = _find_label(field, value, len(placed.item.answers))
-            yield [*shared, field.name, field.label, *where, value, label]
+            yield [*shared, field.name, field.label, *where, value, get_value_label(field, value)]
 
 
 _Place = tuple[int | None, int | None, int | str, int | str]
@@ -670,15 +670,6 @@ def _iterate_values(field: FormField, value: Any) -> Iterator[tuple[_Place, Any]
         parts += [f"quote {quote + 1}" for quote in span.get("quotes", ())]
         label = span["label"] if field.kind == "spans" else ", ".join(parts)
         yield (span["answer"], None, span["start"], span["end"]), label
-
-
-def _find_label(field: FormField, value: Any, answers: int) -> str:
-    if field.kind == "versus":
-        better = f"answer {1 if value < 0 else 2} {'much ' * (abs(value) > 1)}better"
-        return better if value else "equally good"
-    if field.kind == "pick" and isinstance(value, int) and value < answers:
-        return f"answer {value + 1}"
-    return next((choice.label for choice in field.choices if choice.value == value), "")
 
 
 def _count_from_one(number: int | None) -> int | str:

@@ -198,7 +198,7 @@ def test_late_work_is_an_extra_where_another_took_its_place(desk: Store, clock: 
     assert hand_in(desk, late) == "extra"
     assert hand_in(desk, other) == "done"
     assert kinds(desk) == {("Ada", "extra"): 1, ("Ben", "done"): 1}
-    assert labelling_queue.load_draft(desk, late.item_id, "Ada") is None
+    assert labelling_queue.load_item_and_draft(desk, late.item_id, "Ada")[1] is None
 
 
 def test_late_work_takes_another_place_that_is_free(desk: Store, clock: Clock) -> None:
@@ -280,23 +280,23 @@ def test_what_was_handed_in_cannot_be_skipped(desk: Store, clock: Clock) -> None
 def test_a_draft_is_kept_over_a_reload_and_goes_when_it_is_handed_in(desk: Store) -> None:
     put(desk, "a")
     lease = lease_first(desk, "Ada")
-    assert labelling_queue.load_draft(desk, lease.item_id, "Ada") is None
+    assert labelling_queue.load_item_and_draft(desk, lease.item_id, "Ada")[1] is None
     for filled in ({"overall": 2}, {"overall": 1, "claims": [{"start": 3}]}):
         labelling_queue.save_draft(desk, lease.item_id, "Ada", filled)
-        assert labelling_queue.load_draft(desk, lease.item_id, "Ada") == filled
+        assert labelling_queue.load_item_and_draft(desk, lease.item_id, "Ada")[1] == filled
     hand_in(desk, lease)
-    assert labelling_queue.load_draft(desk, lease.item_id, "Ada") is None
+    assert labelling_queue.load_item_and_draft(desk, lease.item_id, "Ada")[1] is None
 
 
 def test_retired_items_are_handed_out_no_more_and_work_on_them_is_taken(
     desk: Store, clock: Clock
 ) -> None:
-    put(desk, "a", "b", copies=2, policy=3)
-    put(desk, "c", batch="second", policy=4)
+    put(desk, "a", "b", batch="old", copies=2)
+    put(desk, "c", batch="second")
     put(desk, "d")
     lease = lease_first(desk, "Ada")
-    assert labelling_queue.retire_items(desk, "an old policy", policy_before=4) == 2
-    assert labelling_queue.retire_items(desk, "an old policy", policy_before=4) == 0
+    assert labelling_queue.retire_items(desk, "an old policy", batch="old") == 2
+    assert labelling_queue.retire_items(desk, "an old policy", batch="old") == 0
     assert lease_first(desk, "Ada").token == lease.token
     assert named(desk, "Ben") == "c"
     assert hand_in(desk, lease) == "done"

@@ -158,7 +158,7 @@ def test_names_and_values_of_no_field_are_not_kept(opened: Opened) -> None:
     opened.lay(item("supported"))
     visit = opened.visit().begin("supported")
     visit.send({"plausible.7": "yes", "evil": "yes", "plausible.0": "certainly"}, "save")
-    kept = labelling_queue.load_draft(opened.store, visit.task, "lena")
+    kept = labelling_queue.load_item_and_draft(opened.store, visit.task, "lena")[1]
     assert kept is not None
     assert kept["raw"] == {"plausible.0": ["certainly"]}
     assert "Not one of the choices" in visit.send({"plausible.0": "certainly"}).text
@@ -191,7 +191,7 @@ def test_a_tab_left_open_after_handing_in_says_that_it_was_kept_once(opened: Ope
 def test_two_tabs_that_hand_in_different_things_keep_the_first(opened: Opened) -> None:
     (task,) = opened.lay(item("thumbs"))
     visit = opened.visit().begin("thumbs")
-    begun = labelling_queue.load_draft(opened.store, task, "lena")
+    begun = labelling_queue.load_item_and_draft(opened.store, task, "lena")[1]
     stale = visit.html
     visit.send({"thumbs.0": "up"})
     # The other tab had read the draft just before the first was handed in.
@@ -213,7 +213,7 @@ def test_a_task_of_somebody_else_is_refused_with_a_sentence(opened: Opened, do: 
     assert "You do not have this task" in mine.text
     assert mine.post(f"/tasks/{task}/leave", **theirs, reason="broken", do="skip").status == 409
     assert "was not handed out to you" in mine.text
-    assert labelling_queue.load_draft(opened.store, task, "lena") is None
+    assert labelling_queue.load_item_and_draft(opened.store, task, "lena")[1] is None
     assert mine.begin("thumbs").status == 200
 
 

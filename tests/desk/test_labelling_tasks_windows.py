@@ -201,7 +201,7 @@ def test_what_is_selected_becomes_a_claim_that_is_exactly_that(site: Site) -> No
             )
         page.get_by_role("button", name="Next").click()
         page.wait_for_url("**page=4")
-        kept = labelling_queue.load_draft(site.opened.store, item_id, "marks")
+        kept = labelling_queue.load_item_and_draft(site.opened.store, item_id, "marks")[1]
         assert kept is not None
         raw = kept["raw"]
         names = {n.rpartition(".")[0] for n in raw if n.endswith(".start")}
@@ -264,7 +264,7 @@ def test_a_draft_saves_itself_and_survives_a_lost_connection(site: Site) -> None
         expect(page.locator("textarea[name=comment]")).to_have_value("Typed without a connection.")
         page.context.set_offline(False)
         expect(page.locator("#kept")).to_have_text("Saved")
-        kept = labelling_queue.load_draft(site.opened.store, item_id, "lost")
+        kept = labelling_queue.load_item_and_draft(site.opened.store, item_id, "lost")[1]
         assert kept is not None
         assert kept["raw"]["comment"] == ["Typed without a connection."]
 

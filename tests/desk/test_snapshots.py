@@ -89,7 +89,7 @@ def desk(store: Store, clock: Clock) -> Desk:
     episode = Episode(Question("crows0", "Why crows 0?"), "Ada", steps, QUOTED)
     desk.judge("Ada", item, **add_episode({}, episode))
     exclude_judgements(store, "judgement", wrong, "misread the guide", "Rita")
-    labelling_queue.retire_items(store, "the policy is old", policy_before=8)
+    labelling_queue.retire_items(store, "the policy is old", compared)
     return desk
 
 
