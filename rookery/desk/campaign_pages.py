@@ -50,37 +50,34 @@ from rookery.records import Answer, Claim, Failure, Page, Question
 from rookery.shell.languages import mark_text
 
 SETTING_LABELS = {
-    "rate": (mark_text("Rate"), mark_text("Pay for one hour or one item. 0: nothing is paid.")),
-    "per": (mark_text("Paid by"), ""),
-    "currency": (mark_text("Currency"), ""),
-    "pay_excluded": (mark_text("Work that does not count"), ""),
-    "idle_minutes": (
-        mark_text("Idle minutes"),
-        mark_text("Between two actions on an item at most so many minutes count as work."),
+    "rate": mark_text("Rate"),
+    "per": mark_text("Paid by"),
+    "currency": mark_text("Currency"),
+    "pay_excluded": mark_text("Work that does not count"),
+    "idle_minutes": mark_text("Idle minutes"),
+    "pass_share": mark_text("Pass rule"),
+    "feedback_days": mark_text("Days before feedback"),
+    "session_items": mark_text("Items for each crowd worker"),
+    "completion_code": mark_text("Completion code"),
+}
+"""label of each project setting"""
+SETTING_HELP = {
+    "rate": mark_text("Pay for one hour or one item. 0: nothing is paid."),
+    "idle_minutes": mark_text(
+        "Between two actions on an item at most so many minutes count as work."
     ),
-    "pass_share": (
-        mark_text("Pass rule"),
-        mark_text("Share of an attention check that must be right. 0.75 is GopherCite’s 3 of 4."),
+    "pass_share": mark_text(
+        "Share of an attention check that must be right. 0.75 is GopherCite’s 3 of 4."
     ),
-    "feedback_days": (
-        mark_text("Days before feedback"),
-        mark_text(
-            "A judgement counts in what its rater sees of their agreement with others after so "
-            "many."
-        ),
+    "feedback_days": mark_text(
+        "A judgement counts in what its rater sees of their agreement with others after so many."
     ),
-    "session_items": (
-        mark_text("Items for each crowd worker"),
-        mark_text("0: as many as there are."),
-    ),
-    "completion_code": (
-        mark_text("Completion code"),
-        mark_text(
-            "The code that the crowd platform expects. Empty: each session gets a code of its own."
-        ),
+    "session_items": mark_text("0: as many as there are."),
+    "completion_code": mark_text(
+        "The code that the crowd platform expects. Empty: each session gets a code of its own."
     ),
 }
-"""label and help of each project setting"""
+"""help of the settings that need some"""
 SETTING_CHOICES = {
     "per": (("hour", mark_text("the hour")), ("item", mark_text("the item"))),
     "pay_excluded": (("true", mark_text("is paid, too")), ("false", mark_text("is not paid"))),
@@ -148,12 +145,12 @@ def _list_setting_fields(settings: ProjectSettings) -> list[dict[str, object]]:
         {
             "name": name,
             "label": label,
-            "help": explained,
+            "help": SETTING_HELP.get(name, ""),
             "value": values[name],
             "choices": SETTING_CHOICES.get(name, ()),
             "text": isinstance(values[name], str),
         }
-        for name, (label, explained) in SETTING_LABELS.items()
+        for name, label in SETTING_LABELS.items()
     ]
 
 

@@ -130,9 +130,8 @@ def check_crowd_link(store: Store, project: str, query: Mapping[str, str]) -> Cr
     identity = [query.get(name, "") for name in PLATFORM_PARAMETERS]
     if not all(_PLATFORM_ID.fullmatch(each) for each in identity):
         names = ", ".join(PLATFORM_PARAMETERS)
-        raise _make_refusal(
-            f"the platform did not say who comes ({names}): open it from the study again"
-        )
+        missing = f"the platform did not say who comes ({names})"
+        raise _make_refusal(f"{missing}: open it from the study again")
     if study and identity[1] != study:
         raise _make_refusal("the link is for another study: open it from the study again")
     return CrowdArrival(project, *identity)
@@ -163,9 +162,8 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
         )
         before = connection.execute(select(crowd_entries).where(same_entry)).first()
         if before is not None and before.person != name:
-            raise _make_refusal(
-                "somebody else came with this session: open it from the study again"
-            )
+            other = "somebody else came with this session"
+            raise _make_refusal(f"{other}: open it from the study again")
         if before is None:
             row = {"project": arrival.project, "session": arrival.session, "person": name}
             row |= {"participant": arrival.participant, "study": arrival.study, "began": now}

@@ -40,7 +40,14 @@ from rookery.desk.demonstration_sessions import (
 )
 from rookery.desk.form_parsing import split_at_claims
 from rookery.desk.form_versions import load_guide
-from rookery.desk.forms import FLAG_REASONS, FORMS, SKIP_REASONS, Judgement, LabellingItem
+from rookery.desk.forms import (
+    FLAG_REASONS,
+    FORMS,
+    SKIP_REASONS,
+    Judgement,
+    LabellingItem,
+    make_item_id,
+)
 from rookery.desk.page_endpoints import (
     PageHandler,
     get_app_context,
@@ -60,7 +67,7 @@ from rookery.errors import Failed, Outcome
 from rookery.evidence.calibration import grade_score
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.text_folding import Span
-from rookery.records import Episode, Failure, Page, Quote, digest_of
+from rookery.records import Episode, Failure, Page, Quote
 from rookery.shell import demonstration_commands
 from rookery.shell.browser_session import (
     FIND_PREFIX,
@@ -292,7 +299,7 @@ class DemonstrationPages:
             return render_page(request, "browser_ask.html", 422, asked=words, note=note)
         item = LabellingItem("demonstrate", question, source=f"asked by {person.name}")
         labelling_queue.add_items(store, [item], OWN_QUESTIONS_BATCH, 1)
-        item_id = digest_of(f"{OWN_QUESTIONS_BATCH}\n{item.to_json()}")
+        item_id = make_item_id(OWN_QUESTIONS_BATCH, item)
         lease = labelling_queue.claim_item(store, person.name, item=item_id)
         if lease is None:
             note = _("You asked this before, and handed it in or left it: ask in other words.")
@@ -466,19 +473,9 @@ class DemonstrationPages:
         filled = judgement_conversion.add_episode({"comment": comment} if comment else {}, episode)
         if suggestions:
             filled[SUGGESTIONS_KEY] = msgspec.to_builtins(suggestions)
-        judgement = Judgement(
-            id="",
-            item=key.item,
-            by=key.person,
-            kind="done",
-            filled=filled,
-            form_version=DEMONSTRATION_FORM.digest,
-            guide_version=load_guide(store, DEMONSTRATION_FORM.name).version,
-            order=(),
-            whole=True,
-            began=visit.status.began,
-            ended=store.clock(),
-        )
+        versions = (DEMONSTRATION_FORM.digest, load_guide(store, DEMONSTRATION_FORM.name).version)
+        times = (visit.status.began, store.clock())
+        judgement = Judgement("", key.item, key.person, "done", filled, *versions, (), True, *times)
         kind = labelling_queue.submit_judgement(store, visit.status.token, key.person, judgement)
         return redirect_after_post(f"/desk?said={kind}")
 

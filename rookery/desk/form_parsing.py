@@ -248,21 +248,6 @@ class JudgedAnswer(NamedTuple):
         return self.answer.quotes
 
 
-def make_judged_answers(
-    form: LabellingForm, item: LabellingItem, order: Sequence[int]
-) -> tuple[JudgedAnswer, ...]:
-    """Return the item's answers in the order in which this rater sees them."""
-    return tuple(
-        JudgedAnswer(
-            place,
-            get_answer_label(form, place) if len(order) > 1 else "",
-            item.answers[number],
-            split_at_claims(item.answers[number]),
-        )
-        for place, number in enumerate(order)
-    )
-
-
 # Browsers replace these characters; replacing them here by ones as long keeps offsets equal.
 _BROWSER_CHARACTERS = str.maketrans({"\r": "\n", "\0": "\ufffd"})
 
@@ -386,7 +371,12 @@ class TaskForm:
     @cached_property
     def answers(self) -> tuple[JudgedAnswer, ...]:
         """The answers as this rater sees them."""
-        return make_judged_answers(self.form, self.item, self.order)
+        answers = []
+        for place, number in enumerate(self.order):
+            letter = get_answer_label(self.form, place) if len(self.order) > 1 else ""
+            answer = self.item.answers[number]
+            answers.append(JudgedAnswer(place, letter, answer, split_at_claims(answer)))
+        return tuple(answers)
 
     @property
     def pages(self) -> tuple[tuple[FormStep, ...], ...]:
@@ -451,27 +441,19 @@ class TaskForm:
         if field.shown_when is not None:
             other = self._find_condition_input(each, field.shown_when)
             if other.name in page_inputs:
-                values = self._list_condition_values(other.field, field.shown_when)
+                accepted = self._list_condition_values(other.field, field.shown_when)
                 words = self._describe_condition(each, field.shown_when)
                 sentence = _("Only where %(condition)s.", condition=words)
-                when = ShownWhen(other.name, values, sentence)
+                when = ShownWhen(other.name, accepted, sentence)
             elif not self._is_shown(each):
                 return None
         if field.required_when is not None:
             words = self._describe_condition(each, field.required_when)
             needed = _("needed where %(condition)s", condition=words)
-        return FormControl(
-            each.name,
-            field,
-            _list_options(field, self.answers),
-            tuple(self.raw.get(each.name, ())),
-            self._is_required(each),
-            self.problems.get(each.problem_name, ""),
-            each.answer,
-            each.quote,
-            when,
-            needed,
-        )
+        options, values = _list_options(field, self.answers), tuple(self.raw.get(each.name, ()))
+        state = (self._is_required(each), self.problems.get(each.problem_name, ""))
+        about = (each.answer, each.quote)
+        return FormControl(each.name, field, options, values, *state, *about, when, needed)
 
     def _describe_condition(self, each: FormInput, condition: FormCondition) -> str:
         other = self._find_condition_input(each, condition).field

@@ -308,11 +308,9 @@ def _check_choices(choices: tuple[FieldChoice, ...], where: str) -> tuple[FieldC
 
 def _check_name(name: str, where: str) -> None:
     if not re.fullmatch(f"[a-z][a-z0-9_]{{0,{MAX_NAME_CHARACTERS - 1}}}", name):
-        raise _make_refusal(
-            where,
-            f'the name "{name}" is to have small letters a to z, digits and _, begin with a '
-            f"letter, and have at most {MAX_NAME_CHARACTERS} characters",
-        )
+        wanted = "small letters a to z, digits and _, begin with a letter, and have at most"
+        sentence = f'the name "{name}" is to have {wanted} {MAX_NAME_CHARACTERS} characters'
+        raise _make_refusal(where, sentence)
     if name in _RESERVED_NAMES:
         raise _make_refusal(where, f'the name "{name}" is taken by the pages: choose another')
 
@@ -343,15 +341,12 @@ def _read_step(table: _StepTable, fields: Mapping[str, FormField], answers: int)
         raise _make_refusal(where, "its title is empty: say what is to be done")
     for name in table.questions:
         if name not in fields:
-            raise _make_refusal(
-                where,
-                f'there is no question "{name}": write a table [questions.{name}], or leave it out',
-            )
+            missing = f'there is no question "{name}": write a table [questions.{name}]'
+            raise _make_refusal(where, f"{missing}, or leave it out")
     if table.answer is not None and not 1 <= table.answer <= answers:
         several = f"give 1 to {answers}, or leave it out" if answers else "leave it out"
-        raise _make_refusal(
-            where, f'"answer" is {table.answer}, and there are {answers}: {several}'
-        )
+        counted = f'"answer" is {table.answer}, and there are {answers}'
+        raise _make_refusal(where, f"{counted}: {several}")
     questions = tuple(fields[name] for name in table.questions)
     place = None if table.answer is None else table.answer - 1
     return FormStep(table.name, table.title, questions, table.help, place)
@@ -392,23 +387,19 @@ def _add_levels(field: FormField, labels: Sequence[str] | None, where: str) -> F
     if field.kind == "versus":
         labels = labels or COMPARISON_LABELS
         if field.choices or len(labels) != len(COMPARISON_LABELS):
-            raise _make_refusal(
-                where,
-                "the points of a comparison are fixed: give no choices, and as levels five "
-                "labels or none",
-            )
+            fixed = "the points of a comparison are fixed: give no choices"
+            raise _make_refusal(where, f"{fixed}, and as levels five labels or none")
         points = (FieldChoice(str(at - 2), label, str(at + 1)) for at, label in enumerate(labels))
         return msgspec.structs.replace(field, choices=tuple(points))
     if labels is None or field.choices or field.kind != "choice" or not 2 <= len(labels) <= 10:
-        raise _make_refusal(
-            where, "levels are 2 to 10 labels of a choice from the lowest, without choices"
-        )
+        levels = "levels are 2 to 10 labels of a choice from the lowest, without choices"
+        raise _make_refusal(where, levels)
     most = len(labels) - 1
-    levels = (
+    scored = (
         FieldChoice(str(level), label, str(level)[-1], level / most)
         for level, label in enumerate(labels)
     )
-    return msgspec.structs.replace(field, choices=tuple(levels))
+    return msgspec.structs.replace(field, choices=tuple(scored))
 
 
 def _check_steps(form: LabellingForm, questions: Iterable[str]) -> None:
@@ -417,9 +408,8 @@ def _check_steps(form: LabellingForm, questions: Iterable[str]) -> None:
         raise _make_refusal(f'step "{name}"', "two steps have this name: change one")
     asked = {field.name for field in form.fields}
     for name in (name for name in questions if name not in asked):
-        raise _make_refusal(
-            f'question "{name}"', "no step asks it: name it in the questions of one"
-        )
+        unasked = "no step asks it: name it in the questions of one"
+        raise _make_refusal(f'question "{name}"', unasked)
 
 
 def _check_decision(form: LabellingForm) -> None:
@@ -594,6 +584,11 @@ class LabellingItem(Record, frozen=True):
     gold: GoldLabels | None = None
     source: str = ""
     """origin of the item: a file, or a training run"""
+
+
+def make_item_id(batch: str, item: LabellingItem) -> str:
+    """Return the id that an item has in a batch."""
+    return digest_of(f"{batch}\n{item.to_json()}")
 
 
 class Judgement(Record, frozen=True):

@@ -19,12 +19,12 @@ from rookery.desk.adjudication import (
     select_active_exclusions,
     trace_versions,
 )
-from rookery.desk.forms import Judgement, LabellingItem
+from rookery.desk.forms import Judgement, LabellingItem, make_item_id
 from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.learn.online_labelling import ComparisonQuestion
 from rookery.learn.training_run import StepCallback, find_checkpoint_step
-from rookery.records import Comparison, Failure, digest_of
+from rookery.records import Comparison, Failure
 
 COMPARISON_FORMS = {2: "compare_short", 3: "best_of_four", 4: "best_of_four"}
 """the form for so many answers"""
@@ -172,7 +172,7 @@ class HumanFeedback:
             labelling_queue.add_items(
                 self._store, part, self.run, people, self._settings.priority, policy=self.step
             )
-        named = {_make_item_id(self.run, item): item for item in items}
+        named = {make_item_id(self.run, item): item for item in items}
         if stale := self._list_unanswered_items() - named.keys():
             labelling_queue.retire_items(self._store, "the run asks this no more", sorted(stale))
         return named
@@ -289,11 +289,6 @@ class HumanFeedback:
 
     def _make_stopped_error(self, why: str) -> Failed:
         return Failed(Failure(self.run, Outcome.STOPPED, why))
-
-
-def _make_item_id(batch: str, item: LabellingItem) -> str:
-    """Return the item's id, as the labelling queue gives it."""
-    return digest_of(f"{batch}\n{item.to_json()}")
 
 
 def _identify_file(place: str) -> tuple[int, int] | None:

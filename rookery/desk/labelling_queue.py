@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 
 from rookery.desk.adjudication import load_exclusions, select_active_exclusions
-from rookery.desk.forms import Judgement, JudgementKind, LabellingItem
+from rookery.desk.forms import Judgement, JudgementKind, LabellingItem, make_item_id
 from rookery.desk.projects import find_batch_access
 from rookery.desk.store import Store, take_advisory_lock
 from rookery.desk.tables import OPEN, drafts, items, judgements, leases, slots, work_signs
@@ -481,7 +481,7 @@ def _chunk_items(
     new_items: Iterable[LabellingItem], batch: str
 ) -> Iterator[dict[str, LabellingItem]]:
     """Yield items by id, some at a time."""
-    rest = ((digest_of(f"{batch}\n{one.to_json()}"), one) for one in new_items)
+    rest = ((make_item_id(batch, one), one) for one in new_items)
     while chunk := dict(islice(rest, _ITEMS_PER_STATEMENT)):
         yield chunk
 

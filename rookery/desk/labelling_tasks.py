@@ -336,19 +336,10 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         _store_draft(request, item_id, begun)
         number = sheet.turn_page(len(sheet.pages) - 1, "submit")
         return redirect_after_post(f"/tasks/{item_id}?page={number}&check=1")
+    versions = (sheet.form.digest, form_versions.load_guide(store, sheet.form.name).version)
+    seen, times = (sheet.order, sheet.whole), (begun.began, store.clock())
     judgement = Judgement(
-        id="",
-        item=item_id,
-        by=name,
-        kind="done",
-        filled=sheet.filled,
-        form_version=sheet.form.digest,
-        guide_version=form_versions.load_guide(store, sheet.form.name).version,
-        order=sheet.order,
-        whole=sheet.whole,
-        began=begun.began,
-        ended=store.clock(),
-        supersedes=begun.supersedes,
+        "", item_id, name, "done", sheet.filled, *versions, *seen, *times, begun.supersedes
     )
     try:
         kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
@@ -407,14 +398,9 @@ def _make_form(
 ) -> TaskForm:
     store, name = get_store(request), get_person_name(request)
     order = labelling_queue.shuffle_answers(item_id, name, len(item.answers))
-    return TaskForm(
-        load_form(store, item.form, begun.form_version),
-        item,
-        order,
-        labelling_queue.requires_whole_form(item_id, name),
-        begun.raw,
-        check,
-    )
+    form = load_form(store, item.form, begun.form_version)
+    whole = labelling_queue.requires_whole_form(item_id, name)
+    return TaskForm(form, item, order, whole, begun.raw, check)
 
 
 def _list_warnings(sheet: TaskForm) -> Sequence[str]:

@@ -485,20 +485,12 @@ def _count_exclusion_effects(
     """Return the exclusions that apply to something in this report, lifted ones included."""
     active = {row.number for row in select_active_exclusions(rows)}
     traced = trace_versions(work.judgements).values()
-    counted = [
-        (
-            row,
-            sum(
-                covers_judgement(row, versions, work.items[versions[-1].item].batch)
-                for versions in traced
-            ),
-        )
-        for row in rows
-        if row.lifts is None
-    ]
-    return tuple(
-        ExclusionEffect(row, count, row.number in active) for row, count in counted if count
-    )
+    effects = []
+    for row in (row for row in rows if row.lifts is None):
+        batches = ((versions, work.items[versions[-1].item].batch) for versions in traced)
+        if count := sum(covers_judgement(row, versions, batch) for versions, batch in batches):
+            effects.append(ExclusionEffect(row, count, row.number in active))
+    return tuple(effects)
 
 
 def _propose_exclusions(
@@ -693,27 +685,18 @@ def format_agreement(report: QualityReport) -> Iterator[str]:
                 yield f"  {rate.between}, {what}: {figure}, {estimate.items:,} items"
         if not (rate.credit.items or rate.same.items):
             yield f"  {rate.between}: no item was judged by both"
-    pairs = [
-        [
-            f"{each.one}, {each.other}",
-            str(max(each.credit.items, each.same.items)),
-            *map(_format_estimate, (each.credit, each.kappa, each.same)),
-        ]
-        for each in report.pairs
-    ]
+    pairs, kappas = [], []
+    for pair in report.pairs:
+        size = str(max(pair.credit.items, pair.same.items))
+        figures = map(_format_estimate, (pair.credit, pair.kappa, pair.same))
+        pairs.append([f"{pair.one}, {pair.other}", size, *figures])
     alphas = [
         [_name_field(each), each.level, str(each.judgements), _format_estimate(each.alpha)]
         for each in report.alphas
     ]
-    kappas = [
-        [
-            _name_field(each),
-            f"{each.one}, {each.other}",
-            str(each.kappa.items),
-            _format_estimate(each.kappa),
-        ]
-        for each in report.kappas
-    ]
+    for field in report.kappas:
+        names, size = f"{field.one}, {field.other}", str(field.kappa.items)
+        kappas.append([_name_field(field), names, size, _format_estimate(field.kappa)])
     for heads, rows in (
         ("two people,items,agree,kappa,same of more", pairs),
         ("field,level,judgements,alpha", alphas),

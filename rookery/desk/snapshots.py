@@ -39,7 +39,7 @@ from rookery.desk.form_versions import (
     read_form_versions,
     restore_form_versions,
 )
-from rookery.desk.forms import Decision, FormField, Judgement, LabellingItem
+from rookery.desk.forms import Decision, FormField, Judgement, LabellingItem, make_item_id
 from rookery.desk.judgement_conversion import (
     convert_to_comparison,
     convert_to_episode,
@@ -52,7 +52,7 @@ from rookery.desk.store import Store, store_page, take_advisory_lock
 from rookery.desk.tables import pages, snapshots
 from rookery.desk.training_formats import write_whole_file
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, Page, Record, digest_of
+from rookery.records import Failure, Page, Record
 from rookery.typed_files import read_json_lines
 from rookery.version import __version__
 
@@ -563,7 +563,7 @@ def _read_exported_folder(folder: Path) -> _ExportedFolder:
         read_records("decisions", Decision),
     )
     for each in exported.items:
-        if each.id != digest_of(f"{each.batch}\n{each.item.to_json()}"):
+        if each.id != make_item_id(each.batch, each.item):
             raise _make_damaged_error(folder / "items.jsonl", "another version of Rookery wrote it")
     items, names = {each.id for each in exported.items}, {each.name for each in exported.people}
     judged = {(each.item, each.by) for each in exported.judgements}
