@@ -150,6 +150,11 @@ class LabellingData(NamedTuple):
         """Return the settings of a batch's project; the usual ones for a batch of none."""
         return self.settings.get(batch, ProjectSettings())
 
+    def is_left_out(self, judgement: Judgement, why: str) -> bool:
+        """Return True if a judgement does not count for this kind of reason."""
+        left = self.left_out.get(judgement.id)
+        return left is not None and left.why == why
+
     def is_researcher(self, person: str) -> bool:
         """Return True if the person's role is researcher or higher."""
         return ROLES.index(self.roles[person]) >= ROLES.index("researcher")
@@ -421,14 +426,13 @@ def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAg
         for between, pair_credits in credits.items():
             (two if count == 2 else many)[between].append(pair_credits)
     make_interval = partial(resample_interval, rounds=rounds)
+
+    def estimate_credit(credits: Sequence[Sequence[float]]) -> AgreementEstimate:
+        """Estimate the mean credit from those of each item."""
+        return estimate_statistic(_sum_credits(credits), _average_credits, make_interval)
+
     return tuple(
-        RaterGroupAgreement(
-            kind,
-            *(
-                estimate_statistic(_sum_credits(each[kind]), _average_credits, make_interval)
-                for each in (two, many)
-            ),
-        )
+        RaterGroupAgreement(kind, estimate_credit(two[kind]), estimate_credit(many[kind]))
         for kind in _PAIR_KINDS
     )
 

@@ -338,7 +338,7 @@ def post_form(request: Request) -> Response:
         form_versions.add_form(get_store(request), text, get_person_name(request))
     except Failed as failed:
         return _render_editor(request, explain_refusal(failed))
-    return redirect_after_post(f"/board/forms/{form.name}?did=form")
+    return redirect_after_post(f"/board/forms/{form.name}?said=form")
 
 
 def post_form_preview(request: Request) -> Response:

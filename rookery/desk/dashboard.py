@@ -43,7 +43,7 @@ from rookery.desk.page_endpoints import (
 )
 from rookery.desk.snapshots import SnapshotContents, SnapshotSelection
 from rookery.desk.store import Store
-from rookery.desk.tables import items, judgements, slots
+from rookery.desk.tables import OPEN, items, judgements, slots
 from rookery.desk.tables import snapshots as kept
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure
@@ -71,33 +71,14 @@ DASHBOARD_TABS = (
     ("/board/book", mark_text("Log")),
 )
 """path and label of each tab of the dashboard"""
-CHANGE_NOTICES = {
-    "retired": mark_text("Retired. It is handed out no more; what was made of it stays."),
-    "excluded": mark_text("Excluded. The judgements stay, and do not count."),
-    "lifted": mark_text("Lifted. The judgements count again."),
-    "frozen": mark_text("Frozen. It can be downloaded, the same bytes each time."),
-    "role": mark_text("The role is changed."),
-    "out": mark_text("Shut out. What they did stays."),
-    "form": mark_text(
-        "That is the newest version now. Judgements keep the version they were given on."
-    ),
-    "project": mark_text("Made. Open it to set it up."),
-    "settings": mark_text("The settings are saved."),
-    "batch": mark_text("Saved. It holds from the next task on."),
-    "admission": mark_text("Saved. It holds from their next task on."),
-    "reply": mark_text("Answered. They see it in their history."),
-    "guide": mark_text("That is the newest version now. The earlier ones are kept."),
-}
-"""notice shown after a change, by the value of `?did=`"""
 
 
 def render_dashboard_page(
     request: Request, template: str, wrong: str = "", **values: Any
 ) -> Response:
     """Render a page of the dashboard; with `wrong`, the reason of a refusal, with status 422."""
-    did = CHANGE_NOTICES.get(request.query_params.get("did", ""), "")
     status = 422 if wrong else 200
-    values |= {"wrong": wrong, "tabs": DASHBOARD_TABS, "said": did, "wide": True}
+    values |= {"wrong": wrong, "tabs": DASHBOARD_TABS, "wide": True}
     return render_page(request, template, status, **values)
 
 
@@ -123,7 +104,7 @@ def make_dashboard_change(
                 return show(request, explain_refusal(failed))
             posted = {name: values[-1] for name, values in get_form_fields(request).items()}
             names = {name: quote(value) for name, value in (posted | request.path_params).items()}
-            return redirect_after_post(f"{str(address).format_map(names)}?did={did}")
+            return redirect_after_post(f"{str(address).format_map(names)}?said={did}")
 
         return run_change
 
@@ -190,30 +171,14 @@ def list_batch_progress(store: Store) -> list[BatchProgress]:
     """Return the progress of each batch, newest first."""
     now = store.clock()
     leased = slots.c.person.is_not(None) & (slots.c.until >= now)
-    still = ~slots.c.done & ~slots.c.retired
-    per_item = (
-        select(
-            slots.c.item,
-            func.sum(case((slots.c.done, 1), else_=0)).label("done"),
-            func.sum(case((still & leased, 1), else_=0)).label("held"),
-            func.sum(case((still, 1), else_=0)).label("still"),
-        )
-        .group_by(slots.c.item)
-        .subquery()
-    )
-    query = (
-        select(
-            items.c.batch,
-            func.count(),
-            func.count(items.c.retired),
-            func.sum(per_item.c.done),
-            func.sum(per_item.c.held),
-            func.sum(per_item.c.still - per_item.c.held),
-        )
-        .join(per_item, per_item.c.item == items.c.id)
-        .group_by(items.c.batch)
-        .order_by(func.max(items.c.number).desc())
-    )
+    counts = {"done": slots.c.done, "held": OPEN & leased, "still": OPEN}
+    sums = (func.sum(case((where, 1), else_=0)).label(name) for name, where in counts.items())
+    per_item = select(slots.c.item, *sums).group_by(slots.c.item).subquery()
+    places = (per_item.c.done, per_item.c.held, per_item.c.still - per_item.c.held)
+    sizes = (func.count(), func.count(items.c.retired), *map(func.sum, places))
+    query = select(items.c.batch, *sizes)
+    query = query.join(per_item, per_item.c.item == items.c.id)
+    query = query.group_by(items.c.batch).order_by(func.max(items.c.number).desc())
     with store.begin_read() as connection:
         pairs = connection.execute(select(items.c.batch, items.c.form).distinct()).all()
         forms = {batch: sorted(form for one, form in pairs if one == batch) for batch, _ in pairs}
@@ -345,7 +310,7 @@ def post_role(request: Request) -> None:
     accounts.set_role(store, name, cast("PersonRole", role), me.name)
 
 
-@make_dashboard_change("/board/people", show_people_page, "out")
+@make_dashboard_change("/board/people", show_people_page, "shut_out")
 def post_shut_out(request: Request) -> None:
     """Shut a person out: end their sessions and links. What they did stays.
 

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from rookery.desk import adjudication, labelling_queue
 from rookery.desk.adjudication import Disagreement
-from rookery.desk.form_parsing import FormControl, TaskForm, encode_form
+from rookery.desk.form_parsing import FormControl, TaskForm, make_filled_form
 from rookery.desk.form_versions import list_forms, load_form
-from rookery.desk.forms import Decision, Judgement, LabellingForm, PostedValues
+from rookery.desk.forms import Decision, Judgement, PostedValues
 from rookery.desk.judgement_conversion import get_comparison_key
 from rookery.desk.page_endpoints import (
     PageHandler,
@@ -65,7 +65,7 @@ def show_disagreements_page(request: Request) -> Response:
 
 def show_disagreement_page(request: Request) -> Response:
     """Show one item: the answers, the raters' judgements, and the form of the decision."""
-    dispute = adjudication.load_disagreement(get_store(request), _get_item(request))
+    dispute = adjudication.load_disagreement(get_store(request), request.path_params["item"])
     raw = _find_agreed_values(request, dispute)
     return _render_disagreement(request, dispute, _make_sheet(request, dispute, raw))
 
@@ -73,7 +73,7 @@ def show_disagreement_page(request: Request) -> Response:
 def post_decision(request: Request) -> Response:
     """Store the decision on an item, or show what is still missing."""
     store, posted = get_store(request), get_form_fields(request)
-    item = _get_item(request)
+    item = request.path_params["item"]
     dispute = adjudication.load_disagreement(store, item)
     empty = _make_sheet(request, dispute, {})
     raw = empty.merge_posted(empty.form.steps, posted)
@@ -107,28 +107,14 @@ def _render_disagreement(
     )
 
 
-def _get_item(request: Request) -> str:
-    item: str = request.path_params["item"]
-    return item
-
-
 def _make_sheet(
-    request: Request,
-    dispute: Disagreement,
-    raw: PostedValues,
-    check: bool = False,
-    form: LabellingForm | None = None,
+    request: Request, dispute: Disagreement, raw: PostedValues, check: bool = False
 ) -> TaskForm:
-    """Return the form with the answers in the order in which this person sees them.
-
-    Without `form` it is the newest version, with which decisions are made.
-    """
-    item = dispute.placed.item
-    order = labelling_queue.shuffle_answers(
-        dispute.placed.id, get_person_name(request), len(item.answers)
-    )
-    form = form or load_form(get_store(request), item.form)
-    return TaskForm(form, item, order, False, raw, check)
+    """Return the newest version of the form, with which decisions are made, with the answers in the
+    order in which this person sees them."""
+    item, person = dispute.placed.item, get_person_name(request)
+    order = labelling_queue.shuffle_answers(dispute.placed.id, person, len(item.answers))
+    return TaskForm(load_form(get_store(request), item.form), item, order, False, raw, check)
 
 
 def _read_sheets(
@@ -136,13 +122,12 @@ def _read_sheets(
 ) -> list[TaskForm]:
     """Return what was said on each occasion, on the version of the form on which it was said."""
     store, item = get_store(request), dispute.placed.item
-    sheets = []
-    for each in judgements:
-        form = load_form(store, item.form, each.form_version)
-        order = _make_sheet(request, dispute, {}, form=form).order
-        raw = encode_form(form, item, order, each.filled)
-        sheets.append(_make_sheet(request, dispute, raw, form=form))
-    return sheets
+    order = _make_sheet(request, dispute, {}).order
+    forms = (load_form(store, item.form, each.form_version) for each in judgements)
+    return [
+        make_filled_form(form, item, order, each.filled)
+        for form, each in zip(forms, judgements, strict=True)
+    ]
 
 
 def _find_agreed_values(request: Request, dispute: Disagreement) -> PostedValues:

@@ -567,14 +567,9 @@ def _quote_suggestion(session: BrowserSession, span: str, fields: FormFields) ->
     return demonstration_commands.quote_suggested_span(session, *places)
 
 
-def _make_command_action(verb: str, empty: str) -> FormAction:
-    def run_action(session: BrowserSession, words: str, fields: FormFields) -> str:
-        command = f"{verb}{words.strip()}"
-        return (
-            demonstration_commands.run_browser_command(session, command) if words.strip() else empty
-        )
-
-    return run_action
+def _run_words(session: BrowserSession, verb: str, words: str, empty: str) -> str:
+    command = f"{verb}{words.strip()}"
+    return demonstration_commands.run_browser_command(session, command) if words.strip() else empty
 
 
 def _undo_command(session: BrowserSession, _: str, fields: FormFields) -> str:
@@ -594,8 +589,12 @@ def _save_answer(session: BrowserSession, _: str, fields: FormFields) -> str:
 
 _FORM_ACTIONS: Mapping[str, FormAction] = {
     "undo": _undo_command,
-    "search": _make_command_action(SEARCH_PREFIX, mark_text("write what to search for")),
-    "find": _make_command_action(FIND_PREFIX, mark_text("write what to find on this page")),
+    "search": lambda session, words, _: _run_words(
+        session, SEARCH_PREFIX, words, mark_text("write what to search for")
+    ),
+    "find": lambda session, words, _: _run_words(
+        session, FIND_PREFIX, words, mark_text("write what to find on this page")
+    ),
     "span": _quote_marked_span,
     "from": _quote_sentences,
     "suggestion": _quote_suggestion,

@@ -151,14 +151,14 @@ class DemonstrationStore:
             if work.event_count != event_count:
                 raise StaleSessionError
             deeds: list[SessionEvent] = []
-            work.browser_session.on_event = deeds.append
+            ignore, work.browser_session.on_event = work.browser_session.on_event, deeds.append
             try:
                 result = change(work.browser_session)
                 self._append_events(work, deeds)
             except BaseException:
                 self._discard_session(work)
                 raise
-            work.browser_session.on_event = _ignore_event
+            work.browser_session.on_event = ignore
             return result
 
     def find_status(self, place: DemonstrationKey) -> DemonstrationStatus | None:
@@ -261,10 +261,6 @@ def make_closed_error(standing: DemonstrationStatus) -> Failed:
     if standing.kind == "flagged":
         detail = mark_text("you flagged this task before: go back to the desk's first page")
     return Failed(Failure(standing.judgement, Outcome.ALREADY, detail))
-
-
-def _ignore_event(deed: SessionEvent) -> None:
-    """Ignore an event: nothing is recorded outside of `change_session`."""
 
 
 class DeskLibrary:

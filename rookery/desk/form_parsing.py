@@ -682,6 +682,17 @@ class TaskForm:
         return merged
 
 
+def make_filled_form(
+    form: LabellingForm,
+    item: LabellingItem,
+    order: Sequence[int],
+    filled: Mapping[str, Any],
+    whole: bool = False,
+) -> TaskForm:
+    """Return the form with stored values filled in; arguments as those of `TaskForm`."""
+    return TaskForm(form, item, order, whole, encode_form(form, item, order, filled))
+
+
 def _merge_claims(
     merged: dict[str, list[str]], posted: PostedValues, field: str, answer: int
 ) -> None:

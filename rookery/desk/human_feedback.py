@@ -270,9 +270,11 @@ class HumanFeedback:
                 if failed.failure.outcome not in STORE_LOST_OUTCOMES:
                     raise
                 if time.monotonic() - begun > self._settings.grace:
-                    raise self._make_stopped_error(
-                        self._describe_store_loss(failed.failure)
-                    ) from failed
+                    why = (
+                        f"the desk's store did not answer for {self._settings.grace:g} seconds, in "
+                        f"which nobody could have stopped this run ({failed.failure.detail})"
+                    )
+                    raise self._make_stopped_error(why) from failed
             time.sleep(min(self._settings.every, 1.0))
 
     def _check_store_file(self) -> None:
@@ -280,12 +282,6 @@ class HumanFeedback:
         if _identify_file(self._store.place) != self._store_identity:
             detail = "the file is not there any more"
             raise Failed(Failure(self._store.place, Outcome.NO_STORE, detail))
-
-    def _describe_store_loss(self, failure: Failure) -> str:
-        return (
-            f"the desk's store did not answer for {self._settings.grace:g} seconds, in which "
-            f"nobody could have stopped this run ({failure.detail})"
-        )
 
     def _make_stopped_error(self, why: str) -> Failed:
         return Failed(Failure(self.run, Outcome.STOPPED, why))

@@ -34,7 +34,7 @@ from rookery.desk.crowd_entry import SessionProgress
 from rookery.desk.dashboard import DASHBOARD_PAGES
 from rookery.desk.decision_pages import DECISION_PAGES
 from rookery.desk.demonstration_pages import build_demonstration_pages
-from rookery.desk.form_parsing import TaskForm, encode_form
+from rookery.desk.form_parsing import TaskForm, encode_form, make_filled_form
 from rookery.desk.form_versions import list_forms, load_form
 from rookery.desk.forms import FLAG_REASONS, SKIP_REASONS, Judgement, LabellingItem
 from rookery.desk.labelling_queue import ItemLease, RaterProgress
@@ -294,10 +294,10 @@ def show_check_result(request: Request) -> Response:
     if judgement is None or item is None or item.gold is None or not batch:
         return render_problem_page(request, 404, "There is nothing to show here.")
     form = load_form(store, item.form, judgement.form_version)
-    encoded = encode_form(form, item, judgement.order, judgement.filled)
-    right = encode_form(form, item, judgement.order, item.gold.expected)
-    sheet = TaskForm(form, item, judgement.order, judgement.whole, encoded)
-    expected = TaskForm(form, item, judgement.order, judgement.whole, right)
+    sheet, expected = (
+        make_filled_form(form, item, judgement.order, values, judgement.whole)
+        for values in (judgement.filled, item.gold.expected)
+    )
     mine = {each.name: each for step in form.steps for each in sheet.list_controls(step)}
     pairs = [
         (mine.get(control.name, control._replace(values=())), control)
@@ -337,9 +337,9 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         number = sheet.turn_page(len(sheet.pages) - 1, "submit")
         return redirect_after_post(f"/tasks/{item_id}?page={number}&check=1")
     versions = (sheet.form.digest, form_versions.load_guide(store, sheet.form.name).version)
-    seen, times = (sheet.order, sheet.whole), (begun.began, store.clock())
+    layout, times = (sheet.order, sheet.whole), (begun.began, store.clock())
     judgement = Judgement(
-        "", item_id, name, "done", sheet.filled, *versions, *seen, *times, begun.supersedes
+        "", item_id, name, "done", sheet.filled, *versions, *layout, *times, begun.supersedes
     )
     try:
         kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)
@@ -465,11 +465,6 @@ STOP_REASONS = (
     mark_text("It says the same again and again"),
 )
 """reasons that can be given with one click"""
-STOP_NOTICES = {
-    "pulled": mark_text("Stopped. The run makes no further step."),
-    "released": mark_text("Released. The run goes on when it is begun again."),
-}
-"""notice shown after a change, by the value of `?did=`"""
 
 
 def post_stop(request: Request) -> Response:
@@ -481,7 +476,7 @@ def post_stop(request: Request) -> Response:
         if failed.failure.outcome != Outcome.NO_REASON:
             raise
         return show_runs_page(request, failed.failure.detail, name)
-    return redirect_after_post("/cord?did=pulled")
+    return redirect_after_post("/cord?said=pulled")
 
 
 def show_run_page(request: Request) -> Response:
@@ -513,7 +508,7 @@ def post_release(request: Request) -> Response:
         if failed.failure.outcome != Outcome.NO_REASON:
             raise
         return show_release_page(request, failed.failure.detail)
-    return redirect_after_post("/cord?did=released")
+    return redirect_after_post("/cord?said=released")
 
 
 def show_runs_page(request: Request, wrong: str = "", about: str = "") -> Response:
@@ -534,7 +529,6 @@ def show_runs_page(request: Request, wrong: str = "", about: str = "") -> Respon
         may_release=has_role(person, "reviewer"),
         problem=wrong,
         about=about,
-        said=STOP_NOTICES.get(request.query_params.get("did", ""), ""),
     )
 
 

@@ -71,6 +71,23 @@ NOTICES = {
     "linked": mark_text("Set. The link stands below the question: whoever has it can read this."),
     "withdrawn": mark_text("The link is withdrawn, and never works again."),
     "deleted": mark_text("Deleted for good."),
+    "pulled": mark_text("Stopped. The run makes no further step."),
+    "released": mark_text("Released. The run goes on when it is begun again."),
+    "retired": mark_text("Retired. It is handed out no more; what was made of it stays."),
+    "excluded": mark_text("Excluded. The judgements stay, and do not count."),
+    "lifted": mark_text("Lifted. The judgements count again."),
+    "frozen": mark_text("Frozen. It can be downloaded, the same bytes each time."),
+    "role": mark_text("The role is changed."),
+    "shut_out": mark_text("Shut out. What they did stays."),
+    "form": mark_text(
+        "That is the newest version now. Judgements keep the version they were given on."
+    ),
+    "project": mark_text("Made. Open it to set it up."),
+    "settings": mark_text("The settings are saved."),
+    "batch": mark_text("Saved. It holds from the next task on."),
+    "admission": mark_text("Saved. It holds from their next task on."),
+    "reply": mark_text("Answered. They see it in their history."),
+    "guide": mark_text("That is the newest version now. The earlier ones are kept."),
 }
 """notice at the top of a page about what was just done, by the value of `?said=`"""
 
@@ -153,20 +170,11 @@ def shorten_choice_labels(options: Sequence[FieldChoice]) -> list[tuple[str, str
     ]
 
 
-def pair_choice_labels(options: Sequence[FieldChoice]) -> list[tuple[str, str]]:
-    """Return (value, label) of each choice."""
-    return [(choice.value, choice.label) for choice in options]
-
-
-def number_quote_choices(count: int) -> list[tuple[str, str]]:
-    """Return (value, label) for choosing among `count` quotes: values from 0, labels from 1."""
-    return [(str(number), str(number + 1)) for number in range(count)]
-
-
 TEMPLATE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "short": shorten_choice_labels,
-    "pairs": pair_choice_labels,
-    "numbers": number_quote_choices,
+    "pairs": lambda options: [(choice.value, choice.label) for choice in options],
+    # Of quotes: values count from 0, labels from 1.
+    "numbers": lambda count: [(str(number), str(number + 1)) for number in range(count)],
 }
 """functions that the templates of forms call"""
 

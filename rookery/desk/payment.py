@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from rookery.desk.adjudication import LabellingData, load_labelling_data
+from rookery.desk.adjudication import load_labelling_data
 from rookery.desk.forms import Judgement
 from rookery.desk.projects import ProjectSettings, find_project
 from rookery.desk.store import Store
@@ -103,7 +103,7 @@ def build_payment_report(
     # Of all judgements: what is excluded may be a correction from outside the period.
     excluded: dict[str, set[str]] = defaultdict(set)
     for each in work.judgements:
-        if _is_excluded(each, work):
+        if work.is_left_out(each, "excluded"):
             excluded[each.by].add(each.item)
     raters = (
         _pay_rater(name, chosen[name], excluded[name], seconds, settings) for name in sorted(chosen)
@@ -195,11 +195,6 @@ def _pay_rater(
         excluded_seconds=lost,
         amount=float(_round_money(settings.rate * units)),
     )
-
-
-def _is_excluded(judgement: Judgement, work: LabellingData) -> bool:
-    left = work.left_out.get(judgement.id)
-    return left is not None and left.why == "excluded"
 
 
 def _round_money(amount: float) -> Decimal:

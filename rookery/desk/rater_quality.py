@@ -184,7 +184,7 @@ def _summarize_rater(
     finished = [
         each
         for each in submitted
-        if each.kind in ("done", "extra") and not _was_corrected(work, each)
+        if each.kind in ("done", "extra") and not work.is_left_out(each, "corrected")
     ]
     seconds = measure_judging_seconds(submitted)
     fast = sum(_is_fast(work, each, seconds[each.id]) for each in finished)
@@ -214,11 +214,6 @@ def _summarize_rater(
         if work.is_researcher(name)
         else _compare_with_researchers(work, finished, researched),
     )
-
-
-def _was_corrected(work: LabellingData, judgement: Judgement) -> bool:
-    left = work.left_out.get(judgement.id)
-    return left is not None and left.why == "corrected"
 
 
 def _is_fast(work: LabellingData, judgement: Judgement, seconds: float) -> bool:
@@ -655,13 +650,13 @@ def _format_rater(each: RaterReport) -> list[str]:
     if each.side is not None:
         side = f"{each.side.share:.0%} of {each.side.judged}{' !' * each.lopsided}"
     for check in each.preludes:
-        score = f"{check.right}/{check.of} {_PASSED[check.passed]}"
-        notes.append(f"check of {check.batch}: {score}")
+        score, passed = f"{check.right}/{check.of}", _PASSED[check.passed]
+        notes.append(f"check of {check.batch}: {score} {passed}")
     if each.trusted is not None:
         notes.append(_format_trust(each.trusted))
     gold = f"{each.gold_right}/{each.gold}" if each.gold else ""
-    fast = f"{each.fast}{' !' * each.hasty}"
-    return [each.name, each.role, *map(str, counts), seconds, fast, gold, side, "; ".join(notes)]
+    figures = [seconds, f"{each.fast}{' !' * each.hasty}", gold, side]
+    return [each.name, each.role, *map(str, counts), *figures, "; ".join(notes)]
 
 
 def _format_trust(trusted: ResearcherAgreement) -> str:

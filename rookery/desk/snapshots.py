@@ -128,18 +128,13 @@ def capture_contents(connection: Connection, selection: SnapshotSelection) -> Sn
     These are the contents of a snapshot as of now.
     """
     work = load_labelling_data(connection, selection.batches, selection.forms)
+    names = {each.by for each in work.judgements} | {each.by for each in work.decisions.values()}
     return SnapshotContents(
         selection,
         tuple(work.items),
         tuple(each.id for each in work.judgements),
         tuple(_find_quoted_pages(connection, work)),
-        tuple(
-            SnapshotPerson(name, work.roles[name])
-            for name in sorted(
-                {each.by for each in work.judgements}
-                | {each.by for each in work.decisions.values()}
-            )
-        ),
+        tuple(SnapshotPerson(name, work.roles[name]) for name in sorted(names)),
         tuple(work.left_out[each.id] for each in work.judgements if each.id in work.left_out),
         {key: each.retired for key, each in work.items.items() if each.retired is not None},
         _collect_versions(work),

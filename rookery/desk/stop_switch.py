@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from msgspec.structs import asdict
 from sqlalchemy import Row, bindparam, insert, select, update
 from sqlalchemy.engine import Connection
 
@@ -105,7 +106,7 @@ def record_progress(
     store: Store, run: str, step: int, samples: Sequence[PolicySample] = ()
 ) -> None:
     """Record a sign of life of a run, the steps made so far, and samples of its policy."""
-    rows = [{"run": run, "at": store.clock(), **_make_sample_row(sample)} for sample in samples]
+    rows = [{"run": run, "at": store.clock(), **asdict(sample)} for sample in samples]
     with store.begin_write() as connection:
         _update_run(connection, run, seen=store.clock(), step=step)
         if rows:
@@ -269,10 +270,6 @@ def _make_training_run(connection: Connection, row: Row[Any]) -> TrainingRun:
     return TrainingRun(
         row.name, row.began, row.seen, row.step, row.ended, _find_open_stop(connection, row.name)
     )
-
-
-def _make_sample_row(sample: PolicySample) -> dict[str, float | str | None]:
-    return {name: getattr(sample, name) for name in sample.__struct_fields__}
 
 
 def _require_person(connection: Connection, name: str) -> Person:

@@ -61,7 +61,7 @@ class Store:
     @contextmanager
     def begin_read(self) -> Iterator[Connection]:
         """Open a transaction that sees one state of the data. Raises Failed (store_fails)."""
-        with self._translate_errors(), self._engine.connect() as connection:
+        with translate_database_errors(self.place), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
@@ -73,7 +73,8 @@ class Store:
 
         Raises Failed: store_busy, disk_full, store_fails.
         """
-        with self._translate_errors(), self._write_lock, self._engine.connect() as connection:
+        translating = translate_database_errors(self.place)
+        with translating, self._write_lock, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 yield connection
@@ -87,11 +88,6 @@ class Store:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        with translate_database_errors(self.place):
-            yield
 
     def _find_clock(self) -> Callable[[], float]:
         if self._engine.dialect.name != "postgresql":
@@ -107,7 +103,7 @@ class Store:
         url = make_url(_build_database_url(self.place))
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
             raise _make_missing_store_error(self.place)
-        with self._translate_errors(), self._engine.connect() as connection:
+        with translate_database_errors(self.place), self._engine.connect() as connection:
             revision = _read_revision(self.place, connection)
         if revision is None:
             raise _make_missing_store_error(self.place)

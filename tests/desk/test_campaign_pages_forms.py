@@ -68,7 +68,7 @@ def test_a_form_is_copied_checked_and_stored_on_the_board(opened: Opened) -> Non
     assert "Nothing is wrong with tone" in press(lead, "check", **{"form.text": TONE}).text
     assert form_versions.list_form_versions(opened.store, "tone") == []
     press(lead, "save")
-    assert lead.at == "/board/forms/tone?did=form"
+    assert lead.at == "/board/forms/tone?said=form"
     assert "Version 1, by lea" in lead.text
     taken = read_packaged_form_text("thumbs")
     lead.get("/board/forms/edit")
