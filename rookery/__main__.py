@@ -142,7 +142,7 @@ def run_ask(
     if write:
         server = models.base_url or models.endpoints
         if settings.method not in ("extract", "webglm") or both_sides or server:
-            _raise_usage_error(
+            raise CommandError(
                 "--write is --method webglm with a model on this machine: leave out --method, "
                 "--both-sides, --base-url and --endpoints"
             )
@@ -152,22 +152,22 @@ def run_ask(
     if not both_sides:
         require_known_method(settings)
     elif settings.method != "extract" or settings.decline is not None:
-        _raise_usage_error("--both-sides is a method of its own: leave out --method and --decline")
+        raise CommandError("--both-sides is a method of its own: leave out --method and --decline")
     else:
         settings = msgspec.structs.replace(settings, method="sides")
     if bool(question) == bool(batch) or bool(batch) != bool(out):
-        _raise_usage_error(
+        raise CommandError(
             'give one question, as in rookery ask "Why ...?", or --batch FILE with --out FILE'
         )
     if batch and (trace or as_json or passages):
-        _raise_usage_error(
+        raise CommandError(
             "--trace, --json and --passages are for one question; "
             "--batch writes JSON lines to --out"
         )
     if force and not batch:
-        _raise_usage_error("--force goes with --batch: it answers all questions again")
+        raise CommandError("--force goes with --batch: it answers all questions again")
     if (workers or ray) and not batch:
-        _raise_usage_error("--workers and --ray go with --batch: one question needs one process")
+        raise CommandError("--workers and --ray go with --batch: one question needs one process")
     if batch and out:
         raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force, workers, ray))
     text = _read_question() if question == "-" else question
@@ -222,15 +222,15 @@ def run_calibrate(
     from rookery.cli.calibrate_command import calibrate_answers, calibrate_documents
 
     if (answers is None) == (not settings.places):
-        _raise_usage_error(
+        raise CommandError(
             "give documents with --in PATH_OR_URL, or a FILE of saved answers with --method"
         )
     if answers is None:
         raise typer.Exit(calibrate_documents(settings, as_json))
     if settings.method not in MODEL_METHODS:
-        _raise_usage_error(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
+        raise CommandError(f"name the answers' --method: one of {', '.join(MODEL_METHODS)}")
     if settings.method == "webglm" and is_local_model(settings.models):
-        _raise_usage_error(
+        raise CommandError(
             "webglm with a model on this machine declines as extract does, and has its scores: "
             "calibrate them on the documents, with --in PATH_OR_URL"
         )
@@ -268,13 +268,13 @@ def run_browse(
     """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
-            _raise_usage_error("--plain, --full and --json are three ways to print: choose one")
+            raise CommandError("--plain, --full and --json are three ways to print: choose one")
         if settings.places or question or out or record:
-            _raise_usage_error(
+            raise CommandError(
                 "--in, --question, --out and --record are for the text browser in a terminal"
             )
         if not place:
-            _raise_usage_error(
+            raise CommandError(
                 "name FILE_OR_URL to print; the text browser itself needs a terminal"
             )
         _print_page(place, settings, full, as_json)
@@ -469,10 +469,6 @@ def _run_root(
 def _read_question() -> str:
     """Read a question from standard input, at most 1 MB; a longer one is refused later."""
     return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
-
-
-def _raise_usage_error(sentence: str) -> NoReturn:
-    raise CommandError(sentence)
 
 
 def main() -> None:

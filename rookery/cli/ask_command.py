@@ -51,10 +51,10 @@ from rookery.shell.command_line import (
     EXIT_UNVERIFIED,
 )
 from rookery.shell.terminal_output import (
-    NO_ANSWER_MESSAGES,
     LiveDisplay,
     ProgressBar,
     StreamConsole,
+    describe_missing_answer,
     format_skipped_files,
     print_indented,
     sanitize_text,
@@ -122,19 +122,11 @@ class SearchLog:
     def _list_passages(self, answer: Answer | None) -> Iterator[PassageFound]:
         for number, passage in enumerate(self._ranked, 1):
             page, start, end = passage.page, passage.hit.start, passage.hit.end
-            yield PassageFound(
-                number,
-                passage.score,
-                max((sentence.score for sentence in passage.sentences), default=None),
-                page.url,
-                page.title,
-                page.digest,
-                start,
-                end,
-                get_headings_above(page, start),
-                page.text[start:end][:MAX_PASSAGE_CHARACTERS],
-                _find_quotes_in(answer, page.digest, start, end),
-            )
+            best = max((sentence.score for sentence in passage.sentences), default=None)
+            place = page.url, page.title, page.digest, start, end, get_headings_above(page, start)
+            text = page.text[start:end][:MAX_PASSAGE_CHARACTERS]
+            cited = _find_quotes_in(answer, page.digest, start, end)
+            yield PassageFound(number, passage.score, best, *place, text, cited)
 
     def _list_results(self, answer: Answer | None) -> Iterator[PassageFound]:
         """Return the results that a model's own searches showed it."""
@@ -142,19 +134,9 @@ class SearchLog:
         for number, hit in enumerate(hits, 1):
             quotes = answer.quotes if answer else ()
             cited = tuple(at for at, quote in enumerate(quotes, 1) if quote.url == hit.url)
-            yield PassageFound(
-                number,
-                hit.score,
-                None,
-                hit.url,
-                hit.title,
-                hit.digest,
-                hit.start,
-                hit.end,
-                "",
-                hit.snippet[:MAX_PASSAGE_CHARACTERS],
-                cited,
-            )
+            place = hit.url, hit.title, hit.digest, hit.start, hit.end, ""
+            text = hit.snippet[:MAX_PASSAGE_CHARACTERS]
+            yield PassageFound(number, hit.score, None, *place, text, cited)
 
     def _find_threshold(self) -> float | None:
         if self._session.declines_by_extract():
@@ -180,9 +162,9 @@ def _explain_outcome(
 ) -> str:
     answer = episode.answer
     if answer is None:
-        return NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}")
+        return describe_missing_answer(episode)
     outcome = "declined" if answer.declined else "answered"
-    if settings.method == "sides":
+    if settings.method == SIDES:
         return (
             "declined: no sentence found takes a side"
             if answer.declined
@@ -268,9 +250,9 @@ def run_ask_command(
         show_answer(out, episode, pages, verdicts)
         if report:
             show_passages(out, report)
-        err.print("\n" + summarize_answer(episode, verdicts), style="dim", markup=False)
+        err.print_note("\n" + summarize_answer(episode, verdicts))
         if meaning := explain_score(episode):
-            err.print(meaning, style="dim", markup=False)
+            err.print_note(meaning)
         _show_skipped(skipped, err)
         show_failures(err, select_told_failures(episode))
     if trace is not None:
@@ -289,9 +271,9 @@ def _find_answer_provenance(session: AnswerSession) -> AnswerProvenance:
     return msgspec.structs.replace(made_with, documents=documents)
 
 
-def _show_skipped(skipped: Sequence[SkippedGroup], err: Console) -> None:
+def _show_skipped(skipped: Sequence[SkippedGroup], err: StreamConsole) -> None:
     if line := format_skipped_files(skipped):
-        err.print(sanitize_text(line), style="dim", markup=False, soft_wrap=True)
+        err.print_note(sanitize_text(line))
 
 
 def _warn_all_declined(session: AnswerSession, err: Console) -> None:
@@ -348,10 +330,8 @@ def run_batch_command(
         documents = get_contents_digest(session.sources.open_library())
         now = msgspec.structs.replace(now, documents=documents)
         skipped = session.sources.count_skipped()
-        if settings.models:
-            session.open_models().get_endpoint(
-                "write"
-            )  # what is misnamed is told before anything is lost
+        if settings.models:  # what is misnamed is told before anything is lost
+            session.open_models().get_endpoint("write")
         if force and saved:
             out.write_bytes(b"")
         elif saved:
@@ -368,19 +348,12 @@ def run_batch_command(
     )
     _show_skipped(skipped, err)
     existing = f"; {already} were there already" if already else ""
-    err.print(
-        f"{len(questions)} questions: {summary or 'nothing to do'}{existing}",
-        style="dim",
-        markup=False,
-    )
+    err.print_note(f"{len(questions)} questions: {summary or 'nothing to do'}{existing}")
     if tally.unverified:
         err.print(f"rookery: {tally.unverified} quotes NOT VERIFIED", markup=False)
         return EXIT_UNVERIFIED
-    return (
-        EXIT_NO_EVIDENCE
-        if questions and tally.stops["no_evidence"] == len(questions)
-        else EXIT_ANSWERED
-    )
+    nothing = questions and tally.stops["no_evidence"] == len(questions)
+    return EXIT_NO_EVIDENCE if nothing else EXIT_ANSWERED
 
 
 def _answer_all(
@@ -445,11 +418,9 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
     """Return the provenance that all answers share, without the documents. Raises OSError for
     unreadable files."""
     models = settings.models
-    endpoints = (
-        f"{_make_absolute(models.endpoints)}{_format_digest(models.endpoints)}"
-        if models.endpoints
-        else ""
-    )
+    endpoints = models.endpoints
+    if endpoints:
+        endpoints = f"{_make_absolute(endpoints)}{_format_digest(endpoints)}"
     model, folder = models.model, ""
     if model.startswith(SCRIPT):
         script = model.removeprefix(SCRIPT)
@@ -484,11 +455,8 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
 
 def _make_absolute(place: str) -> str:
     """Return a place that means the same wherever the command is given."""
-    return (
-        place
-        if place == BUNDLED_PLACE or is_url(place)
-        else str(resolve_place_path(place).resolve())
-    )
+    named = place == BUNDLED_PLACE or is_url(place)
+    return place if named else str(resolve_place_path(place).resolve())
 
 
 def _format_digest(file: str) -> str:

@@ -26,12 +26,10 @@ from rookery.evidence.calibration import (
 from rookery.library.question_files import contains_gold_answer
 from rookery.records import Answer, Failure, Question, Rating, Record
 from rookery.settings import Settings, get_data_folder
-from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED
+from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED, print_result
 from rookery.shell.terminal_output import (
     ProgressBar,
     StreamConsole,
-    sanitize_text,
-    to_terminal_json,
 )
 
 RATING_SCALE = "good"
@@ -117,21 +115,11 @@ def calibrate_documents(settings: Settings, json: bool) -> int:
     probabilities = {
         f"{score:g}": calibration.calibrate_probability(score) for score in SHOWN_SCORES
     }
-    if json:
-        report = LibraryCalibrationReport(
-            settings.places, calibration.questions, calibration.judgements, probabilities
-        )
-        sys.stdout.write(to_terminal_json(report) + "\n")
-    else:
-        lines = [
-            f"{sanitize_text(places)}: {calibration.questions:,} questions, "
-            f"{calibration.judgements:,} sections"
-        ]
-        lines += [
-            f"a score of {score} means {likely:.0%} likely"
-            for score, likely in probabilities.items()
-        ]
-        StreamConsole().print("\n".join(lines), markup=False, soft_wrap=True)
+    questions, judgements = calibration.questions, calibration.judgements
+    report = LibraryCalibrationReport(settings.places, questions, judgements, probabilities)
+    lines = [f"{places}: {questions:,} questions, {judgements:,} sections"]
+    lines += [f"a score of {score} means {p:.0%} likely" for score, p in probabilities.items()]
+    print_result(report, lines, json)
     return EXIT_ANSWERED
 
 
@@ -147,9 +135,8 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
     with AnswerSession(settings) as session:
         scored = session.identify_score_source()
     share = DEFAULT_SHARE if settings.decline is None else settings.decline
-    judge, silent = (
-        (make_rating_judge(ratings), "not_rated") if ratings else (judge_by_gold, "no_gold")
-    )
+    judge = make_rating_judge(ratings) if ratings else judge_by_gold
+    silent = "not_rated" if ratings else "no_gold"
     left_out: Counter[str] = Counter()
     lines = _read_records(answers, AskResult, "an answer as rookery ask --batch writes it")
     labels = list(_make_labels(lines, scored.method, judge, silent, left_out))
@@ -168,20 +155,16 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
         calibration=calibration,
         offers=tuple(_make_offer(stored, each) for each in sorted({*SHOWN_SHARES, share})),
     )
-    if json:
-        sys.stdout.write(to_terminal_json(report) + "\n")
-    else:
-        _show_report(report)
+    if not json:
+        _show_left_out(report)
+    print_result(report, _format_report(report), json)
     return EXIT_DECLINED if calibration.threshold is None else EXIT_ANSWERED
 
 
 def judge_by_gold(question: Question, answer: Answer) -> bool | None:
     """Return whether the answer contains a gold answer of the question; None if it has none."""
-    return (
-        any(contains_gold_answer(answer.text, gold) for gold in question.gold)
-        if question.gold
-        else None
-    )
+    right = any(contains_gold_answer(answer.text, gold) for gold in question.gold)
+    return right if question.gold else None
 
 
 def make_rating_judge(ratings: Path) -> AnswerJudge:
@@ -254,28 +237,20 @@ def _make_offer(labels: CalibrationLabels, share: float) -> ThresholdOffer:
     return ThresholdOffer(share, found.threshold, found.coverage)
 
 
-def _show_report(report: CalibrationReport) -> None:
-    out, err = StreamConsole(), StreamConsole(stderr=True)
+def _show_left_out(report: CalibrationReport) -> None:
+    err = StreamConsole(stderr=True)
     for why, count in report.left_out.items():
-        err.print(
-            f"{count:,} left out: they {LEFT_OUT_REASONS[why]}",
-            style="dim",
-            markup=False,
-            soft_wrap=True,
-        )
-    lines = [
-        f"{sanitize_text(report.scored.name)}: {report.labels:,} labels ({report.added:,} "
-        "of this run), "
-        f"{report.good:.1%} good",
-        _describe_promise(report.calibration),
-        "",
-        " wanted  answered  threshold",
-        *map(_format_offer, report.offers),
-    ]
-    if out.is_terminal:
-        lines += ["", " answered   good", *_draw_curve(report.calibration)]
-    lines += ["", f"stored in {report.stored}", f"drawn in  {report.picture}"]
-    out.print("\n".join(lines), markup=False, soft_wrap=True)
+        err.print_note(f"{count:,} left out: they {LEFT_OUT_REASONS[why]}")
+
+
+def _format_report(report: CalibrationReport) -> Iterator[str]:
+    labels = f"{report.labels:,} labels ({report.added:,} of this run)"
+    yield f"{report.scored.name}: {labels}, {report.good:.1%} good"
+    yield _describe_promise(report.calibration)
+    yield from ("", " wanted  answered  threshold", *map(_format_offer, report.offers))
+    if sys.stdout.isatty():
+        yield from ("", " answered   good", *_draw_curve(report.calibration))
+    yield from ("", f"stored in {report.stored}", f"drawn in  {report.picture}")
 
 
 def _describe_promise(calibration: Calibration) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 from rich.text import Text
 
 from rookery.answers.extract import answer_by_extraction
@@ -93,18 +94,15 @@ def _run_checks(settings: Settings, engine: str) -> Iterator[DiagnosticResult]:
     yield _run_check("index", _check_index)
     yield _run_check("extract", _check_answer)
     named, agent = engine or DEFAULT_ENGINE, build_user_agent(contact)
-    searched = _run_check("search", lambda: _check_search(named, private, proxy, agent))
-    if searched.state == BAD:
-        state = BAD if engine else WARNING
-        searched = DiagnosticResult("search", state, searched.detail + NO_WEB_ADVICE)
-    if not contact:
-        detail = searched.detail + NO_CONTACT_ADVICE
-        searched = DiagnosticResult("search", searched.state, detail)
-    yield searched
-    rendered = _run_check("render", lambda: _check_render(agent))
-    if rendered.state == BAD:
-        rendered = DiagnosticResult("render", WARNING, rendered.detail + NO_RENDER_ADVICE)
-    yield rendered
+    searched = _run_check(
+        "search",
+        lambda: _check_search(named, private, proxy, agent),
+        BAD if engine else WARNING,
+        NO_WEB_ADVICE,
+    )
+    about_contact = "" if contact else NO_CONTACT_ADVICE
+    yield msgspec.structs.replace(searched, detail=searched.detail + about_contact)
+    yield _run_check("render", lambda: _check_render(agent), WARNING, NO_RENDER_ADVICE)
     if models:
         yield _run_check("model", lambda: _check_model(models))
     else:
@@ -115,15 +113,17 @@ def _run_checks(settings: Settings, engine: str) -> Iterator[DiagnosticResult]:
         yield DiagnosticResult("ranker", WARNING, NO_RANKER_ADVICE)
 
 
-def _run_check(what: str, look: Callable[[], str]) -> DiagnosticResult:
+def _run_check(
+    what: str, look: Callable[[], str], failed_state: str = BAD, advice: str = ""
+) -> DiagnosticResult:
+    """Return the result of a check: where it fails, the state of that, and advice at the end."""
     try:
         return DiagnosticResult(what, GOOD, look())
     except Failed as failed:
-        return DiagnosticResult(what, BAD, f"{failed.failure.outcome}: {failed.failure.detail}")
+        detail = f"{failed.failure.outcome}: {failed.failure.detail}"
     except OSError as error:
-        return DiagnosticResult(
-            what, BAD, f"{error.filename}: {error.strerror}: make room or allow it"
-        )
+        detail = f"{error.filename}: {error.strerror}: make room or allow it"
+    return DiagnosticResult(what, failed_state, detail + advice)
 
 
 def _check_store() -> str:

@@ -20,7 +20,7 @@ import typer
 
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.records import Failure, Record
-from rookery.settings import FileSelection, Settings
+from rookery.settings import ARCHIVE, FileSelection, Settings, get_cache_folder, get_data_folder
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_EVIDENCE,
@@ -155,7 +155,6 @@ def list_stored_files(
 ) -> None:
     """List each index, how large and how old it is, and everything else that is stored."""
     from rookery.library.stored_indexes import list_stored_indexes, list_stored_shards
-    from rookery.settings import get_cache_folder
 
     indexes, stores = list_stored_indexes(get_cache_folder()), list(_list_stores())
     shards = list_stored_shards(get_cache_folder())
@@ -215,7 +214,6 @@ def build_shards(
     from rookery.library.libraries import is_url, resolve_place_path
     from rookery.library.sharded_library import build_sharded_index
     from rookery.library.stored_indexes import record_shards_use
-    from rookery.settings import get_cache_folder
     from rookery.shell.terminal_output import ProgressBar, StreamConsole
 
     if sites := [place for place in places if is_url(place)]:
@@ -254,11 +252,9 @@ def build_shards(
         sum(len(shard.skipped) for shard in note.shards),
         calibrated,
     )
-    parts = [f"{report.pages:,} pages", f"{report.passages:,} passages"]
-    parts += [f"{report.failed:,} failed"] * bool(report.failed)
-    parts += [f"{report.left_out:,} left out"] * bool(report.left_out)
-    parts += ["calibrated"] * report.calibrated
-    print_result(report, [f"{out}: {report.shards} shards · {' · '.join(parts)}"], as_json)
+    counts = f"{report.pages:,} pages · {report.passages:,} passages"
+    line = f"{out}: {report.shards} shards · {counts}{_format_exceptions(report)}"
+    print_result(report, [line], as_json)
 
 
 @index_commands.command("remove")
@@ -268,7 +264,6 @@ def remove_indexes(
     """Remove the indexes of places. The archive keeps their pages, so that quotes verify."""
     from rookery.library.sharded_library import NOTE_FILE
     from rookery.library.stored_indexes import list_stored_indexes
-    from rookery.settings import get_cache_folder
 
     indexes = list_stored_indexes(get_cache_folder())
     chosen = [_match_indexes(place, indexes) for place in places]
@@ -308,7 +303,6 @@ def prune_indexes(
 ) -> None:
     """Remove the indexes of places that no longer exist and, by age, of those not used."""
     from rookery.library.stored_indexes import list_stored_indexes
-    from rookery.settings import get_cache_folder
 
     if (archive or keep) and not older_than:
         raise ValueError("--archive goes with --older-than AGE, such as 90d: pages have an age")
@@ -349,7 +343,6 @@ def _remove_all(
         measure_disk_size,
         remove_stored_index,
     )
-    from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
     removed, busy, freed = list[str](), list[str](), 0
     for each in indexes:
@@ -394,7 +387,6 @@ def _find_unused_versions(
     from rookery.library.call_recording import CallRecording, list_recorded_versions
     from rookery.library.page_archive import PageArchive
     from rookery.library.stored_indexes import collect_index_digests
-    from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
     place = get_data_folder() / ARCHIVE
     if not place.is_file():
@@ -468,7 +460,6 @@ def _list_index_settings(places: Sequence[str], settings: "Settings") -> "Iterat
     none."""
     from rookery.library.search_index import read_index_note
     from rookery.library.stored_indexes import get_index_directory, list_stored_indexes
-    from rookery.settings import get_cache_folder
 
     indexes = list_stored_indexes(get_cache_folder())
     for place in places:
@@ -520,17 +511,20 @@ def _format_places(places: Sequence[str]) -> str:
 def _format_refresh(report: RefreshReport) -> str:
     if report.problem:
         return f"{report.place}: not refreshed: {report.problem}"
-    parts = [f"{report.pages:,} pages", f"{report.read:,} read now"]
-    parts += [f"{report.failed:,} failed"] * bool(report.failed)
-    parts += [f"{report.left_out:,} left out"] * bool(report.left_out)
-    parts += ["calibrated"] * report.calibrated
-    return f"{report.place}: {' · '.join(parts)}"
+    counts = f"{report.pages:,} pages · {report.read:,} read now"
+    return f"{report.place}: {counts}{_format_exceptions(report)}"
+
+
+def _format_exceptions(report: RefreshReport | ShardsReport) -> str:
+    """Return how many files failed or were left out, and whether scores are calibrated."""
+    failed = f" · {report.failed:,} failed" if report.failed else ""
+    left_out = f" · {report.left_out:,} left out" if report.left_out else ""
+    return failed + left_out + (" · calibrated" if report.calibrated else "")
 
 
 def _list_stores() -> Iterator[StoreSize]:
     """Return everything in the data folder and in the cache, the archive first."""
     from rookery.library.page_archive import PageArchive
-    from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
     for home in dict.fromkeys((get_data_folder(), get_cache_folder())):
         for path in sorted(home.iterdir()) if home.is_dir() else ():

@@ -14,7 +14,7 @@ import typer
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
-from rookery.settings import COMPLETION_FIELDS, ModelSettings, Settings
+from rookery.settings import COMPLETION_FIELDS, ModelSettings, Settings, get_data_folder
 from rookery.shell.command_line import (
     EXIT_ANSWERED,
     EXIT_NO_ANSWER,
@@ -100,7 +100,6 @@ def list_models(as_json: JsonOption = False) -> None:
         list_installed_models,
         list_unfinished_models,
     )
-    from rookery.settings import get_data_folder
 
     home = get_data_folder()
     models, unfinished = list_installed_models(home), list_unfinished_models(home)
@@ -130,7 +129,6 @@ def add_model(
     """Add a language model to this machine, for --model NAME. What is stopped leaves nothing."""
     from rookery.learn.model_import import choose_model_writer
     from rookery.models.installed_models import install_model
-    from rookery.settings import get_data_folder
 
     usual, write = choose_model_writer(source)
     try:
@@ -152,7 +150,6 @@ def add_model(
 def remove_model(name: ModelName, as_json: JsonOption = False) -> None:
     """Remove a model that was added. Other folders are left alone."""
     from rookery.models.installed_models import remove_installed_model
-    from rookery.settings import get_data_folder
 
     freed = remove_installed_model(name, get_data_folder())
     removal = ModelRemoval(name, freed)
@@ -174,7 +171,6 @@ def run_model_test(
         find_model_folder,
         read_installed_model,
     )
-    from rookery.settings import get_data_folder
 
     home = get_data_folder()
     record, folder = read_installed_model(name, home), find_model_folder(name, home)

@@ -45,7 +45,7 @@ def run_report_command(file: Path, out: Path, title: str, pages: Path | None) ->
     report = ExportedReport(title, answers, time.strftime("%Y-%m-%d"))
     with out.open("xb") as written:
         written.write(render_report(report, kind))
-    err.print(summarize_report(report), style="dim", markup=False, soft_wrap=True)
+    err.print_note(summarize_report(report))
     verdicts = [verdict for exported in answers for verdict in exported.verdicts]
     return EXIT_ANSWERED if all(each.verified for each in verdicts) else EXIT_UNVERIFIED
 

@@ -21,7 +21,7 @@ from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import Verdict
 from rookery.records import Answer, Episode, Page, Quote
 from rookery.shell.terminal_output import (
-    NO_ANSWER_MESSAGES,
+    describe_missing_answer,
     format_failure_counts,
     sanitize_text,
     to_terminal_json,
@@ -135,18 +135,14 @@ def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:
     numbers of its quotes, counted from 1 through all answers."""
     cited_pages: dict[tuple[str, str], CitedPage] = {}
     numbers: dict[CitedPage, list[int]] = {}
-    evidence = [
-        each
-        for exported in answers
-        for each in zip(_list_quotes(exported), exported.pages, strict=True)
-    ]
-    for number, (quote, page) in enumerate(evidence, 1):
-        if (quote.url, quote.digest) not in cited_pages:
+    quotes = [quote for exported in answers for quote in _list_quotes(exported)]
+    pages = [page for exported in answers for page in exported.pages]
+    for number, (quote, page) in enumerate(zip(quotes, pages, strict=True), 1):
+        version = quote.url, quote.digest
+        if version not in cited_pages:
             cited_page = page if page and page.digest == quote.digest else None
-            cited_pages[quote.url, quote.digest] = _build_cited_page(
-                quote, cited_page, len(cited_pages) + 1
-            )
-        numbers.setdefault(cited_pages[quote.url, quote.digest], []).append(number)
+            cited_pages[version] = _build_cited_page(quote, cited_page, len(cited_pages) + 1)
+        numbers.setdefault(cited_pages[version], []).append(number)
     return numbers
 
 
@@ -192,9 +188,7 @@ def _split_at_claims(answer: Answer, before: int = 0) -> Iterator[tuple[str, tup
 def _format_headline(exported: ExportedAnswer) -> str:
     answer, say = exported.episode.answer, exported.language.translate
     if answer is None:
-        why = say(
-            NO_ANSWER_MESSAGES.get(exported.episode.stop, f"no answer: {exported.episode.stop}")
-        )
+        why = say(describe_missing_answer(exported.episode))
         return f"{why[0].upper()}{why[1:]}."
     if answer.declined:
         return say("Declined: no passage reached the threshold. The closest are below.")
@@ -264,25 +258,35 @@ def export_html(exported: ExportedAnswer) -> str:
 
     The file needs no network and no scripts.
     """
-    answer, title = _get_answer_text(exported), escape(_format_question(exported))
-    failures, heading = _format_failures(exported), exported.language.translate("Quotes")
+    title, heading = escape(_format_question(exported)), exported.language.translate("Quotes")
     parts = [
         _HTML_HEAD.replace("LANGUAGE", exported.language.code).replace("TITLE", title),
-        f'<p class="soft">{escape(_format_summary(exported))}</p>\n<h1 dir="auto">{title}</h1>',
-        _format_searched_html(exported),
-        f'<p class="answer" dir="auto">{_answer_html(answer)}</p>' if answer else "",
-        f'<p class="soft">{escape(_format_headline(exported))}</p>',
-        f"<h2>{escape(heading)}</h2>\n{_quotes_html(exported)}" if _list_quotes(exported) else "",
-        f'<p class="soft">{escape(failures)}</p>' if failures else "",
+        f'{_soft_html(_format_summary(exported))}\n<h1 dir="auto">{title}</h1>',
+        *_list_html_parts(exported, _format_headline(exported), f"<h2>{escape(heading)}</h2>\n"),
         "</main>\n</body>\n</html>\n",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _format_searched_html(exported: ExportedAnswer) -> str:
-    searched = escape(_format_searched(exported))
-    words = escape(exported.language.translate("Searched as"))
-    return f'<p class="soft">{words} <q dir="auto">{searched}</q></p>' if searched else ""
+def _list_html_parts(
+    exported: ExportedAnswer, line: str, heading: str = "", before: int = 0
+) -> Iterator[str]:
+    """Yield what stands below the question: how it was searched, the answer, a line about it, the
+    quotes under a heading, and what could not be had. `before` is the number of earlier quotes."""
+    if searched := escape(_format_searched(exported)):
+        words = escape(exported.language.translate("Searched as"))
+        yield f'<p class="soft">{words} <q dir="auto">{searched}</q></p>'
+    if answer := _get_answer_text(exported):
+        yield f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>'
+    yield _soft_html(line)
+    if _list_quotes(exported):
+        yield heading + _quotes_html(exported, before)
+    if failures := _format_failures(exported):
+        yield _soft_html(failures)
+
+
+def _soft_html(text: str) -> str:
+    return f'<p class="soft">{escape(text)}</p>'
 
 
 def _quotes_html(exported: ExportedAnswer, before: int = 0) -> str:
@@ -480,8 +484,8 @@ def _render_report_html(report: ExportedReport) -> str:
     ]
     parts = [
         _HTML_HEAD.replace("LANGUAGE", language.code).replace("TITLE", title),
-        f'<p class="soft">{escape(_head_report(report))}</p>\n<h1 dir="auto">{title}</h1>',
-        f'<p class="soft">{escape(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}")}</p>',
+        f'{_soft_html(_head_report(report))}\n<h1 dir="auto">{title}</h1>',
+        _soft_html(f"{summarize_report(report)} {say(_VERIFIED_MEANING)}"),
         f'<ol class="plain">\n{"".join(contents)}\n</ol>',
         *(_format_section_html(*each) for each in _number_answers(report)),
         f'<h2>{say("Sources")}</h2>\n<ol class="plain">\n{"".join(sources)}\n</ol>' * bool(sources),
@@ -497,19 +501,14 @@ def _format_source_html(source: CitedPage) -> str:
 
 
 def _format_section_html(number: int, exported: ExportedAnswer, before: int) -> str:
-    answer, failures = _get_answer_text(exported), _format_failures(exported)
+    head = f"{number}. {escape(_format_question(exported))}"
+    line = f"{_format_headline(exported)} {_format_summary(exported)}."
     parts = [
-        f'<section id="answer-{number}"><h2 dir="auto">{number}. '
-        f"{escape(_format_question(exported))}</h2>",
-        _format_searched_html(exported),
-        f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>' if answer else "",
-        f'<p class="soft">{escape(_format_headline(exported))} '
-        f"{escape(_format_summary(exported))}.</p>",
-        _quotes_html(exported, before) if _list_quotes(exported) else "",
-        f'<p class="soft">{escape(failures)}</p>' if failures else "",
+        f'<section id="answer-{number}"><h2 dir="auto">{head}</h2>',
+        *_list_html_parts(exported, line, before=before),
         "</section>",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(parts)
 
 
 def _render_report_markdown(report: ExportedReport) -> str:
@@ -613,12 +612,8 @@ def _escape_tex(text: str) -> str:
 
 def export_csl(exported: ExportedAnswer) -> str:
     """Return the cited pages as CSL-JSON, the JSON of the Citation Style Language."""
-    return (
-        msgspec.json.encode(
-            [_build_csl_item(source) for source in list_cited_pages(exported)]
-        ).decode()
-        + "\n"
-    )
+    items = [_build_csl_item(source) for source in list_cited_pages(exported)]
+    return msgspec.json.encode(items).decode() + "\n"
 
 
 def _build_csl_item(source: CitedPage) -> dict[str, Any]:

@@ -340,7 +340,7 @@ def run_verify_command(
         elif not each.supported:
             show_claim_verdict(out, each)
     for line in summary:
-        err.print(line, style="dim", markup=False, soft_wrap=True)
+        err.print_note(line)
     if count_failed_quotes(verdicts):
         return EXIT_UNVERIFIED
     judged = any(each.outcome == "verified" for each in verdicts) or any(

@@ -68,6 +68,10 @@ class StreamConsole(Console):
             force_interactive=None if terminal else False,
         )
 
+    def print_note(self, text: str) -> None:
+        """Print a faint line that the terminal itself breaks."""
+        self.print(text, style="dim", markup=False, soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError again, for the main function to end quietly."""
         raise
@@ -195,7 +199,7 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     answer = episode.answer
     parts = [f"method {episode.by}"]
     if answer is None:
-        parts.insert(0, NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}"))
+        parts.insert(0, describe_missing_answer(episode))
     else:
         good = sum(verdict.verified for verdict in verdicts)
         quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
@@ -221,6 +225,11 @@ NO_ANSWER_MESSAGES: Mapping[str, str] = {
     Outcome.STUCK: "no answer: the model went round in circles",
     Outcome.POLICY_FAILED: "no answer: the model could not be asked",
 }
+
+
+def describe_missing_answer(episode: Episode) -> str:
+    """Return why an episode has no answer, in a few words."""
+    return NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}")
 
 
 def format_failure_counts(
