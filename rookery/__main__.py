@@ -5,7 +5,7 @@ import select
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
@@ -170,8 +170,9 @@ def run_ask(
         raise CommandError("--workers and --ray go with --batch: one question needs one process")
     if batch and out:
         raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force, workers, ray))
-    text = _read_question() if question == "-" else question
-    raise typer.Exit(ask_command.run_ask_command(settings, text, as_json, trace, passages))
+    if question == "-":  # at most 1 MB; a longer one is refused later
+        question = sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
+    raise typer.Exit(ask_command.run_ask_command(settings, question, as_json, trace, passages))
 
 
 @app.command("calibrate")
@@ -368,18 +369,6 @@ RunFolderOption = Annotated[
 BoardOption = Annotated[bool, make_option("--board  Also write logs for TensorBoard.")]
 
 
-def _make_learn_command(what: str) -> Callable[[Path, Path | None, bool, bool], None]:
-    def run_learn(
-        config: ConfigOption,
-        out: RunFolderOption = None,
-        as_json: JsonOption = False,
-        board: BoardOption = False,
-    ) -> None:
-        _run_training(what, config, out, as_json, board)
-
-    return run_learn
-
-
 def _run_training(
     what: str, config: Path, out: Path | None, as_json: bool, board: bool, desk: str = ""
 ) -> NoReturn:
@@ -395,8 +384,21 @@ TRAINING_COMMANDS = {
     "prefer": "Train a reward model from comparisons.",
     "retrieve": "Train an encoder that ranks passages by how much answers use them.",
 }
+
+
+def _add_training_command(what: str, help: str) -> None:
+    @learn.command(what, help=help)
+    def run_learn(
+        config: ConfigOption,
+        out: RunFolderOption = None,
+        as_json: JsonOption = False,
+        board: BoardOption = False,
+    ) -> None:
+        _run_training(what, config, out, as_json, board)
+
+
 for _what, _help in TRAINING_COMMANDS.items():
-    learn.command(_what, help=_help)(_make_learn_command(_what))
+    _add_training_command(_what, _help)
 
 
 @learn.command("reinforce")
@@ -464,11 +466,6 @@ def _run_root(
     ] = False,
 ) -> None:
     """Answer questions with quotes that anyone can check."""
-
-
-def _read_question() -> str:
-    """Read a question from standard input, at most 1 MB; a longer one is refused later."""
-    return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
 def main() -> None:

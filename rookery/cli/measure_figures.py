@@ -55,7 +55,6 @@ from rookery.typed_files import read_json_lines
 T = TypeVar("T")
 R = TypeVar("R")
 SystemFiles = Sequence[str]
-BatchReward = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
 SimilarityFunction = Callable[[str, Sequence[str]], Sequence[float]]
 CopyingMeasure = Callable[[Sequence[str], Sequence[str]], MeasuredEstimates]
 """function of what is said and what it may be copied from"""
@@ -257,7 +256,7 @@ def run_measure_best_of(
     ray: str = "",
 ) -> Figure:
     """Return the reward of the best of n answers of each system, for all n."""
-    curves = _read_curves(files, reward, validation, workers, ray)
+    curves = read_best_of_n_curves(files, reward, validation, workers, ray)
     says = "Foretold for every n at once; intervals over questions."
     return reward_frontiers.make_best_of_n_figure(curves, says)
 
@@ -273,7 +272,7 @@ def run_measure_compute(
     """Return the system and the n with the highest reward for each budget. Raises Failed
     (no_cost)."""
     costs = dict(map(_parse_cost, cost))
-    curves = _read_curves(files, reward, validation, workers, ray)
+    curves = read_best_of_n_curves(files, reward, validation, workers, ray)
     for name in curves:
         detail = f"what an answer of it costs is not said: add --cost {name}=NUMBER"
         _require_found(name in costs, name, "no_cost", detail)
@@ -292,40 +291,22 @@ def _parse_cost(argument: str) -> tuple[str, float]:
     return name, cost
 
 
-def _read_curves(
+def read_best_of_n_curves(
     files: SystemFiles, reward: Path | None, validation: Path | None, workers: int, ray: str
 ) -> dict[str, reward_frontiers.BestOfNCurve]:
-    """Raise ValueError where one reward model is named without the other."""
-    if reward is None and validation is None:
-        return compute_best_of_n_curves(files)
-    if reward is None or validation is None:
-        raise ValueError("name both: --reward chooses, and --validation says what that is worth")
-    make = partial(_load_reward_models, reward, validation)
-    return compute_best_of_n_curves(files, make, workers, ray)
-
-
-def _load_reward_models(*folders: Path) -> Sequence[BatchReward]:
-    from rookery.learn.reward_model import RewardModel
-
-    return [RewardModel(folder).score_answers for folder in folders]
-
-
-def compute_best_of_n_curves(
-    files: SystemFiles,
-    make: Callable[[], Sequence[BatchReward]] | None = None,
-    workers: int = 0,
-    ray: str = "",
-) -> dict[str, reward_frontiers.BestOfNCurve]:
     """Return the worth of the best of n of each system: of rewards, or of answers that two reward
-    models score, the one that chooses and the one that says what the choice is worth, as `make`
-    returns them in each of the workers.
+    models score in the workers, the one that chooses and the one that says what the choice is
+    worth.
 
-    Raises Failed: no_validations, few_answers.
+    Raises ValueError where one is named without the other, and Failed: no_validations, few_answers.
     """
-    if make is None:
+    if (reward is None) != (validation is None):
+        raise ValueError("name both: --reward chooses, and --validation says what that is worth")
+    if reward is None or validation is None:
         rewards = group_by_system(files, RewardLine)
     else:
-        rewards = _score_answers(files, make, workers, ray)
+        make = partial(_make_line_scorer, reward, validation)
+        rewards = _judge_in_workers(_group_by_question(files), make, workers, ray)
     for name, lines in rewards.items():
         detail = "a line of it has no validations, which say what the chosen answer is worth"
         _require_found(all(line.validations for line in lines), name, "no_validations", detail)
@@ -339,10 +320,8 @@ def compute_best_of_n_curves(
     }
 
 
-def _score_answers(
-    files: SystemFiles, make: Callable[[], Sequence[BatchReward]], workers: int, ray: str
-) -> dict[str, list[RewardLine]]:
-    """Answers to the same question are drawn together, in whatever lines they stand."""
+def _group_by_question(files: SystemFiles) -> dict[str, list[list[tuple[Question, Answer]]]]:
+    """Return each system's answers to the same question together, in whatever lines they stand."""
     every: dict[str, list[list[tuple[Question, Answer]]]] = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         by_question: defaultdict[str, list[tuple[Question, Answer]]] = defaultdict(list)
@@ -350,13 +329,15 @@ def _score_answers(
             if each.answer is not None:
                 by_question[each.question.text].append((each.question, each.answer))
         every[name] = list(by_question.values())
-    return _judge_in_workers(every, partial(_make_line_scorer, make), workers, ray)
+    return every
 
 
 def _make_line_scorer(
-    make: Callable[[], Sequence[BatchReward]],
+    reward: Path, validation: Path
 ) -> Callable[[list[tuple[Question, Answer]]], RewardLine]:
-    chooses, tells = make()
+    from rookery.learn.reward_model import RewardModel
+
+    chooses, tells = RewardModel(reward).score_answers, RewardModel(validation).score_answers
     return lambda pairs: RewardLine(tuple(chooses(pairs)), tuple(tells(pairs)))
 
 

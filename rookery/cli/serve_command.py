@@ -114,12 +114,9 @@ def run_serve(
     from rookery.answers.answer_session import AnswerSession
     from rookery.server.app import ServerOptions
 
-    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
     if settings.models:
         with AnswerSession(settings) as session:  # a model that is misnamed is told now
             session.open_models().get_endpoint("write")
-    if suggest:
-        _require_evidence_model(settings)
     how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest)
     _open_at(settings, store, host, port, "Rookery", how)
 
@@ -147,9 +144,6 @@ def run_serve_desk(
     _require_installed()
     from rookery.server.app import ServerOptions
 
-    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
-    if suggest:
-        _require_evidence_model(settings)
     how = ServerOptions(reading=False, suggest=suggest)
     _open_at(settings, store, host, port, "The desk", how)
 
@@ -303,6 +297,9 @@ def _open_at(
     from rookery.server.app import run_server
     from rookery.shell.security import is_loopback
 
+    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
+    if how.suggest:
+        _require_evidence_model(settings)
     place = store or _default_place()
     with _open_listener(host, port) as listener:
         with _open_or_create_store(place) as opened_store:

@@ -150,8 +150,10 @@ def average_criteria(
     """
     each = group_ratings(ratings, systems, LEVELS)
     return [
-        CriterionMean(system, scale, _average_ratings(system_ratings))
-        for (scale, system), system_ratings in each.items()
+        CriterionMean(
+            system, scale, estimate_mean([r.value for r in some], [r.question.id for r in some])
+        )
+        for (scale, system), some in each.items()
     ]
 
 
@@ -171,12 +173,6 @@ def make_criteria_figure(means: Sequence[CriterionMean], says: str) -> Figure:
         ),
         make_bars({(each.system, _name_scale(each.scale)): each.mean for each in means}, "mean"),
         "WebGLM, table 2",
-    )
-
-
-def _average_ratings(ratings: Sequence[Rating]) -> Estimate:
-    return estimate_mean(
-        [rating.value for rating in ratings], [rating.question.id for rating in ratings]
     )
 
 

@@ -132,7 +132,7 @@ def normalize_squad(answer: str) -> str:
 
     "U.S." becomes "us", "well-known" becomes "wellknown".
     """
-    return _drop_articles(answer.lower().translate(_REMOVED))
+    return " ".join(_ARTICLE.sub(" ", answer.lower().translate(_REMOVED)).split())
 
 
 def is_exact_match(answer: str, golds: Sequence[str]) -> bool:
@@ -178,10 +178,6 @@ def _require_golds(golds: Sequence[str]) -> Sequence[str]:
     if isinstance(golds, str) or not golds:
         raise ValueError("accepted answers are a list of one text at least")
     return golds
-
-
-def _drop_articles(text: str) -> str:
-    return " ".join(_ARTICLE.sub(" ", text).split())
 
 
 NGRAM_SIZES = (1, 2, 3, 4)
@@ -423,7 +419,7 @@ class _TrainingIndex:
             return self._train[self._texts[text]].id
         runs = _list_ngrams(text)
         alike = {
-            number: _compute_jaccard(runs, self._runs[number])
+            number: len(runs & self._runs[number]) / len(runs | self._runs[number])
             for number in self._list_candidates(runs, likeness)
             if self._may_answer(number, answers)
         }
@@ -457,7 +453,3 @@ def _normalize_question(question: str) -> tuple[str, ...]:
 def _list_ngrams(text: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
     """Return the words of a question, and its pairs of neighbouring words."""
     return frozenset(text[at : at + size] for size in (1, 2) for at in range(len(text) - size + 1))
-
-
-def _compute_jaccard(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:
-    return len(one & other) / len(one | other)

@@ -9,6 +9,7 @@ with its sources.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
@@ -335,35 +336,10 @@ _HTML_HEAD = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>TITLE</title>
 <style>
-:root { color-scheme: light dark; }
-body { margin: 0; font: 1.0625rem/1.6 Charter, "Bitstream Charter", Cambria, "Noto Serif", serif;
-  background: light-dark(#f6f5f1, #13161b); color: light-dark(#1b1f2a, #e6e8ec); }
-main { max-width: 42rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: .4rem 0 1.2rem; text-wrap: balance; }
-h2 { font: 650 1.1rem/1.3 system-ui, sans-serif; margin: 2.2rem 0 .8rem; }
-a { color: light-dark(#2a4a8d, #a3bcf7); text-underline-offset: .18em; }
-.n { font: 600 .75em/1 system-ui, sans-serif; text-decoration: none; margin-left: .15em; }
-.soft { font: .875rem/1.5 system-ui, sans-serif; color: light-dark(#575d69, #a6acb8); margin: 0; }
-.answer { white-space: pre-wrap; background: light-dark(#eaf0fc, #1c2740); border-radius: .6rem;
-  border: 1px solid light-dark(#a9bfec, #3e5790); padding: 1rem 1.4rem; }
-ol { padding: 0; list-style: none; counter-reset: n; display: grid; gap: .8rem; }
-li { counter-increment: n; background: light-dark(#f5f0e4, #26231b); border-radius: .6rem;
-  border: 1px solid light-dark(#d8cba9, #544b34); padding: .7rem 1.1rem; }
-summary { cursor: pointer; font: 600 .9375rem/1.5 system-ui, sans-serif; }
-summary::before { content: "[" counter(n) "] "; }
-blockquote { margin: .6rem 0; white-space: pre-wrap; }
-blockquote:target { background: light-dark(#fbe6a0, #5c4a17); }
-ol.plain { display: block; list-style: decimal; padding-left: 1.4rem; }
-ol.plain li { background: none; border: 0; padding: .15rem 0; }
-section { margin-top: 2.6rem; } section h2 { font-size: 1.35rem; }
-section .soft + ol { margin-top: 1rem; }
-li .soft { color: light-dark(#6b5d3c, #bfb190); }
-li a { color: inherit; }
-@media print { body { background: none; } li, .answer { break-inside: avoid; } }
-</style>
+STYLE</style>
 </head>
 <body>
-<main>"""
+<main>""".replace("STYLE", (Path(__file__).parent / "answer_export.css").read_text("utf-8"))
 
 
 # Markdown

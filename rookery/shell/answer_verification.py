@@ -55,6 +55,7 @@ from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNV
 from rookery.shell.file_reading import list_document_files, read_document_file, read_document_files
 from rookery.shell.terminal_output import (
     StreamConsole,
+    format_count,
     show_claim_verdict,
     show_failures,
     show_verdict,
@@ -142,15 +143,11 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
         parts.append("the answer's text is not what its method writes")
     if unjudged := outcomes["not_judged"]:
         were = "was" if unjudged == 1 else "were"
-        sentence = f"{_format_count(unjudged, 'sentence')} written by a model {were} not judged"
+        sentence = f"{format_count(unjudged, 'sentence')} written by a model {were} not judged"
         parts.append(f"{sentence}: only their quotes are checked")
     if cited := outcomes["not_quoted"]:
-        parts.append(f"{_format_count(cited, 'citation')} without quoted words not judged")
+        parts.append(f"{format_count(cited, 'citation')} without quoted words not judged")
     return "; ".join(parts)
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 class DocumentLookup:

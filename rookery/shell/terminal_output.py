@@ -202,7 +202,7 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         parts.insert(0, describe_missing_answer(episode))
     else:
         good = sum(verdict.verified for verdict in verdicts)
-        quotes = f"{good} of {len(verdicts)} quote{'s' * (len(verdicts) != 1)} verified"
+        quotes = f"{good} of {format_count(len(verdicts), 'quote')} verified"
         score = [word_score(episode)] if answer.score is not None else []
         parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
     early = [failure for failure in episode.failures if failure.outcome == Outcome.STOPPED_EARLY]
@@ -230,6 +230,11 @@ NO_ANSWER_MESSAGES: Mapping[str, str] = {
 def describe_missing_answer(episode: Episode) -> str:
     """Return why an episode has no answer, in a few words."""
     return NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}")
+
+
+def format_count(number: int, what: str) -> str:
+    """Return a number with the word for what is counted: `1 quote`, `2 quotes`."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def format_failure_counts(

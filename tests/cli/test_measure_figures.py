@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from recipes.random_models import write_tiny_encoder
 from rookery.answers.answer_results import AskResult
 from rookery.cli import measure_figures
 from rookery.cli.measure_command import MEASURE_COMMANDS
-from rookery.cli.measure_figures import compute_best_of_n_curves
+from rookery.cli.measure_figures import read_best_of_n_curves
 from rookery.learn.retrieval_training import export_sentence_encoder
 from rookery.measure.figures import Figure
 from rookery.records import (
@@ -168,9 +169,8 @@ def test_the_best_of_two_is_the_mean_over_pairs(run: Run, working_folder: Path) 
 
 
 def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(
-    working_folder: Path,
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reward models are Scorers; any two functions of their form do."""
     said = [(asked, text) for asked in ASKED[:2] for text in ("a", "ccc", "bb")]
     write(
         working_folder / "said.jsonl", *(Episode(q, "us", answer=Answer(text)) for q, text in said)
@@ -185,7 +185,12 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(
             for value, (asked, _) in zip(size(pairs), pairs, strict=True)
         ]
 
-    found = compute_best_of_n_curves(["said.jsonl"], lambda: (size, worth))["us"]
+    models = {"size": size, "worth": worth}
+    monkeypatch.setattr(
+        "rookery.learn.reward_model.RewardModel",
+        lambda folder: SimpleNamespace(score_answers=models[folder.name]),
+    )
+    found = read_best_of_n_curves(["said.jsonl"], Path("size"), Path("worth"), 0, "")["us"]
     means = {n: each.value for n, each in found.items()}
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})
 
