@@ -248,7 +248,7 @@ def _format_report(report: CalibrationReport) -> Iterator[str]:
     yield f"{report.scored.name}: {labels}, {report.good:.1%} good"
     yield _describe_promise(report.calibration)
     yield from ("", " wanted  answered  threshold", *map(_format_offer, report.offers))
-    if sys.stdout.isatty():
+    if StreamConsole().is_terminal:
         yield from ("", " answered   good", *_draw_curve(report.calibration))
     yield from ("", f"stored in {report.stored}", f"drawn in  {report.picture}")
 
