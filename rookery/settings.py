@@ -72,7 +72,9 @@ class CompletionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     @property
     def token_limit(self) -> int:
-        """Maximum tokens of one completion."""
+        """Maximum tokens of one completion: `max_tokens`, or DEFAULT_MAX_TOKENS where it is not
+        set.
+        """
         return self.max_tokens or DEFAULT_MAX_TOKENS
 
 
@@ -244,7 +246,7 @@ def locate_archive(database: str = "") -> Path | str:
 
 
 def get_cache_folder() -> Path:
-    """Return the folder of indexes, which are rebuilt when they are deleted."""
+    """Return the user's cache folder for Rookery, which may not exist; its files are made again."""
     return Path(user_cache_path("rookery"))
 
 

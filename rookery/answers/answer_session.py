@@ -438,8 +438,12 @@ class AnswerSession:
         return self.open_models().is_local("write")
 
     def declines_by_extract(self) -> bool:
-        """Return True if an answer is declined as `extract` declines: by `extract` itself, and by
-        a model on this machine that puts into words what it found. Raises Failed."""
+        """Return True if answers are declined by the fixed rule of `extract`, not by a calibrated
+        score.
+
+        So are those of `extract`, and those that a model on this machine puts into words. Raises
+        Failed.
+        """
         if self.method.name == "webglm" and self.settings.models:
             return self.is_writer_local()
         return self.method.name == "extract"

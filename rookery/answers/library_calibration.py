@@ -333,8 +333,12 @@ def _choose_search_words(page: Page, start: int, end: int, random: Random) -> st
 
 
 def phrase_question(heading: str, words: set[str], random: Random) -> str | None:
-    """Return a question for a heading: itself if it is one, "How do I …" for an activity, else the
-    heading as a search would have it; None for headings that name no subject."""
+    """Return a question about the section with this heading; None for headings such as "See also".
+
+    A question stays as it is. "Adding users" becomes "How do I add users?" where "add" is among
+    `words`, the words of the pages. Other headings of one or two words become "What is ...?";
+    longer ones stay as they are.
+    """
     if heading.endswith("?"):
         return heading
     first, _, rest = heading.partition(" ")

@@ -181,7 +181,10 @@ class ModelPool:
     def open_recorded(
         self, role: str, name: str, observe_text: Callable[[str], None] | None
     ) -> LanguageModel:
-        """Return the role's model, with its replies recorded under a name, or replayed offline."""
+        """Return the role's model, recording its replies under `name`; offline, replaying them.
+
+        `observe_text` receives the text while it is written; a replay never calls it.
+        """
         if self._offline:
             return ReplayPolicy(self._transcript, name, self._get_name(role))
         return RecordingPolicy(self._transcript, self.open_model(role), name, observe_text)

@@ -565,11 +565,15 @@ def run_measure_probes(kind: str) -> list[str]:
 
 
 def run_measure_point(files: SystemFiles) -> Figure:
-    """Return the part of the world that answers to the point probes assume. Raises Failed
-    (no_probes)."""
-    asked = {probe.text: probe for probe in load_point_probes()}
+    """Plot how often each system's answers assume or name a reference country (WebGPT, appendix
+    H.2).
+
+    The bars are shares of the answers to the bundled probes. Raises Failed (no_probes) for a system
+    that answered none.
+    """
+    probes = {probe.text: probe for probe in load_point_probes()}
     systems = {
-        name: estimate_point_shares(list(_match_probes(name, attempts, asked)))
+        name: estimate_point_shares(list(_match_probes(name, attempts, probes)))
         for name, attempts in group_by_system(files, AnswerAttempt).items()
     }
     says = "Read for their words alone; intervals over probes."

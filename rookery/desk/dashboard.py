@@ -477,7 +477,7 @@ def post_failed_check_exclusions(request: Request) -> None:
 
 @make_dashboard_change("/board/excluded", show_exclusions_page, "lifted")
 def post_lifted_exclusion(request: Request) -> None:
-    """Lift an exclusion: its judgements count again."""
+    """Lift the exclusion of the posted number: the judgements that it excluded count again."""
     posted, reason = get_posted_values(request, "number", "reason")
     number = int(posted) if posted.isdecimal() else -1
     rater_quality.lift_exclusion(get_store(request), number, reason, get_person_name(request))

@@ -855,7 +855,9 @@ class BudgetMeter(NamedTuple):
 def make_window_view(
     session: BrowserSession, observation: Observation, highlights: Sequence[Highlight]
 ) -> WindowView:
-    """Return the window that an observation shows, with highlights."""
+    """Return what an observation shows, for the template: a page's text with highlights, a list of
+    results as links, or the text of an error.
+    """
     view = session.find_shown_view(observation)
     title = (
         neutralize_text(truncate_line(view.page.title, MAX_TITLE_CHARACTERS))

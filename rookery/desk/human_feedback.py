@@ -114,10 +114,11 @@ class HumanFeedback:
                 stop_switch.end_run(self._store, self.run, how if kind else "finished")
 
     def find_stop_reason(self) -> str:
-        """Return why the run must stop; empty to go on.
+        """Return why the run must stop, or an empty string; while the store is away, wait for it.
 
         Either somebody stopped it at the desk, with a reason, or the store was lost for longer than
-        the grace. Also tells the desk, every 10 seconds at most, that the run is alive.
+        the grace, or failed otherwise. Also tells the desk, every 10 seconds at most, that the run
+        is alive.
         """
         try:
             pull = self._retry_store(lambda: stop_switch.find_active_stop(self._store, self.run))

@@ -195,6 +195,7 @@ def _starts_with(tokens: Sequence[int], start: Sequence[int]) -> bool:
 
 
 def list_next_tokens(rows: Sequence[Sequence[int]], prefix: Sequence[int]) -> list[int]:
+    """Return the distinct tokens that follow `prefix` in the rows that begin with it, ascending."""
     size = len(prefix)
     return sorted({row[size] for row in rows if len(row) > size and _starts_with(row, prefix)})
 

@@ -423,8 +423,11 @@ class ModelOptimizer:
 
     @torch.no_grad()
     def restore_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Put whole weights, by the names in the state of a whole model, in place of those learnt
-        and of their averages."""
+        """Load the weights of a whole model, by their names in its state, and drop their averages.
+
+        No weights are averaged afterwards, and the optimizer's own state stays: this is for the end
+        of training.
+        """
         self._averages, self._is_averaging = {}, False
         if self._skeleton is None:
             self._network.load_state_dict(weights)

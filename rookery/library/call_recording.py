@@ -185,10 +185,12 @@ class CallRecording:
     def record_call(
         self, session: str, *arguments: Argument
     ) -> Iterator[list[RecordedAnswer | Page]]:
-        """Store the answer that the body adds to the list, or the Failed that it raises.
+        """Store the one answer that the body appends to the list, or the Failed that it raises.
 
-        The answer is stored under the session and the call's `arguments`; a Page is archived with
-        it. A Failed is raised again. Where the body raises another error nothing is stored.
+        The answer is stored under the session and the call's `arguments`; for a Page, which is
+        archived with it, the second argument is the address that was requested. A Failed is raised
+        again. Where the body raises another error nothing is stored. Raises IndexError for a body
+        that appends none.
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         clock = time.perf_counter()

@@ -387,7 +387,11 @@ def begin_transaction(file: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translate_storage_errors(path: Path) -> Iterator[None]:
-    """Turn the errors of SQLite and of the file system on `path` into `Failed`."""
+    """Raise the errors of SQLite and of the file system in the block as Failed about `path`.
+
+    Outcomes: disk_full, archive_busy, unreadable_archive. Wrong use (`sqlite3.ProgrammingError`)
+    passes through.
+    """
     try:
         yield
     except sqlite3.ProgrammingError:

@@ -100,7 +100,11 @@ def _weigh_repetition(count: int) -> float:
 
 
 def compute_idf(having: int, passages: int) -> float:
-    """Return the inverse document frequency of a term that so many passages have."""
+    """Return BM25's inverse document frequency, always positive, of a term in `having` of the
+    passages.
+
+    It is ln(1 + (N - n + 0.5) / (n + 0.5)); `having` may be larger than `passages`.
+    """
     # Passages that were removed still count among those that have the word, for a while.
     count = max(passages, having)
     return math.log(1 + (count - having + 0.5) / (having + 0.5))

@@ -106,10 +106,10 @@ def _find_language_of_sample(text: str) -> str:
 
 
 def split_terms(text: str, language: str = ENGLISH) -> list[str]:
-    """Return the search terms of a text in order, with repetitions: stemmed words in lower case.
+    """Return the stemmed, lower-case words of a text in order, repeated; stop words are kept.
 
-    Latin words are stemmed as those of `language`. Scripts without spaces between words give pairs
-    of characters.
+    Latin words are stemmed as those of `language`, those of other alphabets as their own. Accents
+    are dropped. Scripts without spaces between words give pairs of characters.
     """
     if "_" in text:
         text = _LOWERED_NUMBER.sub("", text)

@@ -264,7 +264,8 @@ class TextTape(NamedTuple):
     def count_bytes_to_end(
         self, positions: IntArray, chars: IntArray | int, shortest: int, longest: int
     ) -> IntArray:
-        """Return for each position the bytes to the end of a quote with `chars` characters so far.
+        """Return for each position the fewest bytes to a permitted end of a quote with `chars`
+        characters.
 
         NEVER where it cannot be ended with `shortest` to `longest` characters before a separator.
         """
@@ -310,7 +311,9 @@ class IndexedDocument(NamedTuple):
     """digest of the grammar that it was indexed for"""
 
     def find_openings(self, byte: int, floor: int) -> IntArray:
-        """Return the starts of quotes whose first byte is `byte`, from the position `floor` on."""
+        """Return the positions on the tape, ascending from `floor` on, at which a quote may start
+        whose first byte is `byte`.
+        """
         starts = self.heads.values[self.heads.bounds[byte] : self.heads.bounds[byte + 1]]
         return starts[starts.searchsorted(floor) :]
 

@@ -485,7 +485,10 @@ class AnswerStep(NamedTuple):
 
 
 def show_answer_trace(request: Request) -> Response:
-    """Show all steps, events and failures of an answer."""
+    """Show an answer's steps, the events of its last attempt, and its first 50 distinct failures.
+
+    Raises Failed (no_answer), also for somebody else's private answer.
+    """
     stored = find_requested_answer(request)
     episode = stored.answered.episode if stored.answered else None
     failures = episode.failures if episode else ()

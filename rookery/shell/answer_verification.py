@@ -459,7 +459,10 @@ def _judge_by(
 
 
 def summarize_claims(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return one line: how many claims are supported, and why the others are not."""
+    """Return one line: how many claims are supported, and how many have each other outcome.
+
+    Claims that are quotes word for word count as supported and are named, too.
+    """
     counts: Counter[str] = Counter(each.outcome for each in verdicts)
     if not verdicts:
         return "no claim to judge"

@@ -295,9 +295,11 @@ class McpBrowser:
         return PageWindow(view.page, text, window.start, end, view.bottom)
 
     def read_plain_text(self, offset: int) -> PageWindow:
-        """Return the page's text from an offset on, without markers and hidden text, cut to fit.
+        """Return the text that the page shows from an offset of `page.text` on, up to a result's
+        limit.
 
-        Raises Failed (nothing_open, not_quotable).
+        Blocks are joined by blank lines, and markers and hidden text left out. `start` and `end` of
+        the window count in `page.text`. Raises Failed (nothing_open, not_quotable).
         """
         page, room = self._require_quotable().opened.page, self._limits.characters
         pieces: list[str] = []
