@@ -374,10 +374,10 @@ def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]
         records = load_document_records()
     except Failed:  # damaged, which the page of documents says
         return []
+    current = {name: record.shown for name, record in records.items() if record.shown}
     documents = [
         (f"{DOCUMENTS_PLACE}/{name}", version.text.title if version.text else "")
-        for name, record in records.items()
-        if (version := record.shown)
+        for name, version in current.items()
     ]
     return documents if len(documents) > 1 else []
 

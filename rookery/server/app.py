@@ -324,15 +324,12 @@ def run_server(place: str, settings: Settings, listener: socket.socket, how: Ser
     if how.log:
         configure_json_logging()
     if how.workers == 1:
-        uvicorn.Server(
-            _make_config(partial(build_worker_app, place, settings, how, None), how)
-        ).run([listener])
+        make_app = partial(build_worker_app, place, settings, how, None)
+        uvicorn.Server(_make_config(make_app, how)).run([listener])
         return
     with tempfile.TemporaryDirectory(prefix="rookery-") as folder:
-        config = _make_config(
-            partial(_build_supervised_app, place, settings, how, Path(folder)), how
-        )
-        Multiprocess(config, [listener]).run()
+        make_app = partial(_build_supervised_app, place, settings, how, Path(folder))
+        Multiprocess(_make_config(make_app, how), [listener]).run()
 
 
 def _make_config(make_app: Any, how: ServerOptions) -> uvicorn.Config:

@@ -367,13 +367,8 @@ class EnvSession:
             return answer_request(episode.library, request)
         what = request.query if isinstance(request, BrowserSearch) else request.url
         with move_on_after(self._limits.seconds):
-            return await run_sync(
-                answer_request,
-                episode.library,
-                request,
-                abandon_on_cancel=True,
-                limiter=self._threads,
-            )
+            work = partial(answer_request, episode.library, request)
+            return await run_sync(work, abandon_on_cancel=True, limiter=self._threads)
         detail = f"not here after {self._limits.seconds:g} seconds"
         return Failure(what, TIMED_OUT, detail)
 

@@ -564,11 +564,7 @@ async def create_response(call: ApiRequest) -> Response:
     tools = [*enumerate(body.tools or ())]
     passed = [f"tools[{n}]" for n, tool in tools if not _is_web_search(tool)]
     response = ResponseObject(
-        f"resp_{secrets.token_hex(16)}",
-        int(call.store.clock()),
-        "in_progress",
-        body.model,
-        output=[],
+        *(f"resp_{secrets.token_hex(16)}", int(call.store.clock()), "in_progress", body.model, []),
         tools=tuple(tool for _, tool in tools if _is_web_search(tool)),
         instructions=body.instructions,
         metadata=body.metadata or {},
@@ -979,13 +975,11 @@ def _refuse_documents(turns: Sequence[InputMessage]) -> None:
         parts = turn.content if isinstance(turn.content, list) else []
         for n, part in enumerate(parts):
             if turn.role == "user" and part.type in ("document", "search_result"):
-                raise ApiError(
-                    400,
+                message = (
                     f"messages[{number}].content[{n}]: documents in a request are not searched. "
-                    "Start the server on them, or drop them in the reading room.",
-                    "unsupported_content",
-                    "messages",
+                    "Start the server on them, or drop them in the reading room."
                 )
+                raise ApiError(400, message, "unsupported_content", "messages")
 
 
 def _list_domains(tools: Sequence[MessageTool]) -> tuple[str, ...]:

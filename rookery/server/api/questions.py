@@ -119,10 +119,8 @@ def list_cited_sources(verdicts: Sequence[Verdict], quote_url: QuoteUrl) -> tupl
 
     A quote that failed its check is included, with `verified` False.
     """
-    return tuple(
-        _build_source(number, verdict.quote, verdict.verified, quote_url)
-        for number, verdict in enumerate(verdicts, 1)
-    )
+    numbered = enumerate(verdicts, 1)
+    return tuple(_build_source(number, verdict, quote_url) for number, verdict in numbered)
 
 
 def insert_citation_marks(
@@ -169,11 +167,11 @@ def _group_claim_ends(answer: Answer) -> list[tuple[int, tuple[int, ...]]]:
     return [(end, tuple(dict.fromkeys(chain(*ends[end])))) for end in sorted(ends)]
 
 
-def _build_source(number: int, quote: Quote, verified: bool, quote_url: QuoteUrl) -> CitedSource:
+def _build_source(number: int, verdict: Verdict, quote_url: QuoteUrl) -> CitedSource:
+    quote = verdict.quote
     url, title = quote_url(quote), " ".join(quote.title.split()) or "Untitled"
-    return CitedSource(
-        number, url, title, quote.text, quote.digest, quote.start, quote.end, verified
-    )
+    span = (quote.digest, quote.start, quote.end)
+    return CitedSource(number, url, title, quote.text, *span, verdict.verified)
 
 
 def _render_footer(sources: Sequence[CitedSource]) -> str:

@@ -48,11 +48,10 @@ ERROR_DESCRIPTIONS = {
 }
 BODY_ERRORS = {
     400: "The body is not JSON or does not fit the schema",
+    404: "There is no such model, method or place",
     408: "The body took too long to arrive",
     413: "The body is too large",
     415: "The body is not declared as JSON",
-}
-ANSWER_ERRORS = {
     502: "The model's server failed",
     504: "That took too long",
     507: "The server's disk is full",
@@ -136,13 +135,7 @@ EXAMPLE_VALUES: Mapping[str, Any] = {
 """examples of values by the name of their field, or by record and field"""
 SIMPLE_EXAMPLES = {"boolean": True, "integer": 1, "number": 0.5}
 """examples of values by their type, where EXAMPLE_VALUES has none of the field"""
-JSON_TYPES = {
-    bool: "boolean",
-    int: "integer number",
-    float: "number",
-    dict: "object",
-    str: "string",
-}
+JSON_TYPES = {bool: "boolean", int: "integer number", dict: "object", str: "string"}
 """JSON types by Python type"""
 
 
@@ -309,7 +302,9 @@ def _describe_operation(
         for status in ("200", "202"):
             described["responses"][status]["links"] = links
     for number, why in sorted(_list_errors(operation)):
-        described["responses"][str(number)] = _describe_error(number, why, error)
+        headers = {"headers": RETRY_HEADER} if number in (429, 503) else {}
+        content = {JSON_TYPE: {"schema": error}}
+        described["responses"][str(number)] = {"description": why, "content": content, **headers}
     if operation.request_type is not None:
         content = {JSON_TYPE: {"schema": of[id(operation.request_type)]}}
         described["requestBody"] = {"required": True, "content": content}
@@ -319,17 +314,12 @@ def _describe_operation(
 def _list_errors(operation: ApiOperation) -> Iterable[tuple[int, str]]:
     found = dict(ERROR_DESCRIPTIONS)
     if operation.request_type is not None:
-        found |= BODY_ERRORS | ANSWER_ERRORS | {404: "There is no such model, method or place"}
+        found |= BODY_ERRORS
     elif "{" in operation.path:
         found |= {404: "There is nothing with this id"}
     if operation.validation_status == 422:
         found[422] = "The body does not fit the schema"
     return found.items()
-
-
-def _describe_error(status: int, why: str, error: Any) -> dict[str, Any]:
-    headers = {"headers": RETRY_HEADER} if status in (429, 503) else {}
-    return {"description": why, "content": {JSON_TYPE: {"schema": error}}, **headers}
 
 
 def _list_parameters(path: str) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """/search in Perplexity's form and /retrieve in Search-R1's: pages and passages without answers."""
 
 import secrets
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -127,25 +128,19 @@ async def retrieve_passages(call: ApiRequest) -> Response:
     def run_queries() -> list[list[ScoredPassage]]:
         with convert_question_failures(), answering.open_library(QuestionRequest("")) as library:
             opened: dict[str, Page | None] = {}
-            return [
-                [
-                    _build_scored_passage(hit, library, opened, addresses)
-                    for hit in library.search(query, k)
-                ]
-                for query in body.queries
-            ]
+            results = [library.search(query, k) for query in body.queries]
+            build = partial(_build_scored_passage, library, opened, addresses)
+            return [[build(hit) for hit in hits] for hits in results]
 
     k = body.topk or DEFAULT_TOPK
-    results = await call.run_limited(call.context.searches, run_queries)
-    if body.return_scores:
-        return build_json_response(RetrieveResponse([[*one] for one in results]))
-    return build_json_response(
-        RetrieveResponse([[each.document for each in one] for one in results])
-    )
+    results: list[list[Any]] = [*await call.run_limited(call.context.searches, run_queries)]
+    if not body.return_scores:
+        results = [[each.document for each in passages] for passages in results]
+    return build_json_response(RetrieveResponse(results))
 
 
 def _build_scored_passage(
-    hit: Hit, library: Library, opened: dict[str, Page | None], addresses: PublicUrls
+    library: Library, opened: dict[str, Page | None], addresses: PublicUrls, hit: Hit
 ) -> ScoredPassage:
     text = _read_passage(hit, library, opened)
     title = _clean_title(hit)

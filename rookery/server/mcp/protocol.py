@@ -301,11 +301,8 @@ def _negotiate_version(request: McpRequest) -> JsonObject:
     """Return the result of `initialize`: the client's revision if we have it, else our newest."""
     requested = request.params.get("protocolVersion")
     if not isinstance(requested, str):
-        raise McpError(
-            INVALID_PARAMS,
-            "initialize says a protocolVersion",
-            {"supported": list(HANDSHAKE_VERSIONS)},
-        )
+        supported = {"supported": list(HANDSHAKE_VERSIONS)}
+        raise McpError(INVALID_PARAMS, "initialize says a protocolVersion", supported)
     version = requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
     return {"protocolVersion": version, "serverInfo": _build_server_info(), **_describe_server()}
 
