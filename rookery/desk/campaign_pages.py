@@ -101,7 +101,7 @@ def post_project(request: Request) -> None:
     """Make a project with the settings that hold where nothing is said."""
     store, name = get_store(request), get_posted_value(request, "name").strip()
     if any(each.name == name for each in projects.list_projects(store)):
-        detail = "there is a project of this name: open it below"
+        detail = mark_text("there is a project of this name: open it below")
         raise Failed(Failure(name, Outcome.ALREADY, detail))
     projects.save_project(store, name, ProjectSettings(), get_person_name(request))
 

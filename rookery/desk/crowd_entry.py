@@ -162,8 +162,8 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
         )
         before = connection.execute(select(crowd_entries).where(same_entry)).first()
         if before is not None and before.person != name:
-            other = "somebody else came with this session"
-            raise _make_refusal(f"{other}: open it from the study again")
+            detail = "somebody else came with this session: open it from the study again"
+            raise _make_refusal(detail)
         if before is None:
             row = {"project": arrival.project, "session": arrival.session, "person": name}
             row |= {"participant": arrival.participant, "study": arrival.study, "began": now}

@@ -19,6 +19,7 @@ gives no details away.
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -177,6 +178,8 @@ TEMPLATE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "numbers": lambda count: [(str(number), str(number + 1)) for number in range(count)],
 }
 """functions that the templates of forms call"""
+TEMPLATE_FOLDER = Path(__file__).parent / "templates"
+"""folder of the templates that only the desk has"""
 
 
 SECURE_COOKIE = "__Host-rookery"

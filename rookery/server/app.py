@@ -36,6 +36,7 @@ from rookery.desk.page_endpoints import (
     PLAIN_COOKIE,
     SECURE_COOKIE,
     SHORTCUTS_COOKIE,
+    TEMPLATE_FOLDER,
     TEMPLATE_FUNCTIONS,
     AppContext,
     NavigationLink,
@@ -96,7 +97,7 @@ def build_web_app(
         lifespan=_run_lifespan,
     )
     app.state.desk = AppContext(
-        store, settings, PageAssets(TEMPLATE_FUNCTIONS), tuple(links), suggest
+        store, settings, PageAssets(TEMPLATE_FUNCTIONS, TEMPLATE_FOLDER), tuple(links), suggest
     )
     app.state.closing = []
     if reading:

@@ -53,12 +53,13 @@ MONTHS = (
 
 class PageAssets:
     """Templates and static files, loaded once. The address of a file holds its digest, so that
-    browsers may cache it forever. Templates may call `functions` besides those of this module."""
+    browsers may cache it forever. Templates may call `functions` besides those of this module, and
+    stand in the folder `templates` here and in `folders`."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], *folders: Path) -> None:
         self.files = {path.name: _StaticFile(path) for path in (WEB_FOLDER / "static").iterdir()}
         self.templates = Environment(
-            loader=FileSystemLoader(WEB_FOLDER / "templates"),
+            loader=FileSystemLoader([WEB_FOLDER / "templates", *folders]),
             autoescape=True,
             extensions=["jinja2.ext.i18n"],
             undefined=StrictUndefined,
