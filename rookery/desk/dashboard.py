@@ -519,9 +519,8 @@ def post_snapshot_download(request: Request) -> Response:
     except Failed as failed:
         return show_snapshots_page(request, explain_refusal(failed))
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)
-    headers = {
-        "Content-Disposition": f'attachment; filename="{plain.strip("-") or "snapshot"}.zip"'
-    }
+    file = f"{plain.strip('-') or 'snapshot'}.zip"
+    headers = {"Content-Disposition": f'attachment; filename="{file}"'}
     return Response(packed, media_type="application/zip", headers=headers)
 
 

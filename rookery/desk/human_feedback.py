@@ -211,11 +211,9 @@ class HumanFeedback:
             self._load_settled_judgements(items), key=is_counted
         ):  # the last of an item stays
             one = versions[-1]
-            label = (
-                judgement_conversion.convert_to_comparison(items[one.item], one)
-                if is_counted(versions)
-                else None
-            )
+            label = None
+            if is_counted(versions):
+                label = judgement_conversion.convert_to_comparison(items[one.item], one)
             comparisons[one.item] = label or _make_tie(items[one.item], one.by)
         return comparisons
 

@@ -573,8 +573,10 @@ def explain_score(episode: Episode) -> str:
     explained = f"A {grade} score, not calibrated on these documents."
     if grade in MEASURED:
         right, answers = MEASURED[grade]
-        explained += f" On other documentation, {right} of {answers} first quotes with such a score"
-        explained += " by the evidence model were right."
+        explained += (
+            f" On other documentation, {right} of {answers} first quotes with such a score by the "
+            "evidence model were right."
+        )
     return explained
 
 
