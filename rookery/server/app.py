@@ -1,9 +1,8 @@
 """The web application: routes, middleware, static files and lifespan of the desk and of the pages
 that answer questions.
 
-Each module of pages has a function that builds its routes and, if it belongs in the head of each
-page, one that lists its links; `build_web_app` puts them together. endpoints.py says how a page is
-written.
+Each module of pages has a table of them by their paths; `build_web_app` puts them together.
+`rookery.desk.page_endpoints` says how a page is written.
 """
 
 import logging
