@@ -1,332 +1,20 @@
 """Reading saved answers: Rookery's own, and what other tools' answers claim to quote.
 
 Reads OpenAI responses and chat completions, Perplexity's superset of these, Anthropic messages,
-Gemini responses with grounding metadata, and Markdown. In text it finds strings in quotation marks
-and block quotes, and attributes each to the nearest source that the text cites. It never opens a
-source: `quotes.verification` checks the strings.
+Gemini responses with grounding metadata, and Markdown. `quotes.answer_text` finds the quotations in
+a text.
 """
 
 import json
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from rookery.quotes.answer_text import CitationSpan, ClaimedQuote, SourcesByName, extract_claims
 from rookery.records import Answer, Page, Quote, Record, prepare_type
-
-QUOTED_WORDS = 4
-"""fewest words between quotation marks; fewer are a term or a title, and stand on a page by
-chance"""
-QUOTED_LETTERS = 8
-"""the same in letters of Chinese, Japanese and Korean, which set no spaces between words"""
-NEARBY_CITATIONS = 20
-"""citations to either side of a quotation that are looked at"""
-MAX_SENTENCE_REACH = 500
-"""characters to either side of a mark at which its sentence is cut"""
-
-SourcesByName = Mapping[str, tuple[str, str]]
-"""URL and title of each source, by the number or name that stands for it"""
-
-QUOTATION = re.compile(
-    r"“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»|「([^「」]+)」|『([^『』]+)』"
-    r"|(?<![\w\"])\"(?=\S)([^\"\n]+(?:\n(?!\s*\n)[^\"\n]+)*)(?<=\S)\"(?!\w)"
-)
-WORD = re.compile(r"\w[\w'’-]*")
-UNSPACED_LETTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-PARAGRAPH_END = re.compile(r"\n[ \t]*(?=\n|[-*+#>|]|\d+[.)])")
-SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s+(?=\W{0,20}\w)|[。！？][”」』]*")
-BLOCK_QUOTE = re.compile(r"(?m)^[ \t]*>(?!\s*\[!).*(?:\n[ \t]*>.*)*")
-ATTRIBUTION = re.compile(r"\s*(?:[—–―~-]|\(?\[|【|<?(?:https?|file)://|source\b)", re.IGNORECASE)
-FENCE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)")
-
-TARGET = r"<?((?:[^\s()<>]|\([^\s()<>]*\))+)>?(?:\s+\"([^\"\n]*)\")?"
-LINK = re.compile(rf"\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\](\({TARGET}\))")
-REFERENCE = re.compile(
-    r"(?:\[(?!\^?\d{1,3}\])([^\[\]\n]+)\])?\[(\^?\w{1,20}(?:[,;] ?\^?\w{1,20})*)\]"
-)
-CURSOR = re.compile(r"【(\d{1,3})[^】\n]{0,40}】()")
-URL = re.compile(r"(?:https?|file)://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
-FILE_NAME = re.compile(
-    r"[^/]\.(?:pdf|docx?|odt|rtf|te?xt|md|markdown|rst|x?html?|csv|tsv|jsonl?|log|xml|epub|tex|pptx?"
-    r"|xlsx?|ipynb)\Z",
-    re.IGNORECASE,
-)
-APART = re.compile(r"\s[—–-]+\s|[:,;|(]\s|\s[(]")
-"""separators between a source's title and its address in a list of sources"""
-DEFINITION = re.compile(r"(?m)^[ \t]*(?:[-*+][ \t]+)?\[\^?(\w{1,20})\](:?)[ \t]+(\S.*)$")
-LISTED = re.compile(r"(?m)^[ \t]*(?:(\d{1,3})[.)]|[-*+])[ \t]+(\S.*)$")
-SOURCE_NAME = re.compile(r"\[?\^?\d{1,3}\]?|(?:[\w-]+\.)+\w{2,}")
-SOURCES = re.compile(r"(?im)^[#*_ \t]*(?:sources|references|citations|links|footnotes)\b.{0,20}$")
-HEADING = re.compile(r"(?m)^#")
-EMPHASIS = re.compile(r"(?<!\w)([*_]{1,3}|`{1,3})(?=\S)(.{1,200}?)(?<=\S)\1(?!\w)", re.DOTALL)
-
-
-class ClaimedQuote(Record, frozen=True):
-    """String that an answer gives as a source's words, and the source that it names."""
-
-    text: str
-    url: str = ""
-    """empty if no source is named by address"""
-    title: str = ""
-    where: str = ""
-    """place in the file: a line, or the path of a JSON value. A string with several sources is
-    given once for each, with the same `where`, and stands if it stands in one of them"""
-    quoted: bool = True
-    """False for a sentence in the answer's own words that cites a source and need not stand in
-    it"""
-    problem: str = ""
-    """one sentence, if the citation itself is broken"""
-
-
-class CitationSpan(Record, frozen=True):
-    """Span [start, end) of an answer that names a source or rests on one."""
-
-    start: int
-    end: int
-    url: str = ""
-    title: str = ""
-    problem: str = ""
-
-
-class _ParsedText(msgspec.Struct, frozen=True):
-    """Text prepared for attributing quotations. Offsets in all parts are the same."""
-
-    prose: str
-    """the text with its citation marks blanked out"""
-    cited: list[CitationSpan]
-    """citations by their start"""
-    sentences: list[int]
-    """offsets at which sentences end; a paragraph ends its sentence"""
-    paragraphs: list[int]
-
-
-def extract_claims(
-    text: str,
-    citations: Iterable[CitationSpan],
-    sources: SourcesByName,
-    where: Callable[[int], str],
-) -> Iterator[ClaimedQuote]:
-    """Yield the quotations of a Markdown text, then its sentences that cite without quoting.
-
-    `citations` are citations and `sources` numbered sources known from elsewhere than the text;
-    `where` words an offset as a place in the file.
-    """
-    visible = _mask_code(text)
-    citations = list(citations)
-    rest = _blank_spans(visible, [(each.start, each.end) for each in citations])
-    cited = sorted([*citations, *_find_citations(rest, text, sources)], key=lambda each: each.start)
-    reading = _parse_text(visible, cited)
-    used: set[CitationSpan] = set()
-    for start, end, quoted in _find_quotations(visible, reading.prose):
-        named = _find_sources(reading, start, end, visible[start:end].lstrip().startswith(">"))
-        used.update(named)
-        for source in named or [CitationSpan(start, end)]:
-            yield _make_claimed(quoted, source, where(start))
-    for source in dict.fromkeys(cited):
-        if source not in used:
-            sentence = _extract_sentence(reading, source)
-            yield _make_claimed(sentence, source, where(source.start), False)
-
-
-def _parse_text(visible: str, cited: list[CitationSpan]) -> _ParsedText:
-    marks = [_include_brackets(visible, each) for each in cited if _is_mark(visible, each)]
-    prose = _blank_spans(visible, marks)
-    paragraphs = [found.end() for found in PARAGRAPH_END.finditer(prose)]
-    sentences = {found.end() for found in SENTENCE_END.finditer(prose)}
-    return _ParsedText(prose, cited, sorted(sentences.union(paragraphs)), paragraphs)
-
-
-def _make_claimed(text: str, source: CitationSpan, where: str, quoted: bool = True) -> ClaimedQuote:
-    stripped = _strip_markdown(text)
-    return ClaimedQuote(stripped, source.url, source.title, where, quoted, source.problem)
-
-
-def _mask_code(text: str) -> str:
-    """Return the text with code and lists of sources blanked out; offsets stay."""
-    spans = [found.span() for found in FENCE.finditer(text)]
-    return _blank_spans(text, [*spans, *(span for span, _ in _find_definitions(text))])
-
-
-def _blank_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    out, done = [], 0
-    for start, end in sorted(spans):
-        if end > done:
-            start = max(start, done)
-            out += [text[done:start], re.sub(r"[^\n]", " ", text[start:end])]
-            done = end
-    return "".join([*out, text[done:]])
-
-
-def _find_definitions(text: str) -> Iterator[tuple[tuple[int, int], tuple[str, str, str]]]:
-    """Yield the span of each line that defines a source, and the source's (name, URL, title).
-
-    Such lines are `[1]: https://…`, `[^1]: Title, https://…`, `[1] Title — docs/report.pdf`, and
-    entries of numbered lists of sources.
-    """
-    lines = [(match, match[3], match[2]) for match in DEFINITION.finditer(text)]
-    position = 0
-    while heading := SOURCES.search(text, position):
-        after = HEADING.search(text, heading.end())
-        position = after.start() if after else len(text)
-        lines += [(match, match[2], "") for match in LISTED.finditer(text, heading.end(), position)]
-    for match, rest, colon in lines:
-        link, bare = LINK.search(rest), URL.search(rest)
-        if link or bare:
-            url = link[3] if link else bare[0] if bare else ""
-            title = link[1] if link else rest.replace(url, "").strip(' \t-–—:,.<>()"“”')
-            yield match.span(), (match[1] or "", url, title)
-        elif colon and len(rest.split()) == 1:
-            yield match.span(), (match[1], rest.strip("<>"), "")
-        elif named := _parse_file_entry(rest):
-            yield match.span(), (match[1] or "", *named)
-
-
-def _parse_file_entry(entry: str) -> tuple[str, str] | None:
-    """Return the file and title that an entry of a list of sources names; None if it names none."""
-    parts = [part.strip(' \t<>()*`"“”.,') for part in APART.split(entry)]
-    for number in (-1, 0):
-        name = parts[number].partition("#")[0]
-        if FILE_NAME.search(name):
-            path = re.search(r"\S*/.*", name)
-            title = parts[:-1] if number else parts[1:]
-            before = name[: path.start()].strip() if path else ""
-            return (path[0] if path else name), " ".join(filter(None, [*title, before]))
-    return None
-
-
-def _find_citations(visible: str, text: str, sources: SourcesByName) -> Iterator[CitationSpan]:
-    """Yield links, numbers, footnotes and bare addresses in the text, in this order of
-    preference."""
-    defined = {name: (url, title) for _, (name, url, title) in _find_definitions(text)}
-    sources = {**sources, **defined}
-    links = [link for link in LINK.finditer(visible) if not link[3].startswith(("#", "mailto:"))]
-    for link in links:
-        yield CitationSpan(link.start(), link.end(), link[3], link[4] or _strip_markdown(link[1]))
-    rest = _blank_spans(visible, [link.span() for link in links])
-    for link in sorted([*REFERENCE.finditer(rest), *CURSOR.finditer(rest)], key=re.Match.start):
-        for name in re.findall(r"\w+", link[2] or link[1]):
-            if name in sources:
-                yield CitationSpan(*link.span(), *sources[name])
-            elif name.isdecimal() and len(name) < 4:
-                problem = f"cites [{name}], for which the file names no source"
-                yield CitationSpan(*link.span(), problem=problem)
-    for link in URL.finditer(rest):
-        yield CitationSpan(*link.span(), link[0])
-
-
-def _is_mark(text: str, cited: CitationSpan) -> bool:
-    """Return True if the citation is a mark such as `[1]`, and not words of the sentence."""
-    span = text[cited.start : cited.end].strip()
-    link = LINK.fullmatch(span)
-    if link and text[max(cited.start - 1, 0) : cited.start] not in ("(", "["):
-        return SOURCE_NAME.fullmatch(link[1]) is not None
-    return not span or span.startswith(("(", "[", "【", "http", "\ue200"))
-
-
-def _include_brackets(text: str, cited: CitationSpan) -> tuple[int, int]:
-    start, end = cited.start, cited.end
-    if start < end:
-        start -= text[max(start - 1, 0) : start] in ("(", "[", "<")
-        end += text[end : end + 1] in (")", "]", ">")
-    return start, end
-
-
-def _find_quotations(visible: str, prose: str) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, text) of block quotes and of strings in quotation marks that are long
-    enough."""
-    blocks = [found.span() for found in BLOCK_QUOTE.finditer(visible)]
-    found = [(start, end, _extract_block_text(prose[start:end])) for start, end in blocks]
-    targets = [link.span(2) for link in LINK.finditer(visible)]
-    for quote in QUOTATION.finditer(_blank_spans(visible, [*blocks, *targets])):
-        inside = slice(*quote.span(quote.lastindex or 0))
-        found.append((*quote.span(), visible[inside]))
-    return (each for each in sorted(found) if _is_long(_strip_markdown(each[2])))
-
-
-def _extract_block_text(block: str) -> str:
-    lines = [re.sub(r"^[ \t]*>[ \t>]?", "", line) for line in block.split("\n")]
-    while lines and (not lines[-1].strip() or (len(lines) > 1 and ATTRIBUTION.match(lines[-1]))):
-        lines.pop()
-    said = "\n".join(lines).strip()
-    whole = QUOTATION.fullmatch(said)
-    return whole[whole.lastindex or 0] if whole else said
-
-
-def _is_long(quoted: str) -> bool:
-    words, letters = WORD.findall(quoted), UNSPACED_LETTER.findall(quoted)
-    return len(words) >= QUOTED_WORDS or len(letters) >= QUOTED_LETTERS
-
-
-def _strip_markdown(text: str) -> str:
-    """Return the text without Markdown: links, emphasis, escapes, numbers, marks of a block
-    quote."""
-    text = LINK.sub(lambda found: "" if REFERENCE.fullmatch(found[1]) else found[1], text)
-    text = re.sub(r"(?m)^[ \t]*>[ \t]?", "", text)
-    text = EMPHASIS.sub(r"\2", EMPHASIS.sub(r"\2", text))
-    return " ".join(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text).split())
-
-
-def _find_sources(reading: _ParsedText, start: int, end: int, block: bool) -> list[CitationSpan]:
-    """Return the sources of the quotation at [start:end].
-
-    Those that hold it or stand in it, else the nearest after it and then before it, in its sentence
-    and then in its paragraph, else none. A block quote looks one paragraph further: to `As X says:`
-    before it, or to a source below.
-    """
-    at = bisect_left(reading.cited, start, key=lambda each: each.start)
-    near = reading.cited[max(at - NEARBY_CITATIONS, 0) : at + NEARBY_CITATIONS]
-    if holding := [each for each in near if each.start < end and each.end > start]:
-        return holding
-    after = [each for each in near if each.start >= end]
-    before = [each for each in near if each.end <= start][::-1]
-    if block:
-        announced = reading.prose[max(start - NEARBY_CITATIONS, 0) : start].rstrip().endswith(":")
-        tries = [(before, reading.paragraphs, 2), (after, reading.paragraphs, 1)]
-        tries = tries if announced else tries[::-1]
-    else:
-        readings = (reading.sentences, reading.paragraphs)
-        tries = [(side, breaks, 0) for breaks in readings for side in (after, before)]
-    for side, breaks, reach in tries:
-        if side and _count_breaks(breaks, (start, end), side[0]) <= reach:
-            return _group_adjacent(side)
-    return []
-
-
-def _count_breaks(breaks: list[int], quotation: tuple[int, int], cited: CitationSpan) -> int:
-    start, end = quotation
-    low, high = (end, cited.start) if cited.start >= end else (cited.end, start)
-    return bisect_right(breaks, high) - bisect_right(breaks, low)
-
-
-def _group_adjacent(cited: list[CitationSpan]) -> list[CitationSpan]:
-    """Return the first citation, which is the nearest, and those right beside it, as in
-    `[1][2]`."""
-    group = cited[:1]
-    for each in cited[1:]:
-        last = group[-1]
-        if max(each.start, last.start) - min(each.end, last.end) > 2:
-            break
-        group.append(each)
-    return sorted(group, key=lambda each: each.start)
-
-
-def _extract_sentence(reading: _ParsedText, cited: CitationSpan) -> str:
-    """Return the sentence that a mark stands in or follows; for a citation on words, those
-    words."""
-    prose, sentences = reading.prose, reading.sentences
-    sentence = prose[cited.start : cited.end].strip()
-    if sentence and not LINK.fullmatch(sentence):
-        return sentence
-    before = bisect_right(reading.paragraphs, cited.start)
-    low = max(reading.paragraphs[before - 1] if before else 0, cited.start - MAX_SENTENCE_REACH)
-    inside = cited.start if sentence else low + max(len(prose[low : cited.start].rstrip()) - 1, 0)
-    at = bisect_right(sentences, inside)
-    start = max(sentences[at - 1] if at else 0, inside - MAX_SENTENCE_REACH)
-    end = min(sentences[at] if at < len(sentences) else len(prose), inside + MAX_SENTENCE_REACH)
-    return re.sub(r"(?<=\S)[ \t]+(?=[.,;:!?](?:\s|\Z))", "", prose[start:end].strip())
-
 
 Json = Any
 """decoded JSON of unknown structure"""
@@ -354,8 +42,13 @@ def extract_claimed_quotes(data: bytes, name: str) -> list[ClaimedQuote]:
     """
     text = _decode_text(data, name)
     if not _is_json(text, name):
-        ends = [quotes.start() for quotes in re.finditer("\n", text)]
-        return list(extract_claims(text, [], {}, lambda at: f"line {bisect_left(ends, at) + 1}"))
+        lines = [0, *(found.end() for found in re.finditer("\n", text))]
+
+        def name_place(at: int) -> str:
+            line = bisect_right(lines, at)
+            return f"line {line}, column {at - lines[line - 1] + 1}"
+
+        return list(extract_claims(text, [], {}, name_place))
     quotes: list[ClaimedQuote] = []
     for where, value in _parse_values(text, name):
         claimed = _read_message(value, where)
@@ -490,7 +183,7 @@ def _read_text_part(
         for each in _get_field(part, list, "annotations")
         if _get_field(each, str, "type") in ("url_citation", "file_citation")
     ]
-    return list(extract_claims(text, cited, sources, lambda at: where))
+    return list(extract_claims(text, cited, sources, lambda at: f"{where}, character {at}"))
 
 
 def _read_annotation(citation: dict[str, Json], size: int) -> CitationSpan:
@@ -519,7 +212,7 @@ def _read_anthropic(blocks: list[Json], where: str) -> Iterator[ClaimedQuote]:
             yield ClaimedQuote(quoted, url, title, at, problem=problem)
             cited.append(CitationSpan(len(text), len(text) + len(block_text), url, title))
         text += block_text
-    typed = extract_claims(text, cited, {}, lambda at: f"{where}.content")
+    typed = extract_claims(text, cited, {}, lambda at: f"{where}.content, character {at}")
     yield from (claimed for claimed in typed if claimed.quoted or claimed.problem)
 
 
@@ -542,7 +235,7 @@ def _read_gemini_candidate(candidate: Json, where: str) -> Iterator[ClaimedQuote
     ]
     grounding = _get_field(candidate, dict, "groundingMetadata", "grounding_metadata")
     yield from extract_claims(
-        "".join(texts), _read_grounding(grounding, texts), {}, lambda at: where
+        "".join(texts), _read_grounding(grounding, texts), {}, lambda at: f"{where}, character {at}"
     )
 
 

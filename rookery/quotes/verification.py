@@ -10,8 +10,10 @@ says "does not cure". So a quotation with a gap never counts as verbatim: `find_
 where its pieces stand, and `find_gaps` what is left out between them.
 """
 
+import html
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -28,8 +30,8 @@ from rookery.pages.text_folding import (
     is_quotable,
     locate_quote,
 )
+from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.quote_links import shorten_line
-from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.records import Answer, Page, Quote, Record
 
 LEAST_WORDS = 3
@@ -127,6 +129,48 @@ def is_quote_too_short(text: str, start: int, end: int) -> bool:
     return True
 
 
+_TYPED_ALIKE = re.compile(
+    r"(?:(?<=[.,;:!?”\"’»)\]])|(?<=[^\W\d_]{3})|(?<=\b1\d{3})|(?<=\b20\d{2}))"
+    r"(?P<note>\[(?:note )?(?:\d{1,3}|[a-z])\]|\[citation needed\])(?!\w)"
+    r"|(?P<mark>[\"“”„«»‹›‘’‚])"
+    r"|(?<=\d)\s[–—-]\s(?=\d)|(?<!\d)\s{0,2}(?:[–—―]|-{1,2})\s{0,2}(?!\d)"
+)
+_ITEM_NUMBER = re.compile(r"(?:\d{1,4}|[a-zA-Z]|[ivx]{2,6}|[IVX]{2,6})\. ")
+
+
+def _find_as_typed(page: Page, text: str) -> tuple[Quote, ...]:
+    """Return the quote of the page that a person would type so; empty if there is none.
+
+    The page's numbers of notes and of list items may be left out; entities may be written as in
+    HTML, quotation marks and dashes between words in another way.
+    """
+    items = [block.start for block in page.blocks if block.kind == "item"]
+    numbers = [found.span() for at in items if (found := _ITEM_NUMBER.match(page.text, at))]
+    hidden = [(block.start, block.end) for block in page.blocks if block.hidden]
+    typed = _type_alike(page.text, [*numbers, *hidden])
+    claimed = _type_alike(html.unescape(text), []).text
+    quote = locate_quote(Page(page.url, page.title, typed.text), claimed)
+    return (page.quote(*typed.to_source_span(quote.start, quote.end)),) if quote else ()
+
+
+def _type_alike(text: str, left_out: list[tuple[int, int]]) -> FoldedText:
+    """Return the text as a person might type it, without the spans `left_out`."""
+    changed = [(*span, "") for span in left_out]
+    for match in _TYPED_ALIKE.finditer(text):
+        plain = "'" if match["mark"] else "-" * (match["note"] is None)
+        changed.append((*match.span(), plain))
+    changes = array("q"), array("q"), array("q"), array("q")
+    pieces, position, length = [], 0, 0
+    for start, end, plain in sorted(changed):
+        if start >= position:
+            pieces += [text[position:start], plain]
+            length += start - position + len(plain)
+            for column, at in zip(changes, (length - len(plain), length, start, end), strict=True):
+                column.append(at)
+            position = end
+    return FoldedText("".join([*pieces, text[position:]]), len(text), changes)
+
+
 def _split_at_ellipses(folded: FoldedText, text: str) -> list[str]:
     """Return the folded pieces between ellipses; an ellipsis that the page has too divides
     nothing."""
@@ -210,6 +254,7 @@ ClaimedOutcome = Literal[
     "too_short",
     "broken_citation",
     "not_quoted",
+    "not_checked",
 ]
 
 MAX_EDGE_CHARACTERS = 300
@@ -249,7 +294,7 @@ class ClaimedVerdict(Record, frozen=True):
     claimed: ClaimedQuote
     outcome: ClaimedOutcome
     """elided: it stands in the source with words left out; not_quoted: a sentence in the tool's own
-    words"""
+    words; not_checked: a quotation that is no citation, such as one in code"""
     detail: str = ""
     quotes: tuple[Quote, ...] = ()
     """pieces of the page that the string consists of"""
@@ -360,6 +405,8 @@ def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> Clai
     """
     if claimed.problem:
         return ClaimedVerdict(claimed, "broken_citation", claimed.problem)
+    if claimed.unchecked:
+        return ClaimedVerdict(claimed, "not_checked", claimed.unchecked)
     if not claimed.quoted:
         detail = "a citation without quoted words: nothing to check"
         return ClaimedVerdict(claimed, "not_quoted", detail)
@@ -373,6 +420,8 @@ def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> Clai
     for page in versions:
         latest.setdefault(page.url, page)
         quotes = find_quote_pieces(page, claimed.text)
+        if len(quotes) != 1:
+            quotes = _find_as_typed(page, claimed.text) or quotes
         if len(quotes) == 1:
             return _judge_whole(claimed, quotes[0], page, latest[page.url])
         if quotes and elided is None:

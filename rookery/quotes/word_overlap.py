@@ -16,7 +16,7 @@ import msgspec
 import Stemmer
 from rapidfuzz.distance import LCSseq
 
-from rookery.quotes.saved_answers import UNSPACED_LETTER
+from rookery.quotes.answer_text import UNSPACED_LETTER
 
 UNSTEMMED_LETTERS = 3
 """letters of a word up to which it is its own stem"""

@@ -3,14 +3,15 @@
 For `rookery cite verify`, with `--support` for the claims, and for MCP's tool `verify`.
 """
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache
-from itertools import takewhile
-from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urldefrag, urlsplit
+from pathlib import Path
+from urllib.parse import quote as percent_encode
+from urllib.parse import unquote, urldefrag, urlsplit, urlunsplit
 
 import msgspec
 
@@ -34,8 +35,8 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.measure.citations import compute_word_share, list_statements
+from rookery.quotes.answer_text import CitationSpan, ClaimedQuote, extract_claims
 from rookery.quotes.saved_answers import (
-    ClaimedQuote,
     SavedAnswer,
     SourcePages,
     extract_claimed_quotes,
@@ -49,7 +50,7 @@ from rookery.quotes.verification import (
     find_unjudged_sentences,
     verify_quotes,
 )
-from rookery.records import Failure, Page, Quote
+from rookery.records import Answer, Failure, Page, Quote
 from rookery.settings import WORDS, Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNVERIFIED
 from rookery.shell.file_reading import list_document_files, read_document_file, read_document_files
@@ -65,8 +66,10 @@ from rookery.shell.terminal_output import (
 MAX_SAVED_BYTES = 100_000_000
 """bytes of a file of saved answers"""
 
-UNCHECKED_OUTCOMES = ("not_quoted", "not_judged")
-"""outcomes of what holds no quote"""
+UNCHECKED_OUTCOMES = ("not_quoted", "not_judged", "not_checked")
+"""outcomes of what holds no quote, or none that can be checked"""
+_PERCENT = re.compile(r"(?:%(?!2f|25|3f|23)[0-9a-f]{2}|[^%])+", re.IGNORECASE)
+"""parts of a path in which percent-encoding means nothing"""
 
 
 def check_saved_answers(data: bytes, name: str, pages: SourcePages) -> list[AnyVerdict]:
@@ -78,7 +81,8 @@ def check_saved_answers(data: bytes, name: str, pages: SourcePages) -> list[AnyV
     """
     saved_answers = parse_saved_answers(data, name)
     if saved_answers is not None:
-        return [verdict for saved in saved_answers for verdict in _check_ours(saved, pages)]
+        numbered = enumerate(saved_answers, 1)
+        return [each for number, saved in numbered for each in _check_ours(saved, pages, number)]
     claimed = extract_claimed_quotes(data, name)
     return _note_other_sources([_check_other(each, pages) for each in claimed])
 
@@ -90,7 +94,7 @@ def _check_other(claimed: ClaimedQuote, pages: SourcePages) -> ClaimedVerdict:
     return verdict
 
 
-def _check_ours(saved: SavedAnswer, pages: SourcePages) -> Iterator[AnyVerdict]:
+def _check_ours(saved: SavedAnswer, pages: SourcePages, number: int) -> Iterator[AnyVerdict]:
     if saved.answer is None:
         return
     yield from verify_quotes(saved.answer, pages.find_version, pages.find_latest)
@@ -100,33 +104,57 @@ def _check_ours(saved: SavedAnswer, pages: SourcePages) -> Iterator[AnyVerdict]:
         yield from find_altered_sides(saved.answer)
     else:
         yield from find_unjudged_sentences(saved.answer)
+        yield from check_typed_quotes(saved.answer, pages.find_version, f"answer {number}")
+
+
+def check_typed_quotes(
+    answer: Answer, pages: Callable[[Quote], Page | None], name: str = "the answer"
+) -> list[ClaimedVerdict]:
+    """Return a verdict on each quotation in the answer's own text, by the pages that it quotes.
+
+    Where its claim cites quotes, their pages count, elsewhere those of all of them. `pages(quote)`
+    returns a stored page as for `verify_quotes`.
+    """
+    cited = [
+        CitationSpan(claim.start, claim.end, answer.quotes[number].url)
+        for claim in answer.claims
+        for number in claim.quotes
+    ]
+    numbered = {str(n): (each.url, each.title) for n, each in enumerate(answer.quotes, 1)}
+    typed = extract_claims(answer.text, cited, numbered, lambda at: f"{name}, character {at}")
+    verdicts = []
+    for claimed in typed:
+        if claimed.quoted:
+            named = [each for each in answer.quotes if claimed.url in (each.url, "")]
+            claimed = msgspec.structs.replace(claimed, title=claimed.title or "the answer's pages")
+            verdicts.append(check_claimed_quote(claimed, filter(None, map(pages, named))))
+    return verdicts
 
 
 def _note_other_sources(verdicts: Sequence[ClaimedVerdict]) -> list[AnyVerdict]:
     """Note, for a string that one of its sources lacks, whether another has it."""
-    standing = {_get_claim_key(each) for each in verdicts if each.verified}
+    standing = {each.claimed.where for each in verdicts if each.verified}
     also = "; they stand in another source that is cited with it"
     return [
         msgspec.structs.replace(each, detail=each.detail + also)
-        if each.outcome == "not_found" and _get_claim_key(each) in standing
+        if each.outcome == "not_found" and each.claimed.where in standing
         else each
         for each in verdicts
     ]
 
 
-def _get_claim_key(verdict: ClaimedVerdict) -> tuple[str, str]:
-    return verdict.claimed.where, verdict.claimed.text
-
-
 def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
-    """Count the quotes and texts that failed; what was not judged does not count.
+    """Count the quotes and texts that failed; what was not judged or checked does not count.
 
-    A string that is cited with several sources fails only if it fails in all of them.
+    A string that is cited with several sources fails only if it fails in all of them. Each place
+    where it stands is counted for itself.
     """
     together: dict[object, list[bool]] = {}
     for number, each in enumerate(verdicts):
-        place = _get_claim_key(each) if isinstance(each, ClaimedVerdict) else number
-        together.setdefault(place, []).append(each.outcome in ("verified", *UNCHECKED_OUTCOMES))
+        if each.outcome not in UNCHECKED_OUTCOMES:
+            claimed = each.claimed if isinstance(each, ClaimedVerdict) else None
+            place = claimed.where if claimed and claimed.quoted else number
+            together.setdefault(place, []).append(each.outcome == "verified")
     return sum(not any(held) for held in together.values())
 
 
@@ -147,7 +175,33 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
         parts.append(f"{sentence}: only their quotes are checked")
     if cited := outcomes["not_quoted"]:
         parts.append(f"{format_count(cited, 'citation')} without quoted words not judged")
+    if unchecked := outcomes["not_checked"]:
+        were = "was" if unchecked == 1 else "were"
+        parts.append(f"{format_count(unchecked, 'quotation')} {were} not checked")
     return "; ".join(parts)
+
+
+def list_equal_addresses(url: str) -> list[str]:
+    """Return the ways to write an address, itself first, that name the same page.
+
+    They differ in the case of scheme and host, in percent-encoding, and in the name of a folder's
+    index page. A fragment is left out.
+    """
+    try:
+        whole = urldefrag(url).url
+        parts = urlsplit(whole)
+    except ValueError:  # no address
+        return []
+    if not is_url(url):
+        return [whole]
+    decoded = _PERCENT.sub(lambda part: unquote(part[0]), parts.path)
+    plain = _PERCENT.sub(lambda part: percent_encode(part[0], "/:@!$&'()*+,;="), decoded)
+    lowered = re.sub("%..", lambda code: code[0].lower(), plain)
+    folders = [re.sub(r"/(?:index\.html?)?\Z", "", path) for path in (plain, decoded, lowered)]
+    paths = [folder + end for folder in folders for end in ("", "/", "/index.html", "/index.htm")]
+    scheme, host = parts.scheme.lower(), parts.netloc.lower()
+    found = [urlunsplit((scheme, host, path, parts.query, "")) for path in (plain, decoded, *paths)]
+    return list(dict.fromkeys([whole, *found]))
 
 
 class DocumentLookup:
@@ -155,30 +209,15 @@ class DocumentLookup:
 
     def __init__(self, place: Path | None) -> None:
         read = list(read_document_files(list_document_files(place))) if place else []
+        self.folder = place.parent if place and place.is_file() else place
         self.unread = [got for got in read if isinstance(got, Failure)]
         pages = [got for got in read if isinstance(got, Page)]
         self._pages = sorted(pages, key=lambda page: page.url)
         self._by_url = {page.url: page for page in self._pages}
-        self._by_name: dict[str, list[Page]] = {}
-        for page in self._pages:
-            self._by_name.setdefault(_split_path(page.url)[-1], []).append(page)
 
     def find_exact(self, url: str) -> Page | None:
         """Return the page of the file at exactly this address; None if there is none."""
         return self._by_url.get(url)
-
-    def find_at_address(self, url: str) -> list[Page]:
-        """Return the page at this address, else those whose paths end most like it.
-
-        What was saved from an address is at least named like it. Several files come so close where
-        they have the same name in different folders.
-        """
-        if exact := self.find_exact(url):
-            return [exact]
-        named = self._by_name.get(_split_path(url)[-1], [])
-        close = [(_count_common_parts(page.url, url), page) for page in named]
-        most = max((length for length, _ in close), default=0)
-        return [page for length, page in close if length == most > 0]
 
     def find_by_digest(self, digest: str) -> Page | None:
         """Return a page whose text has this digest; None if there is none."""
@@ -186,18 +225,11 @@ class DocumentLookup:
 
     def find_by_title(self, title: str) -> list[Page]:
         """Return the pages with this title or in a file of this name."""
-        return [page for page in self._pages if title in (page.title, _split_path(page.url)[-1])]
-
-
-def _count_common_parts(url: str, other: str) -> int:
-    """Return the number of parts that two paths share, from the end on."""
-    pairs = zip(reversed(_split_path(url)), reversed(_split_path(other)), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] != "/", pairs))
-
-
-def _split_path(url: str) -> tuple[str, ...]:
-    path = urlsplit(url).path if "://" in url else url
-    return PurePosixPath(unquote(path)).parts or ("",)
+        return [
+            page
+            for page in self._pages
+            if title in (page.title, unquote(page.url.rpartition("/")[2]))
+        ]
 
 
 def _is_copy_served_here(quote: Quote) -> bool:
@@ -228,14 +260,15 @@ class CheckedSources:
     def find_version(self, quote: Quote) -> Page | None:
         """Return the version nearest to what a quote names, else another at its address.
 
-        A version with the quote's digest is preferred: archived, a document named like the address
-        or, with fetching, the address as it is now.
+        A version with the quote's digest is preferred: archived, the document at the address or,
+        with fetching, the address as it is now.
         """
         now = self._open_page(quote.url)
         archived = self._sources.archive.find_quoted(quote)
-        if archived is not None and (archived.url == quote.url or _is_copy_served_here(quote)):
+        same = archived is not None and archived.url in list_equal_addresses(quote.url)
+        if archived is not None and (same or _is_copy_served_here(quote)):
             return msgspec.structs.replace(archived, url=quote.url)
-        versions = [*([now] if now else []), *self._given.find_at_address(quote.url)]
+        versions = list(filter(None, [now, self._given.find_exact(quote.url)]))
         for page in versions:
             if page.digest == quote.digest:
                 return msgspec.structs.replace(page, url=quote.url)
@@ -258,29 +291,32 @@ class CheckedSources:
         if not claimed.url:
             yield from self._given.find_by_title(claimed.title)
             return
-        address = self._resolve_address(claimed.url)
-        if now := self._open_page(address):
+        addresses = self._list_addresses(claimed.url)
+        if now := next(filter(None, map(self._open_page, addresses[:1])), None):
             yield now
-        yield from self._given.find_at_address(address)
-        yield from self._sources.archive.find_versions(address)
+        for address in addresses:
+            yield from filter(None, [self._given.find_exact(address)])
+            yield from self._sources.archive.find_versions(address)
 
     def explain_missing(self, claimed: ClaimedQuote) -> str:
         """Return a sentence on why there is no version of the source, and what to do."""
-        failure = self._fetched.get(self._resolve_address(claimed.url)) if claimed.url else None
-        if isinstance(failure, Failure):
-            return f"{failure.outcome}: {failure.detail}"
+        for address in self._list_addresses(claimed.url):
+            if isinstance(failure := self._fetched.get(address), Failure):
+                return f"{failure.outcome}: {failure.detail}"
         return "the source is not stored: name a folder with --pages, or open it with --fetch"
 
-    def _resolve_address(self, url: str) -> str:
-        """Return the address that a source is stored under. A path is read from the answer's
-        folder."""
+    def _list_addresses(self, url: str) -> list[str]:
+        """Return the addresses that a source may be stored under, the likeliest first.
+
+        A path is read from the answer's folder and from that of the documents, and from no other.
+        """
         if is_url(url):
-            return urldefrag(url).url
-        local = url.lower().startswith("file:")
-        path = (
-            resolve_place_path(urldefrag(url).url) if local else Path(unquote(urldefrag(url).url))
-        )
-        return (self._folder / path).resolve().as_uri()
+            return list_equal_addresses(url)
+        named = urldefrag(url).url
+        local = named.lower().startswith("file:")
+        path = resolve_place_path(named) if local else Path(unquote(named))
+        folders = [self._folder] if local else filter(None, [self._folder, self._given.folder])
+        return [(each / path).resolve().as_uri() for each in folders if "\0" not in str(path)]
 
     def _open_page(self, url: str) -> Page | None:
         """Return the page as it is now, opened once; None unless asked for, or where it fails."""
@@ -323,17 +359,22 @@ def run_verify_command(
         if support:
             judge = make_claim_judge(settings.ranker)
             claims = judge_saved_claims(data, file.name, verdicts, sources, judge)
-            verdicts = [each for each in verdicts if each.outcome not in UNCHECKED_OUTCOMES]
+            unjudged = ("not_quoted", "not_judged")
+            verdicts = [each for each in verdicts if each.outcome not in unjudged]
             summary = [
                 *([summarize_verdicts(verdicts)] if verdicts else []),
                 summarize_claims(claims),
             ]
         show_failures(err, sources.unread)
+    for unchecked in verdicts:
+        if unchecked.outcome == "not_checked":
+            show_verdict(err, unchecked)
     for each in (*verdicts, *claims):
         if json:
             sys.stdout.write(to_terminal_json(each) + "\n")
         elif not isinstance(each, ClaimVerdict):
-            show_verdict(out, each)
+            if each.outcome != "not_checked":
+                show_verdict(out, each)
         elif not each.supported:
             show_claim_verdict(out, each)
     for line in summary:

@@ -446,3 +446,260 @@ def test_mirrors_redirects_and_changed_pages(run: Run, web: Stage, tmp_path: Pat
     (tmp_path / "answer.md").write_text(f"“Jays bury acorns in autumn.” ({jays})")
     code, out, _ = run("cite", "verify", tmp_path / "answer.md")
     assert (code, changed in out) == (0, True)
+
+
+# Markdown as its reader sees it: forged and honest answers about three pages of a folder
+
+ROOKS = """<!doctype html><title>Rooks</title><article><h1>Rooks</h1>
+<p>Rooks nest in tall elms near open farm land.<sup><a href="#n1">[1]</a></sup> They feed on
+grubs and grain. Rooks lay eggs in March and feed their young for a month. The keeper called them
+“clever old birds” in his diary. The wood at Ashby covers 12 km<sup>2</sup> and belongs
+to Smith &amp; Sons.
+The colony — the largest in the county — has lived there since 1887.</p>
+<p>In winter they roost with jackdaws.</p>
+<ol><li>Find an open field.</li><li>Wait for the evening.</li></ol></article>"""
+JAYS = "Jays\n\nJays bury acorns in autumn. They find most of them again in spring.\n"
+NEST = "Rooks nest in tall elms near open farm land."
+FEED = "They feed on grubs and grain."
+
+
+@pytest.fixture
+def rookery(tmp_path: Path) -> Path:
+    """A folder `pages` of two sources, beside which answers are saved."""
+    pages = tmp_path / "pages"
+    (pages / "more").mkdir(parents=True)
+    (pages / "rooks.html").write_text(ROOKS, "utf-8")
+    (pages / "more" / "jays.txt").write_text(JAYS, "utf-8")
+    return pages
+
+
+def message(text: str, **more: object) -> str:
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text, **more}}]})
+
+
+def bare_link(url: str) -> str:
+    return f"“{NEST}” [rooks]({url})"
+
+
+# Each would be verified by who reads the Markdown by patterns, or looks at a part of it only.
+FORGED_ANSWERS = {
+    "a linked word inside a block quote": (
+        "> Rooks [never][1] nest in tall elms\n>\n> — [Rooks](rooks.html)\n\n[1]: rooks.html"
+    ),
+    "linked words in brackets": (
+        "“Rooks nest ([hardly ever](rooks.html)) in tall elms” [rooks](rooks.html)"
+    ),
+    "a linked number": "“Rooks lay [12](rooks.html) eggs in March” ([source](rooks.html))",
+    "a linked word in brackets": (
+        "“Rooks [[never]](rooks.html) nest in tall elms” [rooks](rooks.html)"
+    ),
+    "a last line with a dash": f"> {NEST}\n> — but seldom any more ([Rooks](rooks.html))",
+    "a last line of a list": f"> {NEST}\n> - and never in towers ([Rooks](rooks.html))",
+    "a last line that names a source": f"> {NEST}\n> Source of endless noise ([Rooks](rooks.html))",
+    "a number without a full stop before": (
+        "> Rooks lay eggs in March and feed their young for a month. [12](more/jays.txt) "
+        "jays\n>\n> — [Rooks](rooks.html)"
+    ),
+    "a footnote's number as a figure": (
+        "“Rooks lay [^12] eggs in March” [rooks](rooks.html)\n\n[^13]: rooks.html"
+    ),
+    "the second definition is the true one": (
+        f"“{NEST}” [1].\n\n[1]: more/jays.txt\n[1]: rooks.html"
+    ),
+    "the second entry is the true one": (
+        f"“{NEST}” [1].\n\nSources\n\n[1] Jays, more/jays.txt\n[1] Rooks, rooks.html"
+    ),
+    "a source inside a comment": f"“{NEST}” <!-- [rooks](rooks.html) -->",
+    "a list of sources inside a comment": f"“{NEST}” [1]\n\n<!--\n\n[1] rooks.html\n\n-->",
+    "a hidden source": f'“{NEST}” <span style="display:none"><a href="rooks.html">rooks</a></span>',
+    "a source in code": f"“{NEST}” `[rooks](rooks.html)`",
+    "an escaped link": rf"“{NEST}” \[rooks\](rooks.html)",
+    "another host": bare_link("https://www.who.example/reports/rooks.html"),
+    "a file of the same name": bare_link("other/rooks.html"),
+    "a script as address": bare_link("javascript:x//rooks.html"),
+    "another scheme": bare_link("ftp://www.who.example/rooks.html"),
+    "no scheme": bare_link("//www.who.example/rooks.html"),
+    "a folder above": bare_link("../../rooks.html"),
+    "the last part of a file's address": bare_link("file:///srv/reports/rooks.html"),
+    "false words between single marks": (
+        f"“{NEST}” [r](rooks.html) and ‘Rooks never eat any grain’ [r](rooks.html)"
+    ),
+    "false words between straight single marks": (
+        f"“{NEST}” [r](rooks.html) and 'Rooks never eat any grain' [r](rooks.html)"
+    ),
+    "false words between turned guillemets": (
+        f"“{NEST}” [r](rooks.html). »Rooks never eat any grain« [r](rooks.html)"
+    ),
+    "false words between equal marks": (
+        f"“{NEST}” [r](rooks.html). ”Rooks never eat any grain” [r](rooks.html)"
+    ),
+    "false words between German single marks": (
+        f"“{NEST}” [r](rooks.html). ‚Rooks never eat any grain‘ [r](rooks.html)"
+    ),
+    "false words in a q element": (
+        f"“{NEST}” [r](rooks.html). <q>Rooks never eat any grain</q> [r](rooks.html)"
+    ),
+    "false words in a blockquote element": (
+        f"“{NEST}” [r](rooks.html).\n\n<blockquote>Rooks never eat any grain <a "
+        "href='rooks.html'>Rooks</a></blockquote>"
+    ),
+    "three false words": f"“{NEST}” [r](rooks.html), and “never eat grain” [r](rooks.html)",
+    "false words round a true quotation": (
+        f"“The keeper said “{NEST}” and that no rook was ever seen” [r](rooks.html)"
+    ),
+    "the same words twice, once from elsewhere": (
+        f"“{NEST}” [r](rooks.html)\n\n“{NEST}” [j](more/jays.txt)"
+    ),
+    "the same words unquoted beside a false source": (
+        f"{NEST} [r](rooks.html)\n\n“{NEST}” [j](more/jays.txt)"
+    ),
+    "the same words twice in a message": message(
+        f"“{NEST}” [r](rooks.html). As jays: “{NEST}” [j](more/jays.txt)."
+    ),
+    "a mark that is not closed": (
+        f"“{FEED}” [r](rooks.html)\n\nThey say: “Rooks never eat grain in any year [r](rooks.html)"
+    ),
+    "struck-out words are not said": (
+        "“Rooks nest in ~~tall~~ low elms near open farm land” [r](rooks.html)"
+    ),
+    "words shown by an entity": "“Rooks n&#101;v&#101;r nest in tall elms” [r](rooks.html)",
+    "raised by HTML": "“The wood at Ashby covers 12 km<sup>3</sup>” [r](rooks.html)",
+    "a text beside its annotation": message(
+        f"“{NEST}” and ‘Rooks never eat any grain’.",
+        annotations=[
+            {"type": "url_citation", "start_index": 0, "end_index": 80, "url": "rooks.html"}
+        ],
+    ),
+}
+HONEST_ANSWERS = {
+    "the page's mark left out": f"“{NEST} {FEED}” [rooks](rooks.html)",
+    "a block quote with its page's mark": f"> {NEST}[1] {FEED}\n>\n> — [Rooks](rooks.html)",
+    "a mark inside the marks": f"“{NEST} [1]”\n\n[1] Rooks, rooks.html",
+    "a footnote inside the marks": f"“{NEST}[^1] {FEED}”\n\n[^1]: rooks.html",
+    "the page's own link": (
+        "“Rooks nest in [tall elms](https://en.example/Elm) near open farm land” "
+        "([rooks](rooks.html))"
+    ),
+    "marks within marks": (
+        "“The keeper called them 'clever old birds' in his diary” [rooks](rooks.html)"
+    ),
+    "marks within single marks": (
+        "‘The keeper called them “clever old birds” in his diary’ [rooks](rooks.html)"
+    ),
+    "an entity": "“belongs to Smith &amp; Sons” [rooks](rooks.html)",
+    "dashes without spaces": (
+        "“The colony—the largest in the county—has lived there since 1887” [rooks](rooks.html)"
+    ),
+    "two hyphens": (
+        "“The colony -- the largest in the county -- has lived there” [rooks](rooks.html)"
+    ),
+    "a square by its sign": "“The wood at Ashby covers 12 km²” [rooks](rooks.html)",
+    "a square by HTML": "“The wood at Ashby covers 12 km<sup>2</sup>” [rooks](rooks.html)",
+    "items without numbers": (
+        "> Find an open field.\n> Wait for the evening.\n>\n> — [Rooks](rooks.html)"
+    ),
+    "emphasis and code": (
+        "“Rooks *nest* in **tall `elms`** near open farm land” [rooks](rooks.html)"
+    ),
+    "an apostrophe": f"The rooks' nests and the crows’ nests: “{NEST}” [rooks](rooks.html)",
+    "three words": "They “feed on grubs” [rooks](rooks.html)",
+    "a path below the folder": "“Jays bury acorns in autumn” [jays](more/jays.txt)",
+    "a path with percent signs and a fragment": (
+        "“Jays bury acorns in autumn” [jays](./more/jays%2Etxt#top)"
+    ),
+    "a source that is written after a dash": f"> {NEST} — Smith & Sons, *[Rooks](rooks.html)*",
+    "words in Swedish marks": f"”{NEST}” [rooks](rooks.html)",
+    "words in guillemets with spaces": f"« {NEST} » [rooks](rooks.html)",
+    "a struck-out word beside": f"~~Crows~~ “{NEST}” [rooks](rooks.html)",
+    "a quotation in a table": f"| said | where |\n|---|---|\n| “{NEST}” | [rooks](rooks.html) |",
+}
+
+
+def check_answer(run: Run, pages: Path, text: str) -> tuple[int, list[Json], str]:
+    file = pages.parent / ("answer.json" if text.startswith("{") else "answer.md")
+    file.write_text(text, "utf-8")
+    code, out, err = run("cite", "verify", file, "--pages", pages, "--json")
+    return code, [json.loads(line) for line in out.splitlines()], err
+
+
+@pytest.mark.parametrize("name", FORGED_ANSWERS)
+def test_what_a_reader_of_the_answer_sees_is_checked(run: Run, rookery: Path, name: str) -> None:
+    code, found, err = check_answer(run, rookery, FORGED_ANSWERS[name])
+    assert code == 5, (found, err)
+
+
+@pytest.mark.parametrize("name", HONEST_ANSWERS)
+def test_honest_quotations_of_other_tools_hold(run: Run, rookery: Path, name: str) -> None:
+    code, found, err = check_answer(run, rookery, HONEST_ANSWERS[name])
+    assert code == 0, (found, err)
+    assert "were not checked" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (f"```\n“Rooks never eat any grain” [r](rooks.html)\n```\n\n“{NEST}” [r](rooks.html)", 0),
+        (f"He wrote `“never eat grain” [r](rooks.html)`.\n\n“{NEST}” [r](rooks.html)", 0),
+        (f"The ‘three little words’ of old.\n\n“{NEST}” [r](rooks.html)", 0),
+        ("```\n“Rooks nest in tall elms” [r](rooks.html)\n```", 4),
+        ("It is so.\n\n[1] Smith, “The rooks of Ashby”, rooks.html", 4),
+    ],
+)  # fmt: skip
+def test_a_quotation_that_is_not_checked_is_named_and_counted(
+    run: Run, rookery: Path, text: str, most: int
+) -> None:
+    code, found, err = check_answer(run, rookery, text)
+    assert code == most
+    [unchecked] = [each for each in found if each["outcome"] == "not_checked"]
+    assert unchecked["claimed"]["text"] in err
+    assert "1 quotation was not checked" in err
+
+
+def test_each_occurrence_has_its_place_and_its_verdict(run: Run, rookery: Path) -> None:
+    twice = (
+        f"“{NEST}” [r](rooks.html)\n\nThen “{NEST}” [j](more/jays.txt), “{FEED}” [r](rooks.html)"
+    )
+    _, found, _ = check_answer(run, rookery, twice)
+    places = [(each["claimed"]["where"], each["outcome"]) for each in found]
+    assert places == [
+        ("line 1, column 1", "verified"),
+        ("line 3, column 6", "not_found"),
+        ("line 3, column 73", "verified"),
+    ]
+    _, found, _ = check_answer(run, rookery, message(twice))
+    assert [each["claimed"]["where"] for each in found] == [
+        f"the answer.choices[0].message, character {at}" for at in (0, 69, 136)
+    ]
+
+
+def test_what_a_model_types_in_quotation_marks_in_our_own_answers_is_checked(
+    run: Run, ask: Callable[..., str], tmp_path: Path
+) -> None:
+    saved = json.loads(ask())
+    quote = saved["answer"]["quotes"][0]
+    words = " ".join(quote["text"].split()[:8])
+    for typed, expected in ((words, 0), ("Crows have never brought anybody a gift", 5)):
+        text = f"As the page says, “{typed}”. So it is."
+        claims = [{"start": 0, "end": len(text) - 11, "quotes": [0]}]
+        answer = {"text": text, "quotes": [quote], "claims": claims}
+        saved |= {"method": "webglm", "answer": answer}
+        (tmp_path / "answer.json").write_text(json.dumps(saved), "utf-8")
+        code, out, _ = run("cite", "verify", tmp_path / "answer.json")
+        assert code == expected
+        assert ("not_found" in out) == (expected == 5)
+
+
+@pytest.mark.slow
+def test_addresses_that_differ_in_writing_alone_are_the_same_source(
+    run: Run, web: Stage, tmp_path: Path
+) -> None:
+    web.routes["/b%C3%A4ume/"] = Said(story("Jays bury acorns in autumn."))
+    assert run("browse", f"{web.base}/b%C3%A4ume/", "--allow-private").code == 0
+    upper = web.base.replace("http://", "HTTP://")
+    for url in ("b%C3%A4ume/", "bäume/", "b%c3%a4ume", "bäume/index.html", "b%C3%A4ume/#top"):
+        for base in (web.base, upper):
+            said = markdown("Jays bury acorns in autumn", f"{base}/{url}")
+            assert outcomes_of(run, tmp_path, said)[:2] == (0, ["verified"])
+    for url in ("b%C3%A4ume/other.html", "bäume/?a=1", "x/b%C3%A4ume/"):
+        said = markdown("Jays bury acorns in autumn", f"{web.base}/{url}")
+        assert outcomes_of(run, tmp_path, said)[:2] == (5, ["page_missing"])

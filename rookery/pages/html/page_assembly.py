@@ -90,7 +90,7 @@ def build_page(tree: HtmlTree, url: str, fetched: str = "", whole: bool = False)
     in_article = bytearray(b"\1") * len(tree.pieces) if whole else choose_article(tree)
     blocks = _build_blocks(tree, in_article)
     text, hidden = _append_hidden(tree)
-    places = _TextPositions(tree)
+    places = TextPositions(tree)
     links, marks = _build_links_and_marks(tree, places, url)
     return Page(
         url=url,
@@ -201,7 +201,7 @@ def _append_hidden(tree: HtmlTree) -> tuple[str, list[Block]]:
     return "\n\n".join(pieces), blocks
 
 
-class _TextPositions:
+class TextPositions:
     """The offsets in the text of tags that may come before the text they belong to."""
 
     def __init__(self, tree: HtmlTree) -> None:
@@ -228,7 +228,7 @@ class _TextPositions:
 
 
 def _build_links_and_marks(
-    tree: HtmlTree, places: _TextPositions, url: str
+    tree: HtmlTree, places: TextPositions, url: str
 ) -> tuple[tuple[Link, ...], tuple[Mark, ...]]:
     resolver = LinkResolver(url, tree.base)
     links: list[Link] = []

@@ -33,8 +33,8 @@ from rookery.library.libraries import is_url
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import WebLibrary
 from rookery.pages.text_folding import Span, is_hidden_span
+from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.citation_syntax import render_numbered
-from rookery.quotes.saved_answers import ClaimedQuote
 from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
 from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
@@ -42,6 +42,7 @@ from rookery.settings import Settings
 from rookery.shell.answer_verification import (
     check_saved_answers,
     count_failed_quotes,
+    list_equal_addresses,
     summarize_verdicts,
 )
 from rookery.shell.browser_session import LiveSessions
@@ -445,11 +446,11 @@ class ArchivedSources:
 
     def find_named(self, claimed: ClaimedQuote) -> Iterator[Page]:
         """Yield the versions of the source that another tool names, newest first."""
-        address = urldefrag(claimed.url).url
-        if digest := self._digest_of_url(address):
-            yield from filter(None, [self._archive.find_page(digest)])
-        elif address:
-            yield from self._archive.find_versions(address)
+        for address in list_equal_addresses(claimed.url):
+            if digest := self._digest_of_url(address):
+                yield from filter(None, [self._archive.find_page(digest)])
+            elif address:
+                yield from self._archive.find_versions(address)
 
     def explain_missing(self, claimed: ClaimedQuote) -> str:
         """Return a sentence on why there is no version of the source, and what to do."""
@@ -904,9 +905,11 @@ def build_tool_schema(kind: type[Record]) -> dict[str, Any]:
 
 def quote_to_markdown(quote: Quote) -> str:
     """Render a quote and its source as Markdown that `verify` can read back."""
-    words = "\n".join(f"> {line}" for line in quote.text.split("\n"))
+    said = re.sub(r"([\\`*_\[\]<&~|])", r"\\\1", quote.text)
+    said = re.sub(r"(?m)^\s*(\d*)([#>+=.)-])", r"\1\\\2", said)
+    words = "\n".join(f"> {line.strip()}" for line in said.split("\n"))
     title = " ".join(quote.title.translate(_MARKDOWN_CHARACTERS).split()) or quote.url
-    return f"{words}\n>\n> — [{title}](<{quote.url}>)"
+    return f"{words}\n\n— [{title}](<{quote.url}>)"
 
 
 _MARKDOWN_CHARACTERS = {ord(mark): " " for mark in '[]\\`*_<>"'}

@@ -1,0 +1,162 @@
+"""Markdown as the reader of the rendered text sees it, with places in the source.
+
+It is rendered as CommonMark with tables and struck-out text, and read like a page: comments, hidden
+elements and definitions show nothing, and raw HTML is HTML.
+"""
+
+import re
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+import msgspec
+
+from rookery.pages.html.html_parser import read_html, simplify_markup
+from rookery.pages.html.page_assembly import TextPositions
+
+MAX_PREFIX = 1000
+"""characters of marks before the text of a line, such as those of lists in lists"""
+_KINDS = {"blockquote": "blockquote", "li": "item", "code": "code", "pre": "code"}
+_KINDS |= dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "heading")
+_NUMBER_PAIR = re.compile(r"\[\^?(\d{1,3})\]\[\^?\d{1,3}\]")
+"""two citations side by side, which Markdown takes for one link on the first number"""
+_PLACE = re.compile("\ufdd0(\\d{1,9})")
+"""id of an empty element in the HTML: the offset of its place in the source"""
+_STRUCK = re.compile(r"<(/?)(?:(s|strike)|del)(?=[\s/>])", re.IGNORECASE)
+
+
+Names = dict[str, str]
+
+
+class MarkdownView(msgspec.Struct, frozen=True):
+    """What a reader of rendered Markdown sees, with the line breaks of the source."""
+
+    text: str
+    links: list[tuple[int, int, str]]
+    """start, end and address, as it is written, of what is shown of each link"""
+    elements: dict[str, list[tuple[int, int]]]
+    """spans by kind: blockquote, heading, item, code"""
+    paragraphs: list[int]
+    """offsets at which blocks begin; cells of one row are one block"""
+    places: list[tuple[int, int]]
+    """offsets in the text and in the source that are the same place, ascending"""
+    definitions: Names
+    """addresses by the names that the Markdown defines for them"""
+
+    def to_source(self, at: int) -> int:
+        """Return the offset in the source of a place in the text."""
+        shown, written = self.places[max(bisect_right(self.places, (at, 1 << 60)) - 1, 0)]
+        return written + max(at - shown, 0)
+
+    def from_source(self, at: int) -> int:
+        """Return the offset in the text of an offset in the source that was asked for."""
+        return next((shown for shown, written in self.places if written >= at), len(self.text))
+
+
+def view_markdown(source: str, asked: Iterable[int] = ()) -> MarkdownView:
+    """Render Markdown and read it as a page; the places of the offsets `asked` will be known."""
+    from markdown_it import MarkdownIt
+
+    source = re.sub("[\ufdd0-\ufdef]", "\ufffd", source.replace("\r\n", " \n"))
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    # Addresses stay as they are written.
+    vars(markdown).update(validateLink=lambda url: True, normalizeLink=str, normalizeLinkText=str)
+    state: dict[str, Any] = {}
+    tokens = markdown.parse(source, state)
+    names = {name.strip("^"): each["href"] for name, each in state.get("references", {}).items()}
+    _add_places(tokens, source, asked, names)
+    html = markdown.renderer.render(tokens, markdown.options, state)
+    # What is struck out says nothing, however much of the text it is.
+    html = _STRUCK.sub(lambda tag: f"<{tag[1]}{'font' if tag[2] else 'span'} hidden", html)
+    tree = read_html(simplify_markup(html))
+    positions, places = TextPositions(tree), []
+    text = list(positions.text)
+    for place, name in tree.anchors:
+        if found := _PLACE.fullmatch(name):
+            at, written = positions.position_at(place), int(found[1])
+            spaced = text[at : at + 1] == [" "] and text[at - 1 : at] != ["\n"]
+            if spaced and source[written - 1 : written] == "\n":
+                text[at] = "\n"
+            places.append((at + spaced, written))
+    elements: dict[str, list[tuple[int, int]]] = {kind: [] for kind in _KINDS.values()}
+    for tag, start, stop in zip(tree.tags, tree.starts, tree.stops, strict=True):
+        span = positions.span_at(start if tag == "code" else ~start, stop)
+        if span[0] < span[1] and tag in _KINDS:
+            elements[_KINDS[tag]].append(span)
+    links = [(*positions.span_at(start, end), href) for start, end, href in tree.links]
+    blocks = [run.start for run in tree.runs if positions.text[run.start - 1 : run.start] != "\t"]
+    seen = [link for link in links if link[0] < link[1]]
+    return MarkdownView("".join(text), seen, elements, blocks, sorted(places) or [(0, 0)], names)
+
+
+def _add_places(tokens: list[Any], source: str, asked: Iterable[int], names: Names) -> None:
+    """Put empty elements into the tokens, which hold the places of lines and of `asked`."""
+    lines = [0, *(found.end() for found in re.finditer("\n", source))]
+    due = deque(sorted({*lines, *asked}))
+    position = 0
+    for token in tokens:
+        first = token.map[0] if token.map else 0
+        if token.type == "inline":
+            position = _place_inline(token, source, max(position, lines[first]), due, names)
+        elif token.type in ("fence", "code_block"):
+            first += token.type == "fence"
+            parts = enumerate(token.content.splitlines(keepends=True), first)
+            body = "".join(_take_places(due, lines[n]) + escape(line) for n, line in parts)
+            token.type, token.content = "html_block", f"<pre><code>{body}</code></pre>\n"
+        elif token.type == "html_block":
+            token.content = _take_places(due, lines[first]) + token.content
+
+
+def _take_places(due: deque[int], until: int) -> str:
+    """Return the elements of the places that are due up to an offset, and forget them."""
+    taken = ""
+    while due and due[0] <= until:
+        taken += f'<wbr id="\ufdd0{due.popleft()}">'
+    return taken
+
+
+def _place_inline(token: Any, source: str, position: int, due: deque[int], names: Names) -> int:
+    """Put the places that are due into inline Markdown that begins at or behind `position`; return
+    where it ends."""
+    content, origins, at = str(token.content), [], 0
+    for line in content.split("\n"):
+        position = max(source.find(line, position, position + len(line) + MAX_PREFIX), position)
+        origins.append((at, position))
+        at, position = at + len(line) + 1, position + len(line)
+
+    def locate(offset: int) -> int:
+        begun, written = origins[bisect_right(origins, (offset, 1 << 60)) - 1]
+        return written + offset - begun
+
+    children, at, skipped = [], 0, False
+    for child in token.children:
+        kind, text = child.type, child.content
+        written = text if kind in ("text", "html_inline") else child.markup
+        if kind == "link_open":
+            written = "<" if child.markup == "autolink" else "["
+        written = "\n" if kind.endswith("break") else written
+        at = max(content.find(written, at), at)
+        if kind == "text" and skipped:
+            due.appendleft(locate(at))
+        html = _take_places(due, locate(at)) if written else ""
+        skipped = kind in ("link_close", "image", "code_inline", "text_special")
+        pair = _NUMBER_PAIR.match(content, at) if kind == "link_open" else None
+        if pair and pair[1] in names:
+            html += f'<a href="{escape(names[pair[1]])}">[{pair[1]}]</a>'
+        if kind in ("text", "text_special"):
+            while kind == "text" and due and due[0] < locate(at) + len(text):
+                cut = due[0] - locate(at)
+                html += escape(text[:cut]) + _take_places(due, due[0])
+                at, text = at + cut, text[cut:]
+            html += escape(text)
+            written = text if kind == "text" else written
+        at += len(written)
+        if kind == "code_inline":
+            at = content.find(child.markup, at + len(text)) + len(child.markup)
+        shown = type(child)("html_inline", "", 0, content=html)
+        children += [shown] if kind in ("text", "text_special") else [shown, child]
+    end = _take_places(due, position - 1)
+    token.children = [*children, type(token)("html_inline", "", 0, content=end)]
+    return position

@@ -1,0 +1,489 @@
+"""Reading the text of an answer: what it quotes, and from which source.
+
+Found are the strings in quotation marks and the block quotes that a reader of the rendered Markdown
+sees, each attributed to the nearest source that the text cites. No source is opened:
+`quotes.verification` checks the strings.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+
+import msgspec
+
+from rookery.pages.markdown_text import MarkdownView, view_markdown
+from rookery.quotes.answer_types import contains_negation
+from rookery.records import Record
+
+CHECKED_WORDS = 4
+"""fewest words between quotation marks that need a source; fewer may be a term or a title"""
+QUOTED_WORDS = 3
+"""fewest words that are checked beside a source, and named where they are not checked"""
+QUOTED_LETTERS = 6
+"""the same in letters of Chinese, Japanese and Korean, which set no spaces between words"""
+NEARBY_CITATIONS = 20
+"""citations to either side of a quotation that are looked at"""
+MAX_SENTENCE_REACH = 500
+"""characters to either side of a mark at which its sentence is cut"""
+MAX_SINGLE_QUOTED = 1000
+"""characters behind a single mark in which an apostrophe is told from the mark that closes"""
+MAX_ATTRIBUTION = 300
+"""characters at the end of a block quote that may name its source"""
+
+SourcesByName = Mapping[str, tuple[str, str]]
+"""URL and title of each source, by the number or name that stands for it"""
+Span = tuple[int, int]
+
+OPENING = re.compile(
+    r"[“„«「『]|(?<!\w)[\"”»‘‚‹›](?=\S)"
+    r"|(?<!\w)['’](?=\S)(?!\d|(?i:tis|twas|em|n|til|cause|round)\b)"
+)
+PAIRED = {marks[0]: re.compile(f"[{marks}]") for marks in "“” „“” «» 「」 『』".split()}
+"""marks that only open, and these with what closes them"""
+CLOSING = {
+    marks[0]: re.compile(rf"(?<=\S)[{marks[1:]}](?!\w)")
+    for marks in '"" ”” »«» ‘’ \'\' ’’ ‚‘’ ‹› ›‹› ““"'.split()
+}
+"""what closes a quotation, at the end of a word, by the mark that opened it at a word's start"""
+POSSESSIVE = re.compile(r"(?<=s)['’] (?=\w)")
+WORD = re.compile(r"\w[\w'’-]*")
+NAME_WORD = re.compile(r"\w(?=\w)(?![\w-]+\.\w)[\w'’-]*")
+"""word of a name, and no single letter, domain or file"""
+UNSPACED_LETTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s+(?=\W{0,20}\w)|[。！？][”」』]*")
+BESIDE = " \t([<"
+"""what may stand between a quotation and the source that belongs to it and to no other"""
+CALLOUT = re.compile(r"\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]")
+LEAD = re.compile(
+    r"(?:\n|\s[—–―~-]{1,2}\s|\s?[(\[【<]|\s(?=\^|https?://)|(?<=[.!?…”\"»)])\s?(?=\d))[\s—–―~-]*"
+)
+"""what may stand before the name of a source at the end of a block quote"""
+SMALL_WORDS = frozenset(
+    "a al and at by de der et for from in of on p page pp source sources the und van via von vol "
+    "see link here accessed retrieved".split()
+)
+
+REFERENCE = re.compile(r"\[(\^?\w{1,20}(?:[,;] ?\^?\w{1,20})*)\]|【(\d{1,3})[^】\n]{0,40}】")
+MARK = re.compile(
+    r"\[\^?\d{1,3}(?:[,;–-] ?\^?\d{1,3})*\]|\^\w{1,20}|【[^】\n]*】"
+    r"|[(\[](?:[\w-]+\.)+[a-z]{2,}(?:/\S*)?[)\]]"
+)
+"""citations that a reader tells from the words beside them, even inside quotation marks"""
+URL = re.compile(r"(?i:https?|file)://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
+SOURCE_ADDRESS = re.compile(r"(?:https?|file)://\S|(?![a-z][\w+.-]*:|#|//)\S", re.IGNORECASE)
+FILE_NAME = re.compile(
+    r"(?i)[^/]\.(?:pdf|docx?|odt|rtf|te?xt|md|markdown|rst|x?html?|csv|tsv|jsonl?|log|xml|epub|tex"
+    r"|pptx?|xlsx?|ipynb)\Z"
+)
+APART = re.compile(r"\s[—–-]+\s|[:,;|(]\s|\s[(]")
+"""separators between a source's title and its address in a list of sources"""
+DEFINITION = re.compile(r"(?m)^[ \t]*\[\^?(\w{1,20})\](:?)[ \t]+(\S.*)$")
+LISTED = re.compile(r"(?m)^[ \t]*(\d{1,3})[.)]()[ \t]+(\S.*)$")
+SOURCE_NAME = re.compile(r"\[?\^?\d{1,3}\]?|\^\w{1,20}|(?:[\w-]+\.)+\w{2,}")
+SOURCES = re.compile(r"(?im)^[ \t]*(?:sources|references|citations|links|footnotes)\b.{0,20}$")
+
+
+class ClaimedQuote(Record, frozen=True):
+    """String that an answer gives as a source's words, and the source that it names."""
+
+    text: str
+    """as the reader of the rendered answer sees it, white space evened out"""
+    url: str = ""
+    """empty if no source is named by address"""
+    title: str = ""
+    where: str = ""
+    """place in the file: line and column, or the path of a JSON value and an offset in it. A string
+    with several sources is given once for each, with the same `where`, and stands if it stands in
+    one of them"""
+    quoted: bool = True
+    """False for a sentence in the answer's own words that cites a source and need not stand in
+    it"""
+    problem: str = ""
+    """one sentence, if the citation itself is broken"""
+    unchecked: str = ""
+    """one sentence, if this is a quotation that cannot be checked"""
+
+
+class CitationSpan(Record, frozen=True):
+    """Span [start, end) of an answer that names a source or rests on one."""
+
+    start: int
+    end: int
+    url: str = ""
+    title: str = ""
+    problem: str = ""
+
+
+def extract_claims(
+    text: str,
+    citations: Iterable[CitationSpan],
+    sources: SourcesByName,
+    where: Callable[[int], str],
+) -> Iterator[ClaimedQuote]:
+    """Yield the quotations of a Markdown text, then its sentences that cite without quoting.
+
+    `citations` are citations and `sources` numbered sources known from elsewhere than the text;
+    `where` words an offset as a place in the file.
+    """
+    citations = list(citations)
+    shown = view_markdown(text, [at for each in citations for at in (each.start, each.end)])
+    given = [
+        CitationSpan(shown.from_source(start), shown.from_source(end), *source)
+        for start, end, *source in map(msgspec.structs.astuple, citations)
+    ]
+    reading = _parse_text(shown, given, sources)
+    used: set[CitationSpan] = set()
+    for quotation in _find_quotations(reading):
+        start, end = quotation.start, quotation.end
+        place, said = where(shown.to_source(start)), _read_words(reading, *quotation.words)
+        if not _is_long(said, QUOTED_WORDS):
+            continue
+        used.update(each for each in _list_cited(reading.cited, start, end) if each.problem)
+        named = [] if quotation.unchecked else _find_sources(reading, quotation)
+        if not named and not quotation.unchecked and not _is_long(said, CHECKED_WORDS):
+            quotation.unchecked = "it has three words, and no source is named beside it"
+        used.update(named)
+        for source in named or [CitationSpan(start, end)]:
+            yield ClaimedQuote(
+                said, source.url, source.title, place, True, source.problem, quotation.unchecked
+            )
+    for source in dict.fromkeys(reading.cited):
+        if source not in used:
+            said = _collapse(_extract_sentence(reading, source, source in given))
+            place = where(shown.to_source(source.start))
+            yield ClaimedQuote(said, source.url, source.title, place, False, source.problem)
+
+
+class _ParsedText(msgspec.Struct, frozen=True):
+    """Shown text prepared for attributing quotations. Offsets in all parts are the same."""
+
+    shown: MarkdownView
+    prose: str
+    """the text with its citation marks blanked out"""
+    cited: list[CitationSpan]
+    """citations by their start"""
+    given: set[CitationSpan]
+    """those that are known from elsewhere than the text"""
+    sentences: list[int]
+    """offsets at which sentences end; a paragraph ends its sentence"""
+    definitions: list[Span]
+    """lines that define sources"""
+
+
+class _Quotation(msgspec.Struct):
+    """A block quote or a string in quotation marks."""
+
+    start: int
+    end: int
+    words: Span
+    """what it quotes, without marks and the name of its source"""
+    block: bool = False
+    unchecked: str = ""
+
+
+def _parse_text(
+    shown: MarkdownView, given: list[CitationSpan], sources: SourcesByName
+) -> _ParsedText:
+    entries = list(_find_definitions(shown))
+    named = {name: (url, title) for _, name, url, title in reversed(entries)}
+    named |= {name: (url, "") for name, url in shown.definitions.items()}
+    apart = [span for span, *_ in entries] + shown.elements["code"]
+    rest = _blank_spans(shown.text, [*apart, *((each.start, each.end) for each in given)])
+    cited = [*given, *_find_citations(rest, shown.links, {**sources, **named})]
+    cited.sort(key=lambda each: each.start)
+    marks = [_include_brackets(shown.text, each) for each in cited if _is_mark(shown.text, each)]
+    prose = _blank_spans(shown.text, marks)
+    sentences = {found.end() for found in SENTENCE_END.finditer(prose)}
+    ends, lines = sorted(sentences.union(shown.paragraphs)), sorted(span for span, *_ in entries)
+    return _ParsedText(shown, prose, cited, set(given), ends, lines)
+
+
+def _collapse(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _blank_spans(text: str, spans: Iterable[Span]) -> str:
+    out, done = [], 0
+    for start, end in sorted(spans):
+        if end > done:
+            start = max(start, done)
+            out += [text[done:start], re.sub(r"[^\n]", " ", text[start:end])]
+            done = end
+    return "".join([*out, text[done:]])
+
+
+def _find_definitions(shown: MarkdownView) -> Iterator[tuple[Span, str, str, str]]:
+    """Yield the span of each shown line that defines a source, and the source's name, URL and
+    title.
+
+    Such lines are `[^1]: Title, https://…`, `[1] Title — docs/report.pdf`, and entries of numbered
+    lists of sources.
+    """
+    text = _blank_spans(shown.text, shown.elements["code"] + shown.elements["blockquote"])
+    headings = [start for start, _ in shown.elements["heading"]]
+    items, starts = shown.elements["item"], [start for start, _, _ in shown.links]
+    defined, position = list(DEFINITION.finditer(text)), 0
+    entries: list[tuple[Span, str, str, int]] = []
+    while heading := SOURCES.search(text, position):
+        after = bisect_left(headings, heading.end())
+        position = headings[after] if after < len(headings) else len(text)
+        defined += LISTED.finditer(text, heading.end(), position)
+        low, high = (bisect_left(items, (at, 0)) for at in (heading.end(), position))
+        entries += [(item, "", "", item[0]) for item in items[low:high]]
+    entries += [(match.span(), match[1], match[2], match.start(3)) for match in defined]
+    for (start, end), name, colon, begun in entries:
+        rest, at = shown.text[begun:end], bisect_left(starts, begun)
+        links = [each for each in shown.links[at : at + 1] if each[0] < end]
+        if links and SOURCE_ADDRESS.match(links[0][2]):
+            yield (start, end), name, links[0][2], _collapse(text[slice(*links[0][:2])])
+        elif bare := URL.search(rest):
+            title = rest.replace(bare[0], "").strip(' \t-–—:,.<>()"“”')
+            yield (start, end), name, bare[0], title
+        elif colon and len(rest.split()) == 1:
+            yield (start, end), name, rest.strip("<>"), ""
+        elif entry := _parse_file_entry(rest):
+            yield (start, end), name, *entry
+
+
+def _parse_file_entry(entry: str) -> tuple[str, str] | None:
+    """Return the file and title that an entry of a list of sources names; None if it names none."""
+    parts = [part.strip(' \t<>()*`"“”.,') for part in APART.split(entry)]
+    for number in (-1, 0):
+        name = parts[number].partition("#")[0]
+        if FILE_NAME.search(name):
+            path = re.search(r"\S*/.*", name)
+            title = parts[:-1] if number else parts[1:]
+            before = name[: path.start()].strip() if path else ""
+            return (path[0] if path else name), " ".join(filter(None, [*title, before]))
+    return None
+
+
+def _find_citations(
+    text: str, links: list[tuple[int, int, str]], sources: SourcesByName
+) -> Iterator[CitationSpan]:
+    """Yield links, numbers, footnotes and bare addresses in the text, in this order of preference.
+
+    What is blank in the text cites nothing.
+    """
+    for start, end, url in links:
+        if (words := _collapse(text[start:end])) and SOURCE_ADDRESS.match(url):
+            yield CitationSpan(start, end, url, words.strip("[]^0123456789"))
+    rest = _blank_spans(text, [(start, end) for start, end, _ in links])
+    for mark in REFERENCE.finditer(rest):
+        for name in re.findall(r"\w+", mark[1] or mark[2]):
+            if source := sources.get(name) or sources.get(name.upper()):
+                yield CitationSpan(*mark.span(), *source)
+            elif name.isdecimal() and len(name) < 4:
+                problem = f"cites [{name}], for which the file names no source"
+                yield CitationSpan(*mark.span(), problem=problem)
+    yield from (CitationSpan(*found.span(), found[0]) for found in URL.finditer(rest))
+
+
+def _is_mark(text: str, cited: CitationSpan) -> bool:
+    """Return True if the citation is a mark such as `[1]`, and not words of the sentence."""
+    span = text[cited.start : cited.end].strip()
+    if not span or SOURCE_NAME.fullmatch(span) or text[cited.start - 1 : cited.start] in ("(", "["):
+        return True
+    return span.startswith(("(", "[", "【", "http", "\ue200"))
+
+
+def _include_brackets(text: str, cited: CitationSpan) -> Span:
+    start, end = cited.start, cited.end
+    opened = start < end and text[max(start - 1, 0) : start] in ("(", "[", "<")
+    return start - opened, end + (start < end and text[end : end + 1] in (")", "]", ">"))
+
+
+def _find_marks(reading: _ParsedText, start: int, end: int) -> Iterator[tuple[CitationSpan, Span]]:
+    """Yield the citations in a quotation that its reader tells from its words, and their spans.
+
+    A number behind a number is none: raised, it may be an exponent.
+    """
+    text = reading.shown.text
+    for each in _list_cited(reading.cited, start, end):
+        low, high = _include_brackets(text, each)
+        is_mark = not each.problem and start <= low and high <= end
+        if is_mark and MARK.fullmatch(text, low, high) and not text[low - 1 : low].isdigit():
+            yield each, (low, high)
+
+
+def _list_cited(cited: list[CitationSpan], start: int, end: int) -> list[CitationSpan]:
+    """Return the citations that begin in [start, end)."""
+    first, last = (bisect_left(cited, at, key=lambda each: each.start) for at in (start, end))
+    return cited[first:last]
+
+
+def _read_words(reading: _ParsedText, start: int, end: int) -> str:
+    """Return the words of a quotation without the marks of citations among them."""
+    spans = [(low - start, high - start) for _, (low, high) in _find_marks(reading, start, end)]
+    words = _blank_spans(reading.shown.text[start:end], spans)
+    return re.sub(r" (?=[.,;:!?…])", "", _collapse(words)) if spans else _collapse(words)
+
+
+def _is_long(quoted: str, words: int) -> bool:
+    letters = UNSPACED_LETTER.findall(quoted)
+    return len(WORD.findall(quoted)) >= words or len(letters) >= QUOTED_LETTERS
+
+
+def _find_quotations(reading: _ParsedText) -> list[_Quotation]:
+    """Return block quotes and strings in quotation marks, in order."""
+    text, elements = reading.shown.text, reading.shown.elements
+    outer = _drop_inner(elements["blockquote"])
+    blocks = [each for each in outer if not CALLOUT.match(text, each[0])]
+    found = [_Quotation(*each, _trim_block(reading, *each), True) for each in blocks]
+    code = _drop_inner(elements["code"])
+    for start, end in _pair_marks(_blank_spans(text, blocks + code), reading.shown.paragraphs):
+        quotation = _Quotation(start, end, (start + 1, end - CLOSES.count(text[end - 1])))
+        at = bisect_right(reading.definitions, (start, len(text))) - 1
+        if at >= 0 and start < reading.definitions[at][1]:
+            quotation.unchecked = "it stands in a list of sources"
+        found.append(quotation)
+    prose = _blank_spans(text, blocks)
+    for low, high in code:
+        for start, end in _pair_marks(prose[low:high], []):
+            words = low + start + 1, low + end - 1
+            found.append(_Quotation(low + start, low + end, words, False, "it stands in code"))
+    return sorted(found, key=lambda each: each.start)
+
+
+def _drop_inner(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans that lie in no other."""
+    outer: list[Span] = []
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if not outer or end > outer[-1][1]:
+            outer.append((start, end))
+    return outer
+
+
+def _pair_marks(text: str, paragraphs: list[int]) -> Iterator[Span]:
+    """Yield the outermost strings in quotation marks, with their marks.
+
+    What opens and is never closed reaches to the end of its paragraph.
+    """
+    at, bounds = 0, [*paragraphs, len(text)]
+    hopeless: set[tuple[str, int]] = set()
+    while opening := OPENING.search(text, at):
+        mark, at = opening[0], opening.end()
+        end = bounds[bisect_right(bounds, opening.start())]
+        if (mark, end) not in hopeless and (close := _find_closing(text, mark, at, end)):
+            yield opening.start(), close
+            at = close
+        else:
+            hopeless.add((mark, end))
+
+
+def _find_closing(text: str, mark: str, at: int, end: int) -> int:
+    """Return the offset behind what closes a quotation opened before `at`; 0 if nothing does."""
+    if mark in "'‘’":
+        far = min(end, at + MAX_SINGLE_QUOTED)
+        again = re.compile(rf"(?<!\w){mark}(?=\w)").search(text, at, far)
+        closing = CLOSING[mark].finditer(text, at, again.start() if again else far)
+        ends = [each.end() for each in closing]
+        if whole := [each for each in ends if not POSSESSIVE.match(text, each - 1)] or ends[-1:]:
+            return whole[0]
+    if mark not in PAIRED:
+        late = CLOSING[mark].search(text, at, end)
+        return late.end() if late else 0
+    depth, last = 1, 0
+    for found in PAIRED[mark].finditer(text, at, end):
+        depth += 1 if found[0] == mark else -1
+        last = found.end() if found[0] != mark else last
+        if not depth:
+            break
+    if last or mark == "«":  # which alone is a sign between the parts of a title
+        return last
+    late = CLOSING[mark].search(text, at, end) if mark == "“" else None
+    following = late or PAIRED[mark].search(text, end)
+    return following.end() if following and (late or following[0] != mark) else end
+
+
+CLOSES = "”“»«」』\"'’‘‹›"
+
+
+def _trim_block(reading: _ParsedText, start: int, end: int) -> Span:
+    """Return the span of a block quote's words: without its source's name at the end, and without
+    quotation marks round the whole."""
+    text = reading.shown.text
+    low = max(start, end - MAX_ATTRIBUTION)
+    for lead in LEAD.finditer(text, low, end):
+        if _names_source(reading, lead.start(), lead.end(), end):
+            end = lead.start()
+            break
+    end = start + len(text[start:end].rstrip())
+    whole = [*_pair_marks(text[start:end], [])] == [(0, end - start)] and text[end - 1] in CLOSES
+    return start + whole, end - whole
+
+
+def _names_source(reading: _ParsedText, lead: int, start: int, end: int) -> bool:
+    """Return True if text[start:end] behind a lead cites, and reads like the name of a source."""
+    cited = _list_cited(reading.cited, start, end)
+    name, before = reading.shown.text[start:end], reading.shown.text[max(lead - 1, 0) : start]
+    if not cited or not any(map(str.isalpha, name)):
+        return bool(cited) and re.search(r"[\[^\n]|\A[.!?…”\"»)]", before + name) is not None
+    rest = _blank_spans(name, [(each.start - start, each.end - start) for each in cited])
+    titles = [reading.shown.text[each.start : each.end] for each in cited]
+    words = NAME_WORD.findall(" ".join([rest, *(" ".join(each.split()[:1]) for each in titles)]))
+    short = [rest, *(each for each in titles if each.count(" ") < CHECKED_WORDS)]
+    named = all(not word[0].islower() or word.lower() in SMALL_WORDS for word in words)
+    return named and not any(map(contains_negation, short))
+
+
+def _find_sources(reading: _ParsedText, quotation: _Quotation) -> list[CitationSpan]:
+    """Return the sources of a quotation.
+
+    Those that hold it, follow its words in its block or are marked in it, else the nearest after it
+    and then before it, in its sentence, else a link on some of its words, else the nearest in its
+    paragraph, else none. A block quote looks one paragraph further: to a source below, or to `As X
+    says:` before it.
+    """
+    start, end, (low, high) = quotation.start, quotation.end, quotation.words
+    at = bisect_left(reading.cited, start, key=lambda each: each.start)
+    near = reading.cited[max(at - NEARBY_CITATIONS, 0) : at + NEARBY_CITATIONS]
+    inside = [each for each in near if each.start < end and each.end > start]
+    marks = {each for each, _ in _find_marks(reading, low, high)}
+    marks |= {each for each in inside if each.start <= low and each.end >= high}
+    marks |= {each for each in inside if quotation.block and each.start >= high}
+    if holding := [each for each in inside if each in marks or each in reading.given]:
+        return holding
+    inside = [each for each in inside if not each.problem]
+    after = [each for each in near if each.start >= end]
+    before = [each for each in near if each.end <= start][::-1]
+    paragraphs = reading.shown.paragraphs
+    if quotation.block:
+        announced = reading.prose[max(start - NEARBY_CITATIONS, 0) : start].rstrip().endswith(":")
+        tries = [(after, paragraphs, 1), (before, paragraphs, 1)][:: -1 if announced else 1]
+        tries = [*tries, (inside, [], 0)]
+    else:
+        touches = after and not reading.shown.text[end : after[0].start].strip(BESIDE)
+        tries = [(side, reading.sentences, 0) for side in (after, before)]
+        tries += [(inside, [], 0), (after, paragraphs, 0), (before, paragraphs, 0)]
+        tries = [(after, [], 0)] if touches else tries
+    for side, breaks, reach in tries:
+        low, high = (min(end, side[0].end), max(start, side[0].start)) if side else (0, 0)
+        if side and bisect_right(breaks, high) - bisect_right(breaks, low) <= reach:
+            return _group_adjacent(side)
+    return []
+
+
+def _group_adjacent(cited: list[CitationSpan]) -> list[CitationSpan]:
+    """Return the first citation, which is the nearest, and those right beside it, as in
+    `[1][2]`."""
+    gaps = (max(a.start, b.start) - min(a.end, b.end) for a, b in pairwise(cited))
+    size = next((number for number, gap in enumerate(gaps, 1) if gap > 2), len(cited))
+    return sorted(cited[:size], key=lambda each: each.start)
+
+
+def _extract_sentence(reading: _ParsedText, cited: CitationSpan, given: bool) -> str:
+    """Return the sentence that a mark stands in or follows; for a citation on words that is known
+    from elsewhere than the text, those words."""
+    prose, sentences, paragraphs = reading.prose, reading.sentences, reading.shown.paragraphs
+    sentence = prose[cited.start : cited.end].strip()
+    if sentence and given:
+        return sentence
+    before = bisect_right(paragraphs, cited.start)
+    low = max(paragraphs[before - 1] if before else 0, cited.start - MAX_SENTENCE_REACH)
+    inside = cited.start if sentence else low + max(len(prose[low : cited.start].rstrip()) - 1, 0)
+    at = bisect_right(sentences, inside)
+    start = max(sentences[at - 1] if at else 0, inside - MAX_SENTENCE_REACH)
+    end = min(sentences[at] if at < len(sentences) else len(prose), inside + MAX_SENTENCE_REACH)
+    return re.sub(r"(?<=\S)[ \t]+(?=[.,;:!?](?:\s|\Z))", "", prose[start:end].strip())
