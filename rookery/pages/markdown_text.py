@@ -126,7 +126,7 @@ def _place_inline(token: Any, source: str, position: int, due: deque[int], names
         origins.append((at, position))
         at, position = at + len(line) + 1, position + len(line)
 
-    def locate(offset: int) -> int:
+    def locate_offset(offset: int) -> int:
         begun, written = origins[bisect_right(origins, (offset, 1 << 60)) - 1]
         return written + offset - begun
 
@@ -139,15 +139,15 @@ def _place_inline(token: Any, source: str, position: int, due: deque[int], names
         written = "\n" if kind.endswith("break") else written
         at = max(content.find(written, at), at)
         if kind == "text" and skipped:
-            due.appendleft(locate(at))
-        html = _take_places(due, locate(at)) if written else ""
+            due.appendleft(locate_offset(at))
+        html = _take_places(due, locate_offset(at)) if written else ""
         skipped = kind in ("link_close", "image", "code_inline", "text_special")
         pair = _NUMBER_PAIR.match(content, at) if kind == "link_open" else None
         if pair and pair[1] in names:
             html += f'<a href="{escape(names[pair[1]])}">[{pair[1]}]</a>'
         if kind in ("text", "text_special"):
-            while kind == "text" and due and due[0] < locate(at) + len(text):
-                cut = due[0] - locate(at)
+            while kind == "text" and due and due[0] < locate_offset(at) + len(text):
+                cut = due[0] - locate_offset(at)
                 html += escape(text[:cut]) + _take_places(due, due[0])
                 at, text = at + cut, text[cut:]
             html += escape(text)

@@ -150,7 +150,7 @@ def extract_claims(
             )
     for source in dict.fromkeys(reading.cited):
         if source not in used:
-            said = _collapse(_extract_sentence(reading, source, source in given))
+            said = _even_spaces(_extract_sentence(reading, source, source in given))
             place = where(shown.to_source(source.start))
             yield ClaimedQuote(said, source.url, source.title, place, False, source.problem)
 
@@ -199,7 +199,7 @@ def _parse_text(
     return _ParsedText(shown, prose, cited, set(given), ends, lines)
 
 
-def _collapse(text: str) -> str:
+def _even_spaces(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -236,7 +236,7 @@ def _find_definitions(shown: MarkdownView) -> Iterator[tuple[Span, str, str, str
         rest, at = shown.text[begun:end], bisect_left(starts, begun)
         links = [each for each in shown.links[at : at + 1] if each[0] < end]
         if links and SOURCE_ADDRESS.match(links[0][2]):
-            yield (start, end), name, links[0][2], _collapse(text[slice(*links[0][:2])])
+            yield (start, end), name, links[0][2], _even_spaces(text[slice(*links[0][:2])])
         elif bare := URL.search(rest):
             title = rest.replace(bare[0], "").strip(' \t-–—:,.<>()"“”')
             yield (start, end), name, bare[0], title
@@ -267,7 +267,7 @@ def _find_citations(
     What is blank in the text cites nothing.
     """
     for start, end, url in links:
-        if (words := _collapse(text[start:end])) and SOURCE_ADDRESS.match(url):
+        if (words := _even_spaces(text[start:end])) and SOURCE_ADDRESS.match(url):
             yield CitationSpan(start, end, url, words.strip("[]^0123456789"))
     rest = _blank_spans(text, [(start, end) for start, end, _ in links])
     for mark in REFERENCE.finditer(rest):
@@ -317,7 +317,7 @@ def _read_words(reading: _ParsedText, start: int, end: int) -> str:
     """Return the words of a quotation without the marks of citations among them."""
     spans = [(low - start, high - start) for _, (low, high) in _find_marks(reading, start, end)]
     words = _blank_spans(reading.shown.text[start:end], spans)
-    return re.sub(r" (?=[.,;:!?…])", "", _collapse(words)) if spans else _collapse(words)
+    return re.sub(r" (?=[.,;:!?…])", "", _even_spaces(words)) if spans else _even_spaces(words)
 
 
 def _is_long(quoted: str, words: int) -> bool:
