@@ -31,7 +31,7 @@ Names = dict[str, str]
 
 
 class MarkdownView(msgspec.Struct, frozen=True):
-    """What a reader of rendered Markdown sees, with the line breaks of the source."""
+    """Rendered Markdown as its reader sees it, with the line breaks of the source."""
 
     text: str
     links: list[tuple[int, int, str]]
