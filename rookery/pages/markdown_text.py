@@ -55,8 +55,8 @@ class MarkdownView(msgspec.Struct, frozen=True):
         return next((shown for shown, written in self.places if written >= at), len(self.text))
 
 
-def view_markdown(source: str, asked: Iterable[int] = ()) -> MarkdownView:
-    """Render Markdown and read it as a page; the places of the offsets `asked` will be known."""
+def view_markdown(source: str, offsets: Iterable[int] = ()) -> MarkdownView:
+    """Render Markdown and read it as a page; the places of `offsets` will be known."""
     from markdown_it import MarkdownIt
 
     source = re.sub("[\ufdd0-\ufdef]", "\ufffd", source.replace("\r\n", " \n"))
@@ -66,7 +66,7 @@ def view_markdown(source: str, asked: Iterable[int] = ()) -> MarkdownView:
     state: dict[str, Any] = {}
     tokens = markdown.parse(source, state)
     names = {name.strip("^"): each["href"] for name, each in state.get("references", {}).items()}
-    _add_places(tokens, source, asked, names)
+    _add_places(tokens, source, offsets, names)
     html = markdown.renderer.render(tokens, markdown.options, state)
     # What is struck out says nothing, however much of the text it is.
     html = _STRUCK.sub(lambda tag: f"<{tag[1]}{'font' if tag[2] else 'span'} hidden", html)
@@ -74,8 +74,8 @@ def view_markdown(source: str, asked: Iterable[int] = ()) -> MarkdownView:
     positions, places = TextPositions(tree), []
     text = list(positions.text)
     for place, name in tree.anchors:
-        if found := _PLACE.fullmatch(name):
-            at, written = positions.position_at(place), int(found[1])
+        if match := _PLACE.fullmatch(name):
+            at, written = positions.position_at(place), int(match[1])
             spaced = text[at : at + 1] == [" "] and text[at - 1 : at] != ["\n"]
             if spaced and source[written - 1 : written] == "\n":
                 text[at] = "\n"
@@ -87,14 +87,14 @@ def view_markdown(source: str, asked: Iterable[int] = ()) -> MarkdownView:
             elements[_KINDS[tag]].append(span)
     links = [(*positions.span_at(start, end), href) for start, end, href in tree.links]
     blocks = [run.start for run in tree.runs if positions.text[run.start - 1 : run.start] != "\t"]
-    seen = [link for link in links if link[0] < link[1]]
-    return MarkdownView("".join(text), seen, elements, blocks, sorted(places) or [(0, 0)], names)
+    visible = [link for link in links if link[0] < link[1]]
+    return MarkdownView("".join(text), visible, elements, blocks, sorted(places) or [(0, 0)], names)
 
 
-def _add_places(tokens: list[Any], source: str, asked: Iterable[int], names: Names) -> None:
-    """Put empty elements into the tokens, which hold the places of lines and of `asked`."""
-    lines = [0, *(found.end() for found in re.finditer("\n", source))]
-    due = deque(sorted({*lines, *asked}))
+def _add_places(tokens: list[Any], source: str, offsets: Iterable[int], names: Names) -> None:
+    """Put empty elements into the tokens, which hold the places of lines and of `offsets`."""
+    lines = [0, *(match.end() for match in re.finditer("\n", source))]
+    due = deque(sorted({*lines, *offsets}))
     position = 0
     for token in tokens:
         first = token.map[0] if token.map else 0
@@ -155,8 +155,8 @@ def _place_inline(token: Any, source: str, position: int, due: deque[int], names
         at += len(written)
         if kind == "code_inline":
             at = content.find(child.markup, at + len(text)) + len(child.markup)
-        shown = type(child)("html_inline", "", 0, content=html)
-        children += [shown] if kind in ("text", "text_special") else [shown, child]
+        html_token = type(child)("html_inline", "", 0, content=html)
+        children += [html_token] if kind in ("text", "text_special") else [html_token, child]
     end = _take_places(due, position - 1)
     token.children = [*children, type(token)("html_inline", "", 0, content=end)]
     return position

@@ -127,32 +127,32 @@ def extract_claims(
     `where` words an offset as a place in the file.
     """
     citations = list(citations)
-    shown = view_markdown(text, [at for each in citations for at in (each.start, each.end)])
-    given = [
-        CitationSpan(shown.from_source(start), shown.from_source(end), *source)
+    view = view_markdown(text, [at for each in citations for at in (each.start, each.end)])
+    known_spans = [
+        CitationSpan(view.from_source(start), view.from_source(end), *source)
         for start, end, *source in map(msgspec.structs.astuple, citations)
     ]
-    reading = _parse_text(shown, given, sources)
+    reading = _parse_text(view, known_spans, sources)
     used: set[CitationSpan] = set()
     for quotation in _find_quotations(reading):
         start, end = quotation.start, quotation.end
-        place, said = where(shown.to_source(start)), _read_words(reading, *quotation.words)
-        if not _is_long(said, QUOTED_WORDS):
+        place, words = where(view.to_source(start)), _read_words(reading, *quotation.words)
+        if not _is_long(words, QUOTED_WORDS):
             continue
         used.update(each for each in _list_cited(reading.cited, start, end) if each.problem)
         named = [] if quotation.unchecked else _find_sources(reading, quotation)
-        if not named and not quotation.unchecked and not _is_long(said, CHECKED_WORDS):
+        if not named and not quotation.unchecked and not _is_long(words, CHECKED_WORDS):
             quotation.unchecked = "it has three words, and no source is named beside it"
         used.update(named)
         for source in named or [CitationSpan(start, end)]:
             yield ClaimedQuote(
-                said, source.url, source.title, place, True, source.problem, quotation.unchecked
+                words, source.url, source.title, place, True, source.problem, quotation.unchecked
             )
     for source in dict.fromkeys(reading.cited):
         if source not in used:
-            said = _even_spaces(_extract_sentence(reading, source, source in given))
-            place = where(shown.to_source(source.start))
-            yield ClaimedQuote(said, source.url, source.title, place, False, source.problem)
+            words = _even_spaces(_extract_sentence(reading, source, source in known_spans))
+            place = where(view.to_source(source.start))
+            yield ClaimedQuote(words, source.url, source.title, place, False, source.problem)
 
 
 class _ParsedText(msgspec.Struct, frozen=True):
@@ -183,20 +183,20 @@ class _Quotation(msgspec.Struct):
 
 
 def _parse_text(
-    shown: MarkdownView, given: list[CitationSpan], sources: SourcesByName
+    view: MarkdownView, known_spans: list[CitationSpan], sources: SourcesByName
 ) -> _ParsedText:
-    entries = list(_find_definitions(shown))
+    entries = list(_find_definitions(view))
     named = {name: (url, title) for _, name, url, title in reversed(entries)}
-    named |= {name: (url, "") for name, url in shown.definitions.items()}
-    apart = [span for span, *_ in entries] + shown.elements["code"]
-    rest = _blank_spans(shown.text, [*apart, *((each.start, each.end) for each in given)])
-    cited = [*given, *_find_citations(rest, shown.links, {**sources, **named})]
+    named |= {name: (url, "") for name, url in view.definitions.items()}
+    apart = [span for span, *_ in entries] + view.elements["code"]
+    rest = _blank_spans(view.text, [*apart, *((each.start, each.end) for each in known_spans)])
+    cited = [*known_spans, *_find_citations(rest, view.links, {**sources, **named})]
     cited.sort(key=lambda each: each.start)
-    marks = [_include_brackets(shown.text, each) for each in cited if _is_mark(shown.text, each)]
-    prose = _blank_spans(shown.text, marks)
-    sentences = {found.end() for found in SENTENCE_END.finditer(prose)}
-    ends, lines = sorted(sentences.union(shown.paragraphs)), sorted(span for span, *_ in entries)
-    return _ParsedText(shown, prose, cited, set(given), ends, lines)
+    marks = [_include_brackets(view.text, each) for each in cited if _is_mark(view.text, each)]
+    prose = _blank_spans(view.text, marks)
+    sentences = {match.end() for match in SENTENCE_END.finditer(prose)}
+    ends, lines = sorted(sentences.union(view.paragraphs)), sorted(span for span, *_ in entries)
+    return _ParsedText(view, prose, cited, set(known_spans), ends, lines)
 
 
 def _even_spaces(text: str) -> str:
@@ -213,16 +213,16 @@ def _blank_spans(text: str, spans: Iterable[Span]) -> str:
     return "".join([*out, text[done:]])
 
 
-def _find_definitions(shown: MarkdownView) -> Iterator[tuple[Span, str, str, str]]:
+def _find_definitions(view: MarkdownView) -> Iterator[tuple[Span, str, str, str]]:
     """Yield the span of each shown line that defines a source, and the source's name, URL and
     title.
 
     Such lines are `[^1]: Title, https://…`, `[1] Title — docs/report.pdf`, and entries of numbered
     lists of sources.
     """
-    text = _blank_spans(shown.text, shown.elements["code"] + shown.elements["blockquote"])
-    headings = [start for start, _ in shown.elements["heading"]]
-    items, starts = shown.elements["item"], [start for start, _, _ in shown.links]
+    text = _blank_spans(view.text, view.elements["code"] + view.elements["blockquote"])
+    headings = [start for start, _ in view.elements["heading"]]
+    items, starts = view.elements["item"], [start for start, _, _ in view.links]
     defined, position = list(DEFINITION.finditer(text)), 0
     entries: list[tuple[Span, str, str, int]] = []
     while heading := SOURCES.search(text, position):
@@ -233,8 +233,8 @@ def _find_definitions(shown: MarkdownView) -> Iterator[tuple[Span, str, str, str
         entries += [(item, "", "", item[0]) for item in items[low:high]]
     entries += [(match.span(), match[1], match[2], match.start(3)) for match in defined]
     for (start, end), name, colon, begun in entries:
-        rest, at = shown.text[begun:end], bisect_left(starts, begun)
-        links = [each for each in shown.links[at : at + 1] if each[0] < end]
+        rest, at = view.text[begun:end], bisect_left(starts, begun)
+        links = [each for each in view.links[at : at + 1] if each[0] < end]
         if links and SOURCE_ADDRESS.match(links[0][2]):
             yield (start, end), name, links[0][2], _even_spaces(text[slice(*links[0][:2])])
         elif bare := URL.search(rest):
@@ -277,7 +277,7 @@ def _find_citations(
             elif name.isdecimal() and len(name) < 4:
                 problem = f"cites [{name}], for which the file names no source"
                 yield CitationSpan(*mark.span(), problem=problem)
-    yield from (CitationSpan(*found.span(), found[0]) for found in URL.finditer(rest))
+    yield from (CitationSpan(*match.span(), match[0]) for match in URL.finditer(rest))
 
 
 def _is_mark(text: str, cited: CitationSpan) -> bool:
@@ -330,20 +330,20 @@ def _find_quotations(reading: _ParsedText) -> list[_Quotation]:
     text, elements = reading.shown.text, reading.shown.elements
     outer = _drop_inner(elements["blockquote"])
     blocks = [each for each in outer if not CALLOUT.match(text, each[0])]
-    found = [_Quotation(*each, _trim_block(reading, *each), True) for each in blocks]
+    quotations = [_Quotation(*each, _trim_block(reading, *each), True) for each in blocks]
     code = _drop_inner(elements["code"])
     for start, end in _pair_marks(_blank_spans(text, blocks + code), reading.shown.paragraphs):
         quotation = _Quotation(start, end, (start + 1, end - CLOSES.count(text[end - 1])))
         at = bisect_right(reading.definitions, (start, len(text))) - 1
         if at >= 0 and start < reading.definitions[at][1]:
             quotation.unchecked = "it stands in a list of sources"
-        found.append(quotation)
+        quotations.append(quotation)
     prose = _blank_spans(text, blocks)
     for low, high in code:
         for start, end in _pair_marks(prose[low:high], []):
             words = low + start + 1, low + end - 1
-            found.append(_Quotation(low + start, low + end, words, False, "it stands in code"))
-    return sorted(found, key=lambda each: each.start)
+            quotations.append(_Quotation(low + start, low + end, words, False, "it stands in code"))
+    return sorted(quotations, key=lambda each: each.start)
 
 
 def _drop_inner(spans: Iterable[Span]) -> list[Span]:
@@ -385,9 +385,9 @@ def _find_closing(text: str, mark: str, at: int, end: int) -> int:
         late = CLOSING[mark].search(text, at, end)
         return late.end() if late else 0
     depth, last = 1, 0
-    for found in PAIRED[mark].finditer(text, at, end):
-        depth += 1 if found[0] == mark else -1
-        last = found.end() if found[0] != mark else last
+    for match in PAIRED[mark].finditer(text, at, end):
+        depth += 1 if match[0] == mark else -1
+        last = match.end() if match[0] != mark else last
         if not depth:
             break
     if last or mark == "«":  # which alone is a sign between the parts of a title
@@ -473,12 +473,12 @@ def _group_adjacent(cited: list[CitationSpan]) -> list[CitationSpan]:
     return sorted(cited[:size], key=lambda each: each.start)
 
 
-def _extract_sentence(reading: _ParsedText, cited: CitationSpan, given: bool) -> str:
+def _extract_sentence(reading: _ParsedText, cited: CitationSpan, is_known: bool) -> str:
     """Return the sentence that a mark stands in or follows; for a citation on words that is known
     from elsewhere than the text, those words."""
     prose, sentences, paragraphs = reading.prose, reading.sentences, reading.shown.paragraphs
     sentence = prose[cited.start : cited.end].strip()
-    if sentence and given:
+    if sentence and is_known:
         return sentence
     before = bisect_right(paragraphs, cited.start)
     low = max(paragraphs[before - 1] if before else 0, cited.start - MAX_SENTENCE_REACH)

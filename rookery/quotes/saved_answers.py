@@ -42,7 +42,7 @@ def extract_claimed_quotes(data: bytes, name: str) -> list[ClaimedQuote]:
     """
     text = _decode_text(data, name)
     if not _is_json(text, name):
-        lines = [0, *(found.end() for found in re.finditer("\n", text))]
+        lines = [0, *(match.end() for match in re.finditer("\n", text))]
 
         def name_place(at: int) -> str:
             line = bisect_right(lines, at)

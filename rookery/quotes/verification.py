@@ -145,7 +145,7 @@ def _find_as_typed(page: Page, text: str) -> tuple[Quote, ...]:
     HTML, quotation marks and dashes between words in another way.
     """
     items = [block.start for block in page.blocks if block.kind == "item"]
-    numbers = [found.span() for at in items if (found := _ITEM_NUMBER.match(page.text, at))]
+    numbers = [match.span() for at in items if (match := _ITEM_NUMBER.match(page.text, at))]
     hidden = [(block.start, block.end) for block in page.blocks if block.hidden]
     typed = _type_alike(page.text, [*numbers, *hidden])
     claimed = _type_alike(html.unescape(text), []).text

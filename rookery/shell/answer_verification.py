@@ -155,7 +155,7 @@ def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
             claimed = each.claimed if isinstance(each, ClaimedVerdict) else None
             place = claimed.where if claimed and claimed.quoted else number
             together.setdefault(place, []).append(each.outcome == "verified")
-    return sum(not any(held) for held in together.values())
+    return sum(not any(outcomes) for outcomes in together.values())
 
 
 def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
@@ -200,8 +200,10 @@ def list_equal_addresses(url: str) -> list[str]:
     folders = [re.sub(r"/(?:index\.html?)?\Z", "", path) for path in (plain, decoded, lowered)]
     paths = [folder + end for folder in folders for end in ("", "/", "/index.html", "/index.htm")]
     scheme, host = parts.scheme.lower(), parts.netloc.lower()
-    found = [urlunsplit((scheme, host, path, parts.query, "")) for path in (plain, decoded, *paths)]
-    return list(dict.fromkeys([whole, *found]))
+    addresses = [
+        urlunsplit((scheme, host, path, parts.query, "")) for path in (plain, decoded, *paths)
+    ]
+    return list(dict.fromkeys([whole, *addresses]))
 
 
 class DocumentLookup:
