@@ -44,7 +44,7 @@ def convert_cross_encoder(folder: Path, out: Path) -> None:
     heads = {name: weights.pop(f"classifier.{name}") for name in ("weight", "bias")}
     vocabulary, width = weights["embeddings.word_embeddings.weight"].shape
     layers = [
-        int(found[1]) for name in weights if (found := re.match(r"encoder\.layer\.(\d+)", name))
+        int(match[1]) for name in weights if (match := re.match(r"encoder\.layer\.(\d+)", name))
     ]
     config = BertConfig(
         vocab_size=vocabulary,

@@ -56,8 +56,8 @@ def calibrate_model(model: EvidenceModel, names: Sequence[str], scratch: Path) -
     for name, (folder, glob) in sites.items():
         archive, selection = PageArchive(scratch / "pages.sqlite"), FileSelection(glob=(glob,))
         library = FolderLibrary(folder, archive, scratch / "index", selection=selection)
-        here = [question for question in questions if question.site == name]
-        judged += _judge_questions(model, here, folder, library)
+        site_questions = [question for question in questions if question.site == name]
+        judged += _judge_questions(model, site_questions, folder, library)
         library.close()
         print_progress(f"{len(judged)} of {len(questions)} questions judged")
     return fit_calibration(judged)
@@ -68,8 +68,8 @@ def _judge_questions(
 ) -> Iterator[JudgedQuestion]:
     for question in questions:
         judge, limits = model.judge_passages, EvidenceSettings().limits
-        found = gather_passages(question.text, library, limits)
-        sections = judge_sections(question.text, found, judge)
+        gathered = gather_passages(question.text, library, limits)
+        sections = judge_sections(question.text, gathered, judge)
         if sections:
             right = False
             if question.facts:  # no quote answers a near miss
@@ -93,14 +93,14 @@ def fit_calibration(judged: Sequence[JudgedQuestion]) -> AnswerCalibration:
         detail = f"{right.sum()} of {len(judged)} are right: {MIN_QUESTIONS} of each are needed"
         raise Failed(Failure("calibration", "no_data", detail))
     most = max(len(each.answers) for each in judged)
-    known = np.array([np.arange(most) < len(each.answers) for each in judged])
-    answers_of, margins_of = np.zeros((2, *known.shape))
-    answers_of[known] = [value for each in judged for value in each.answers]
-    margins_of[known] = [value for each in judged for value in each.margins]
+    mask = np.array([np.arange(most) < len(each.answers) for each in judged])
+    answers_of, margins_of = np.zeros((2, *mask.shape))
+    answers_of[mask] = [value for each in judged for value in each.answers]
+    margins_of[mask] = [value for each in judged for value in each.margins]
 
     def compute_loss(weights: "np.ndarray[Any, Any]") -> float:
         answers, margin, bias = weights
-        log_odds = np.where(known, answers * answers_of + margin * margins_of + bias, -np.inf)
+        log_odds = np.where(mask, answers * answers_of + margin * margins_of + bias, -np.inf)
         best = 2 * log_odds[:, 0] - logsumexp(log_odds, axis=1)
         against = np.where(right, -best, best)
         return float(np.logaddexp(0, against).sum() + (answers**2 + margin**2) / 2)

@@ -83,12 +83,12 @@ def make_examples(
     `sites` has the folders of those that are named in `written`. Raises Failed (no_data).
     """
     squad = read_squad(data / "squad" / "train.json.xz")
-    seen = split_articles(squad, settings.articles, settings.seed)
-    questions = [each for each in squad.questions if each.source in seen and each.gold]
+    training_articles = split_articles(squad, settings.articles, settings.seed)
+    questions = [each for each in squad.questions if each.source in training_articles and each.gold]
     chosen = _sample(questions, settings.questions, f"{settings.seed} questions")
     parts: list[Iterable[EvidenceExample]] = [
         _list_squad_examples(squad, chosen, settings.seed),
-        _list_claim_examples(squad, seen, settings.claims, settings.seed),
+        _list_claim_examples(squad, training_articles, settings.claims, settings.seed),
         _list_forum_examples(data / "stackexchange", settings.threads, settings.seed),
         _list_yes_no_examples(data / "boolq" / "boolq.jsonl.xz", settings.yes_no, settings.seed),
     ]
@@ -161,10 +161,10 @@ def exchange_detail(text: str, names: Sequence[str], random: Random) -> str | No
 
 
 def _exchange_number(text: str, names: Sequence[str], random: Random) -> str | None:
-    found = list(_NUMBER.finditer(text))
-    if not found:
+    numbers = list(_NUMBER.finditer(text))
+    if not numbers:
         return None
-    match = random.choice(found)
+    match = random.choice(numbers)
     plain = match[0].replace(",", "")
     try:
         value = float(plain)
@@ -308,13 +308,13 @@ def _find_answer(paragraph: str, answer: str, question: str) -> int:
 
 
 def _longest_run(
-    sentences: Sequence[tuple[int, int]], kept: Sequence[tuple[int, int]]
+    sentences: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """The longest run of neighbouring sentences that are kept."""
     best: list[tuple[int, int]] = []
     run: list[tuple[int, int]] = []
     for span in sentences:
-        run = [*run, span] if span in kept else []
+        run = [*run, span] if span in spans else []
         best = max(best, run, key=len)
     return best
 
@@ -323,7 +323,7 @@ def _find_near_paragraph(
     question: str, answer: str, paragraphs: Sequence[str], number: int
 ) -> str | None:
     """The paragraph that has most of the question's words and not the answer."""
-    asked = set(re.findall(r"\w{4,}", question.lower()))
+    question_words = set(re.findall(r"\w{4,}", question.lower()))
     others = [
         text
         for n, text in enumerate(paragraphs)
@@ -331,17 +331,17 @@ def _find_near_paragraph(
     ]
     return max(
         others,
-        key=lambda text: len(asked.intersection(re.findall(r"\w+", text.lower()))),
+        key=lambda text: len(question_words.intersection(re.findall(r"\w+", text.lower()))),
         default=None,
     )
 
 
 def _list_claim_examples(
-    squad: SquadData, seen: frozenset[str], count: int, seed: int
+    squad: SquadData, training_articles: frozenset[str], count: int, seed: int
 ) -> Iterator[EvidenceExample]:
     """Sentences as claims: their own paragraph supports them, refutes them when a detail was
     exchanged, and another paragraph does neither."""
-    articles = [article for article in squad.articles if article.name in seen]
+    articles = [article for article in squad.articles if article.name in training_articles]
     random = Random(f"{seed} claims")
     for _ in range(count):
         article = random.choice(articles)

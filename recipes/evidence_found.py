@@ -55,8 +55,10 @@ def measure_model(
 ) -> EvidenceMeasures:
     """Measure a model on unseen articles of SQuAD and on claims of SUPPORT_SOURCES."""
     squad = read_squad(data / "squad" / "train.json.xz")
-    seen = split_articles(squad, trained.articles, trained.seed)
-    unseen = [each for each in squad.questions if each.source not in seen and each.gold]
+    training_articles = split_articles(squad, trained.articles, trained.seed)
+    unseen = [
+        each for each in squad.questions if each.source not in training_articles and each.gold
+    ]
     questions = Random(f"{settings.seed} measured").sample(unseen, settings.questions)
     own, changed, first, short = [], [], [], []
     for question in questions:
@@ -68,8 +70,8 @@ def measure_model(
         scores = [each.answers for each in judged]
         own.append(scores[0])
         first.append(float(scores[0] > max(scores[1:], default=-1e9)))
-        said = paragraphs[number][slice(*judged[0].span)]
-        short.append(compute_token_f1(said, question.gold))
+        span_text = paragraphs[number][slice(*judged[0].span)]
+        short.append(compute_token_f1(span_text, question.gold))
         if other := _exchange(question, squad, settings.seed):
             changed.append(model.judge_passages(other, read[:1])[0].answers)
     sides = {
@@ -101,12 +103,12 @@ def _judge_claims(
     """Return supports minus refutes of the claims that are supported, and of those refuted."""
     every = read_json_lines_xz(path)
     chosen = Random(f"{settings.seed} {path.name}").sample(every, min(settings.claims, len(every)))
-    found: dict[str, list[float]] = {"supports": [], "refutes": []}
+    scores: dict[str, list[float]] = {"supports": [], "refutes": []}
     for each in chosen:
         passage = EvidencePassage(" ".join(each["evidence"]))
         [judged] = model.judge_passages(each["claim"], [passage])
-        found[each["label"]].append(judged.supports - judged.refutes)
-    return found["supports"], found["refutes"]
+        scores[each["label"]].append(judged.supports - judged.refutes)
+    return scores["supports"], scores["refutes"]
 
 
 def list_measures(base: EvidenceMeasures, trained: EvidenceMeasures) -> Iterator[str]:
@@ -125,6 +127,6 @@ def list_measures(base: EvidenceMeasures, trained: EvidenceMeasures) -> Iterator
         f"F1 of the span as the short answer: {format_estimate(trained.short_answer)}; SQuAD's "
         "paper has .51 (logistic regression)"
     )
-    for name, found in trained.sides.items():
+    for name, examples in trained.sides.items():
         what = f"AUROC of support against refutation on {name}"
-        yield f"{what}: {format_estimate(found)}; chance .500"
+        yield f"{what}: {format_estimate(examples)}; chance .500"

@@ -88,16 +88,16 @@ def list_written_examples(
     sites: Mapping[str, Sequence[Page]],
     folders: Mapping[str, Path],
     seed: int,
-    found: Collection[str] = (),
+    found_pages: Collection[str] = (),
     written: Path = WRITTEN,
     windows: int = 2,
 ) -> Iterator[EvidenceExample]:
     """Yield the examples of the questions and claims about these sites.
 
     `sites` has the pages of each, `folders` its folder, by the name of its file in `written`; of
-    the sites in `found`, what a search found is read too. Each quote that answers stands in its
-    section and in a run of its blocks (in one of the two by lot if `windows` is 1), beside a run
-    without it; a near miss in one of the two; and every question beside what was rejected, and one
+    the sites in `found_pages`, what a search found is read too. Each quote that answers stands in
+    its section and in a run of its blocks (in one of the two by lot if `windows` is 1), beside a
+    run without it; a near miss in one of the two; and every question beside what was rejected, and one
     more passage that a search finds, or `windows` of them where nothing was rejected.
     A quote that is not on its page is left out, and counted on standard error.
     """
@@ -107,12 +107,12 @@ def list_written_examples(
         for page in pages:
             index.add(page)
         index.commit()
-        files = [f"{name}.jsonl", *([f"found/{name}.jsonl"] if name in found else [])]
+        files = [f"{name}.jsonl", *([f"found/{name}.jsonl"] if name in found_pages else [])]
         lines = [each for file in files for each in read_written_questions(written / file)]
         by_text: dict[str, list[_PlacedQuestion]] = {}
         urls = {each.page: (folders[name] / each.page).resolve().as_uri() for each in lines}
-        shown = {path: by_url[url] for path, url in urls.items() if url in by_url}
-        for each in _find_quotes(name, lines, shown):
+        pages_by_path = {path: by_url[url] for path, url in urls.items() if url in by_url}
+        for each in _find_quotes(name, lines, pages_by_path):
             by_text.setdefault(each.question.text, []).append(each)
         for text, of_text in by_text.items():
             random = Random(f"{seed} {name} {text}")
@@ -125,8 +125,8 @@ def list_written_examples(
                     if not any(each.overlaps(page, hit.start, hit.end) for each in of_text)
                 ]
                 judged = any(each.question.kind == "rejected" for each in of_text)
-                drawn = 1 if judged else windows
-                for page, span in random.sample(unknown, min(drawn, len(unknown))):
+                window_count = 1 if judged else windows
+                for page, span in random.sample(unknown, min(window_count, len(unknown))):
                     window = cut_section(page, span)
                     yield EvidenceExample(text, window.text, window.heading, 0.0)
 
@@ -151,14 +151,16 @@ def _find_quotes(
 
     `pages` are those of the site that could be read, by their paths relative to its folder.
     """
-    found: dict[WrittenQuestion, _PlacedQuestion] = {}
+    quote_places: dict[WrittenQuestion, _PlacedQuestion] = {}
     for path, page in pages.items():
-        asked = [each for each in lines if each.page == path]
-        places = find_spans(page.text, [SpanName(each.words, each.digest) for each in asked])
-        for each, place in zip(asked, places, strict=True):
+        page_questions = [each for each in lines if each.page == path]
+        places = find_spans(
+            page.text, [SpanName(each.words, each.digest) for each in page_questions]
+        )
+        for each, place in zip(page_questions, places, strict=True):
             if place is not None:
-                found[each] = _PlacedQuestion(each, page, place, find_section(page, place))
-    placed = [found[each] for each in lines if each in found]
+                quote_places[each] = _PlacedQuestion(each, page, place, find_section(page, place))
+    placed = [quote_places[each] for each in lines if each in quote_places]
     if missing := len(lines) - len(placed):
         print_progress(
             f"{site}: {missing} of {len(lines)} quotes are not on the installed pages and left out"
@@ -171,10 +173,10 @@ def _list_examples_of_text(
 ) -> Iterator[EvidenceExample]:
     rejected = [each for each in placed if each.question.kind == "rejected"]
     random.shuffle(rejected)
-    kept = {id(each) for each in rejected[:_MOST_REJECTED]}
+    kept_ids = {id(each) for each in rejected[:_MOST_REJECTED]}
     for each in placed:
         kind, text, page, place = each.question.kind, each.question.text, each.page, each.place
-        if kind == "doubtful" or (kind == "rejected" and id(each) not in kept):
+        if kind == "doubtful" or (kind == "rejected" and id(each) not in kept_ids):
             continue
         section, run = cut_section(page, place), cut_block_run(page, place, random)
         if kind == "supports" or kind == "refutes" or kind == "neither":
@@ -188,8 +190,8 @@ def _list_examples_of_text(
         else:
             for window in (section, run) if windows > 1 else random.sample((section, run), 1):
                 yield EvidenceExample(text, window.text, window.heading, 1.0, window.span)
-            if beside := cut_other_run(page, place, random):
-                yield EvidenceExample(text, beside.text, beside.heading, 0.0)
+            if other_run := cut_other_run(page, place, random):
+                yield EvidenceExample(text, other_run.text, other_run.heading, 0.0)
 
 
 def find_section(page: Page, place: tuple[int, int]) -> tuple[int, int]:

@@ -134,13 +134,13 @@ class EvidenceNetwork(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> EvidenceLogits:
         """Return the outputs for N pairs of T tokens each; padding has the mask 0."""
-        found = self.bert(
+        output = self.bert(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         )
-        span_NT2 = self.span(found.last_hidden_state)
+        span_NT2 = self.span(output.last_hidden_state)
         return EvidenceLogits(
-            self.answers(found.pooler_output).squeeze(-1),
-            self.support(found.pooler_output),
+            self.answers(output.pooler_output).squeeze(-1),
+            self.support(output.pooler_output),
             span_NT2[..., 0],
             span_NT2[..., 1],
         )
@@ -225,7 +225,7 @@ def train_evidence_model(
     base: Path,
     examples: Sequence[EvidenceExample],
     out: Path,
-    told: StepCallback | None = None,
+    callback: StepCallback | None = None,
 ) -> EvidenceTrainingResult:
     """Train a copy of the network in `base` and write it to OUT/model.
 
@@ -252,16 +252,16 @@ def train_evidence_model(
         learner = ModelOptimizer(
             network, settings.optimising, steps, accelerator, run.find_stop_reason, rates
         )
-        for step in run.iterate_steps(steps, learner, settings.every, told):
+        for step in run.iterate_steps(steps, learner, settings.every, callback):
             rows = [
                 encode_example(tokenizer, examples[number])
                 for number in _sample_batch(examples, step, settings)
             ]
             losses: list[float] = []
 
-            def compute_loss(piece: _MicroBatch, kept: list[float] = losses) -> Tensor:
+            def compute_loss(piece: _MicroBatch, loss_values: list[float] = losses) -> Tensor:
                 loss = _compute_loss(learner.model, piece, settings)
-                kept.append(loss.item())
+                loss_values.append(loss.item())
                 return loss
 
             learner.step(step, list(_split_batch(rows, settings.tokens)), compute_loss)
@@ -364,19 +364,19 @@ def _compute_loss(model: Any, piece: _MicroBatch, settings: EvidenceTrainingSett
     rows, counts = piece
     device = next(model.parameters()).device
     inputs = collate_pairs([row.pair for row in rows], device)
-    found = EvidenceLogits(*(each.float() for each in model(**inputs)))
+    logits = EvidenceLogits(*(each.float() for each in model(**inputs)))
     answers_N = torch.tensor([row.answers for row in rows], device=device)
     known_N = ~answers_N.isnan()
     loss = functional.binary_cross_entropy_with_logits(
-        found.answers_N[known_N], answers_N[known_N], reduction="sum"
+        logits.answers_N[known_N], answers_N[known_N], reduction="sum"
     ) / max(counts.answers, 1)
     labels_N = torch.tensor([row.support for row in rows], device=device)
     loss = loss + settings.support_weight / max(counts.support, 1) * functional.cross_entropy(
-        found.support_N3, labels_N, ignore_index=_IGNORED, reduction="sum"
+        logits.support_N3, labels_N, ignore_index=_IGNORED, reduction="sum"
     )
     if settings.order_weight:
         loss = loss + settings.order_weight / max(counts.order, 1) * _compute_order_loss(
-            rows, found.answers_N
+            rows, logits.answers_N
         )
     # No answer stands in a question, a separator or padding.
     outside = [
@@ -387,8 +387,8 @@ def _compute_loss(model: Any, piece: _MicroBatch, settings: EvidenceTrainingSett
     outside_NT = torch.tensor(outside, device=device)
     outside_NT[:, 0] = False
     for logits_NT, targets in (
-        (found.starts_NT, [row.start for row in rows]),
-        (found.ends_NT, [row.end for row in rows]),
+        (logits.starts_NT, [row.start for row in rows]),
+        (logits.ends_NT, [row.end for row in rows]),
     ):
         span_loss = functional.cross_entropy(
             logits_NT.masked_fill(outside_NT, -1e4),

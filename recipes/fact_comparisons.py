@@ -116,7 +116,7 @@ def read_fever_claims(path: Path) -> tuple[list[FactClaim], Counter[str]]:
 
     Raises Failed: not_found, bad_line.
     """
-    found: list[FactClaim] = []
+    claims: list[FactClaim] = []
     left_out: Counter[str] = Counter()
     for each in read_json_lines(path, _FeverClaim):
         groups = [
@@ -132,8 +132,8 @@ def read_fever_claims(path: Path) -> tuple[list[FactClaim], Counter[str]]:
             left_out["claims without evidence for or against them"] += 1
             continue
         text = _restore_punctuation(each.claim).strip().removesuffix(".")
-        found.append(FactClaim(str(each.id), text, each.label == "SUPPORTS", evidence))
-    return found, left_out
+        claims.append(FactClaim(str(each.id), text, each.label == "SUPPORTS", evidence))
+    return claims, left_out
 
 
 def read_fever_pages(paths: Iterable[Path], facts: Iterable[FactClaim]) -> dict[str, WikiPage]:
@@ -141,12 +141,12 @@ def read_fever_pages(paths: Iterable[Path], facts: Iterable[FactClaim]) -> dict[
 
     Returns them by id; other pages are skipped. Raises Failed: not_found, bad_line.
     """
-    wanted = {page for fact in facts for group in fact.evidence for page, _ in group}
+    page_names = {page for fact in facts for group in fact.evidence for page, _ in group}
     return {
         name: _make_fever_page(name, each.lines)
         for path in paths
         for each in read_json_lines(path, _FeverPage)
-        if (name := _normalize_id(each.id)) in wanted
+        if (name := _normalize_id(each.id)) in page_names
     }
 
 
@@ -220,7 +220,7 @@ def make_fact_comparisons(
     seed, the claim, `ask` and the set of pages. The counts are by reason. Raises Failed
     (no_other_page), and whatever `ask` raises.
     """
-    made: list[FactComparison] = []
+    comparisons: list[FactComparison] = []
     left_out: Counter[str] = Counter()
     names = sorted(name for name, each in wiki.items() if each.sentences)
     for fact in facts:
@@ -234,12 +234,12 @@ def make_fact_comparisons(
             if question is None:
                 left_out["claims for which no question was written"] += 1
                 continue
-            made.append(
+            comparisons.append(
                 _make_fact_comparison(
                     fact, kind, question, _quote_evidence(places, wiki), random, names, wiki
                 )
             )
-    return made, left_out
+    return comparisons, left_out
 
 
 def _choose_evidence(fact: FactClaim, wiki: dict[str, WikiPage]) -> tuple[SentencePlace, ...]:
@@ -277,10 +277,10 @@ def _make_fact_comparison(
     wiki: dict[str, WikiPage],
 ) -> FactComparison:
     if kind[0] == "A":
-        said = [random.choice(_AFFIRMATIONS), random.choice(_DENIALS)]
+        texts = [random.choice(_AFFIRMATIONS), random.choice(_DENIALS)]
     else:
-        said = [f"{fact.text}.", f"It is not true that {fact.text}."]
-    true, false = said if fact.is_true else said[::-1]
+        texts = [f"{fact.text}.", f"It is not true that {fact.text}."]
+    true, false = texts if fact.is_true else texts[::-1]
     better = _make_answer(true, quotes)
     if kind in ("A", "B"):
         worse = _make_answer(false, quotes)
@@ -306,13 +306,13 @@ def _draw_unrelated_quotes(
 ) -> tuple[Quote, ...]:
     """Draw as many sentences from pages that hold none of the evidence."""
     related = {quote.digest for quote in quotes}
-    drawn: dict[Quote, None] = {}
+    unrelated: dict[Quote, None] = {}
     for _ in range(_DRAWS_PER_SENTENCE * len(quotes)):
         page = wiki[random.choice(names)]
         if page.page.digest not in related:
-            drawn[page.quote_sentence(random.choice(tuple(page.sentences)))] = None
-        if len(drawn) == len(quotes):
-            return tuple(drawn)
+            unrelated[page.quote_sentence(random.choice(tuple(page.sentences)))] = None
+        if len(unrelated) == len(quotes):
+            return tuple(unrelated)
     detail = "there are too few other pages to take sentences from: give more claims and pages"
     raise Failed(Failure(quotes[0].title, Outcome.NO_OTHER_PAGE, detail))
 
@@ -349,20 +349,20 @@ def read_climate_claims(path: Path) -> tuple[list[FactClaim], dict[str, WikiPage
         if each.claim_label in ("SUPPORTS", "REFUTES") and evidence:
             text = each.claim.strip().removesuffix(".")
             facts.append(FactClaim(each.claim_id, text, each.claim_label == "SUPPORTS", evidence))
-    shown: dict[str, dict[int, str]] = defaultdict(dict)
+    evidence_by_page: dict[str, dict[int, str]] = defaultdict(dict)
     for one in (one for each in claimed for one in each.evidences):
         article, number = one.place
-        shown[article][number] = one.evidence.strip()
+        evidence_by_page[article][number] = one.evidence.strip()
     return facts, {
-        title: _make_climate_page(title, sentences) for title, sentences in shown.items()
+        title: _make_climate_page(title, sentences) for title, sentences in evidence_by_page.items()
     }
 
 
 def _read_climate_lines(path: Path) -> list[_ClimateClaim]:
     try:
         with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-            found = msgspec.json.Decoder(prepare_type(_ClimateClaim)).decode_lines(file.read())
-        for each in found:
+            claims = msgspec.json.Decoder(prepare_type(_ClimateClaim)).decode_lines(file.read())
+        for each in claims:
             for one in each.evidences:
                 _ = one.place
     except FileNotFoundError as error:
@@ -370,7 +370,7 @@ def _read_climate_lines(path: Path) -> list[_ClimateClaim]:
     except (msgspec.MsgspecError, ValueError, lzma.LZMAError, EOFError) as error:
         detail = f"it is no file of Climate-FEVER: fetch it again ({error})"
         raise Failed(Failure(str(path), Outcome.BAD_LINE, detail)) from error
-    return found
+    return claims
 
 
 def _make_climate_page(title: str, sentences: dict[int, str]) -> WikiPage:

@@ -133,9 +133,9 @@ def estimate_score(tables: Sequence[ScoreTable], system: str, less: str = "") ->
     """Return a system's score over questions and runs, or with `less` its paired difference."""
     first = tables[0]
     if first.good:
-        ours = [ScoredAnswers(each.scores[system], each.good) for each in tables]
-        theirs = [each.scores[less] for each in tables] if less else None
-        return estimate_area_over_runs(ours, theirs)
+        own_answers = [ScoredAnswers(each.scores[system], each.good) for each in tables]
+        other_scores = [each.scores[less] for each in tables] if less else None
+        return estimate_area_over_runs(own_answers, other_scores)
     values = [
         [
             one - other
@@ -161,13 +161,14 @@ def make_finding(effect: Effect, tables: Sequence[ScoreTable]) -> Finding:
     verdict = judge_effect(more, above, effect.claim, effect.margin) if enough else "undecided"
     reference, learnt = estimate_systems((effect.reference, effect.learnt))
     parts = {part: estimate_systems(getattr(effect, part)) for part in FLOORS}
-    shown = {"learnt": (learnt,), "reference": (reference,), **parts}
+    figures = {"learnt": (learnt,), "reference": (reference,), **parts}
     return Finding(
         effect=effect.effect,
         paper=effect.paper,
         ours=f"{format_estimate(more)} more: "
         + "; ".join(
-            f"{part} {format_systems(each) or effect.absent[part]}" for part, each in shown.items()
+            f"{part} {format_systems(each) or effect.absent[part]}"
+            for part, each in figures.items()
         ),
         verdict=verdict,
         **parts,

@@ -72,7 +72,7 @@ def locate_answer(question: Question, page: Page, paragraph: str = "") -> Answer
     around = locate_quote(page, paragraph)
     low, high = (around.start, around.end) if around else (0, len(page.text))
     language = find_language(page.text)
-    asked = set(get_question_terms(question.text, language))
+    question_terms = set(get_question_terms(question.text, language))
     best, most = None, -1
     for gold in question.gold:
         for start, end in find_occurrences(page, gold):
@@ -82,7 +82,7 @@ def locate_answer(question: Question, page: Page, paragraph: str = "") -> Answer
                 and contains_gold_answer(page.text[max(0, start - 1) : end + 1], gold)
             ):
                 first, last = _expand_to_sentences(page, start, end)
-                shared = len(asked & set(split_terms(page.text[first:last], language)))
+                shared = len(question_terms & set(split_terms(page.text[first:last], language)))
                 if shared > most:
                     best, most = AnswerLocation(page, first, last, gold), shared
     return best
@@ -100,7 +100,7 @@ def _expand_to_sentences(page: Page, start: int, end: int) -> tuple[int, int]:
 
 
 def build_small_web(
-    squad: SquadData, wanted: Callable[[Question], bool], least: int, most: int
+    squad: SquadData, is_wanted: Callable[[Question], bool], least: int, most: int
 ) -> tuple[list[SquadArticle], list[Question]]:
     """Build pages of `least` to `most` words that answer the wanted questions.
 
@@ -109,16 +109,16 @@ def build_small_web(
     questions may share one. Questions that no excerpt answers are left out.
     """
     pages: dict[tuple[int, str], SquadArticle] = {}
-    kept: list[Question] = []
-    for question in filter(wanted, squad.questions):
+    kept_questions: list[Question] = []
+    for question in filter(is_wanted, squad.questions):
         number, _ = squad.places[question.id]
         text = _find_answering_excerpt(squad.get_paragraph(question), question.gold, least, most)
         if text:
             article = squad.articles[number]
             name = f"{article.name.removesuffix('.html')}_{len(pages)}.html"
             page = pages.setdefault((number, text), SquadArticle(name, article.title, (text,)))
-            kept.append(msgspec.structs.replace(question, source=page.name))
-    return list(pages.values()), kept
+            kept_questions.append(msgspec.structs.replace(question, source=page.name))
+    return list(pages.values()), kept_questions
 
 
 def _find_answering_excerpt(paragraph: str, gold: tuple[str, ...], least: int, most: int) -> str:
@@ -138,18 +138,18 @@ def cut_excerpts(text: str, least: int, most: int) -> list[str]:
     """
     if not 1 <= least <= most:
         raise ValueError(f"an excerpt cannot have from {least} to {most} words")
-    found: list[str] = []
+    excerpts: list[str] = []
     start, end, words = 0, 0, 0
     for low, high in [*find_sentences(Page("", "", text), 0, len(text)), (len(text), len(text))]:
         count = len(text[low:high].split()) or most + 1  # what is no sentence ends the last run
         if words + count > most:
             if words >= least:
-                found.append(text[start:end])
+                excerpts.append(text[start:end])
             words = 0
         if count <= most:
             start = start if words else low
             end, words = high, words + count
-    return found
+    return excerpts
 
 
 def find_occurrences(page: Page, quote_text: str) -> list[tuple[int, int]]:

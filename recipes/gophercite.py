@@ -48,32 +48,32 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     sft = train_imitation(settings, world, out)
     reward = train_reward(settings, world, climate, out, sft)
     rl = train_reinforcement(settings, world, out, sft, reward)
-    there, everything = len(world.asked), [*world.asked, *world.absent]
-    found: dict[str, Samples] = {}
+    answerable, everything = len(world.asked), [*world.asked, *world.absent]
+    samples_by_system: dict[str, Samples] = {}
     for name, policy in {"SFT": sft, "RL": rl}.items():
         print_progress(
-            f"{name} is asked {there} questions, and {len(world.absent)} that nothing answers"
+            f"{name} is asked {answerable} questions, and {len(world.absent)} that nothing answers"
         )
-        drawn = sample_answers(
+        samples = sample_answers(
             settings, world, policy, everything, settings.samples, out / f"{name}.json"
         )
-        parts = reward, everything, there, drawn, settings.prefer.context
-        found[name] = load_or_make(
+        parts = reward, everything, answerable, samples, settings.prefer.context
+        samples_by_system[name] = load_or_make(
             out / f"{name}-judged.json", Samples, partial(score_samples, *parts)
         )
     floors = load_or_make(
         out / "floors.json", FloorScores, lambda: score_floors(world, settings.pages)
     )
-    said = load_or_make(out / "SFT.json", list[list[QuotedSample]], list)
-    quotes = list_chosen_quotes(found["SFT"], said)
+    first_samples = load_or_make(out / "SFT.json", list[list[QuotedSample]], list)
+    quotes = list_chosen_quotes(samples_by_system["SFT"], first_samples)
     quoted = load_or_make(
         out / "quoted.json", QuoteScores, lambda: score_quotes(everything, quotes)
     )
     return RecipeOutput(
         list_effects(settings.samples),
-        make_tables(found, everything, there, floors, quoted),
-        make_figures(found, there, floors, settings.seed),
-        list_notes(found, there),
+        make_tables(samples_by_system, everything, answerable, floors, quoted),
+        make_figures(samples_by_system, answerable, floors, settings.seed),
+        list_notes(samples_by_system, answerable),
     )
 
 

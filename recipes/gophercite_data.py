@@ -76,15 +76,17 @@ def split_articles(
         ]
         parts.append(Random(f"{seed} questions {first}").sample(fit, min(most, len(fit))))
         first += count
-    there = set(order[: sum(articles[:2])])
-    holdings = InMemoryLibrary(page for (article, _), page in pages.items() if article in there)
-    taught, asked, absent = parts
+    article_numbers = set(order[: sum(articles[:2])])
+    holdings = InMemoryLibrary(
+        page for (article, _), page in pages.items() if article in article_numbers
+    )
+    taught, test_questions, absent = parts
     about: dict[str, list[Question]] = {page.url: [] for _, page in taught}
     for question in squad.questions:
         page = pages.get(squad.places[question.id])
         if page and page.url in about:
             about[page.url].append(question)
-    return Data(taught, asked, absent, holdings, about)
+    return Data(taught, test_questions, absent, holdings, about)
 
 
 def _make_pages(
@@ -123,23 +125,23 @@ def make_target(question: Question, quote: Quote) -> Answer:
     return make_answer(min(question.gold, key=len), quote)
 
 
-def rate_by_gold(question: Question, given: Answer) -> list[Rating]:
+def rate_by_gold(question: Question, answer: Answer) -> list[Rating]:
     """Rate an answer by the known answers: it is plausible if its claim contains one, and supported
     if one of its quotes does."""
     values = {
-        SUPPORTED_SCALE: any(holds_gold_answer(question, quote) for quote in given.quotes),
-        PLAUSIBLE_SCALE: any(contains_gold_answer(given.text, gold) for gold in question.gold),
+        SUPPORTED_SCALE: any(holds_gold_answer(question, quote) for quote in answer.quotes),
+        PLAUSIBLE_SCALE: any(contains_gold_answer(answer.text, gold) for gold in question.gold),
     }
     return [
-        Rating(question, given, scale, float(value), "known answers")
+        Rating(question, answer, scale, float(value), "known answers")
         for scale, value in values.items()
     ]
 
 
-def make_targets(asked: Sequence[QuestionWithPage]) -> Iterator[tuple[Episode, list[Rating]]]:
+def make_targets(questions: Sequence[QuestionWithPage]) -> Iterator[tuple[Episode, list[Rating]]]:
     """Yield an accepted answer with every sentence of each question's page, as an episode with its
     ratings."""
-    for question, page in asked:
+    for question, page in questions:
         prompt = build_quote_prompt(question, page).prompt
         for quote in list_sentence_quotes(page):
             each = make_target(question, quote)
@@ -167,16 +169,18 @@ def make_comparisons(
             for other in world.about[page.url]
         }
         others = [one for other in targets if other != question for one in targets[other]]
-        drawn = [one.answer for one in samples[number] if one.answer] if samples[number:] else []
-        for answers in ([*targets[question], *others], drawn):
+        sampled_answers = (
+            [one.answer for one in samples[number] if one.answer] if samples[number:] else []
+        )
+        for answers in ([*targets[question], *others], sampled_answers):
             random.shuffle(answers)
             correct = [is_correct_answer(question, each) for each in answers]
             if len(set(correct)) == 2:
                 at = sorted((correct.index(True), correct.index(False)))
                 pair, weights = tuple(answers[n] for n in at), tuple(float(correct[n]) for n in at)
                 ratings = [one for answer in pair for one in rate_by_gold(question, answer)]
-                made = Comparison(question, pair, weights, "known answers")
-                yield FactComparison(made, tuple(ratings))
+                comparison = Comparison(question, pair, weights, "known answers")
+                yield FactComparison(comparison, tuple(ratings))
 
 
 def sample_fact_comparisons(path: Path, count: int, seed: int) -> list[FactComparison]:
@@ -199,14 +203,14 @@ def write_tiny_data(folder: Path) -> tuple[Path, Path]:
 def _make_town(number: int) -> dict[str, Any]:
     town, river, keeper = f"Ashby {number}", ("Lune", "Tarn")[number % 2], f"Ann {number}"
     text = f"{town} has a mill. It was built in {1700 + 7 * number}. It stands on the {river}."
-    asked = {
+    questions = {
         f"When was the mill of {town} built?": f"{1700 + 7 * number}",
         f"Where does the mill of {town} stand?": f"the {river}",
         f"Who keeps the mill of {town}?": keeper,
     }
     qas = [
         {"id": f"{number} {gold}", "question": question, "answers": [{"text": gold}]}
-        for question, gold in asked.items()
+        for question, gold in questions.items()
     ]
     paragraph = {"context": f"{text} Its keeper is {keeper}.", "qas": qas}
     return {"title": town, "paragraphs": [paragraph]}

@@ -41,23 +41,23 @@ def score_floors(world: Data, pages: int) -> FloorScores:
     for question, _ in world.asked:
         page = find_page(world, question, pages)
         sentences = list_sentence_quotes(page) if page else []
-        found: dict[str, list[Quote]] = {
+        quotes_by_floor: dict[str, list[Quote]] = {
             name: [] for name in (*BY_LOT, FIRST, TF_IDF, EVIDENCE, TOLD)
         }
         if page and sentences:
             for name, size in zip(BY_LOT, WINDOWS, strict=False):
-                found[name] = draw_windows(page, size, question.id)
+                quotes_by_floor[name] = draw_windows(page, size, question.id)
             alike = score_tf_idf(question.text, [each.text for each in sentences])
             read = [EvidencePassage(each.text, page.title) for each in sentences]
             answers = [each.answers for each in judge(question.text, read)]
-            found |= {
+            quotes_by_floor |= {
                 BY_LOT[-1]: sentences,
                 FIRST: sentences[:1],
                 TF_IDF: [sentences[alike.index(max(alike))]],
                 EVIDENCE: [sentences[answers.index(max(answers))]],
                 TOLD: [max(sentences, key=partial(holds_gold_answer, question))],
             }
-        for name, quotes in found.items():
+        for name, quotes in quotes_by_floor.items():
             good = [float(holds_gold_answer(question, quote)) for quote in quotes]
             by.setdefault(name, []).append(fmean(good) if good else 0.0)
     return FloorScores(by)
@@ -81,20 +81,22 @@ class QuoteScores(Record, frozen=True):
     """Log-odds, by the evidence model, that the quote answers."""
 
 
-def score_quotes(asked: Sequence[QuestionWithPage], quotes: Sequence[Quote | None]) -> QuoteScores:
+def score_quotes(
+    questions: Sequence[QuestionWithPage], quotes: Sequence[Quote | None]
+) -> QuoteScores:
     """Score one quote of each question without anything that was learnt in the run."""
     judge = load_evidence_model(BUNDLED_MODEL).judge_passages
     evidence = [
         judge(question.text, [EvidencePassage(quote.text, quote.title)])[0].answers
         if quote
         else None
-        for (question, _), quote in zip(asked, quotes, strict=True)
+        for (question, _), quote in zip(questions, quotes, strict=True)
     ]
     lowest = min((each for each in evidence if each is not None), default=0.0) - 1
     texts = [quote.text if quote else "" for quote in quotes]
     among = count_corpus_terms(texts)
     words = [
         score_tf_idf(question.text, [text], among)[0]
-        for (question, _), text in zip(asked, texts, strict=True)
+        for (question, _), text in zip(questions, texts, strict=True)
     ]
     return QuoteScores(words, [lowest if each is None else each for each in evidence])

@@ -60,56 +60,61 @@ Samples = list[list[Sample]]
 
 def score_samples(
     reward: Path,
-    asked: Sequence[QuestionWithPage],
-    there: int,
-    drawn: Sequence[Sequence[QuotedSample]],
+    questions: Sequence[QuestionWithPage],
+    answerable: int,
+    draws: Sequence[Sequence[QuotedSample]],
     context: int,
 ) -> Samples:
     """Judge samples by the known answers and by both outputs of the reward model; the articles of
-    the first `there` questions are in the library.
+    the first `answerable` questions are in the library.
 
     A sample that is no answer, and a question for which no page was found, get NO_ANSWER_SCORE.
     `context`: tokens that the reward model reads.
     """
-    each = [(q, one.answer) for (q, _), some in zip(asked, drawn, strict=True) for one in some]
+    each = [(q, one.answer) for (q, _), some in zip(questions, draws, strict=True) for one in some]
     pairs = list(dict.fromkeys((q, answer) for q, answer in each if answer))
-    known = dict(zip(pairs, score_with_both_outputs(reward, pairs, context), strict=True))
-    nothing = [QuotedSample(None, NO_ANSWER_SCORE)] * max(map(len, drawn))
-    found: Samples = []
-    for number, ((question, _), some) in enumerate(zip(asked, drawn, strict=True)):
-        found.append([])
+    scores_by_pair = dict(zip(pairs, score_with_both_outputs(reward, pairs, context), strict=True))
+    nothing = [QuotedSample(None, NO_ANSWER_SCORE)] * max(map(len, draws))
+    scored: Samples = []
+    for number, ((question, _), some) in enumerate(zip(questions, draws, strict=True)):
+        scored.append([])
         for one in some or nothing:
             first, second, good, size = NO_ANSWER_SCORE, NO_ANSWER_SCORE, False, 0
             if one.answer:
                 [quote] = one.answer.quotes
-                first, second = known[question, one.answer]
-                good = number < there and is_correct_answer(question, one.answer)
+                first, second = scores_by_pair[question, one.answer]
+                good = number < answerable and is_correct_answer(question, one.answer)
                 size = len(quote.text)
-            found[-1].append(Sample(float(good), first, second, one.logprob, size))
-    return found
+            scored[-1].append(Sample(float(good), first, second, one.logprob, size))
+    return scored
 
 
 def make_tables(
-    found: Mapping[str, Samples],
-    asked: Sequence[QuestionWithPage],
-    there: int,
+    samples_by_system: Mapping[str, Samples],
+    asked_pages: Sequence[QuestionWithPage],
+    answerable: int,
     floors: FloorScores,
     quoted: QuoteScores,
 ) -> Iterator[ScoreTable]:
     """Yield the scores of every system: good quotes, and ways to decline what SFT gives."""
-    questions = tuple(question.id for question, _ in asked)
+    questions = tuple(question.id for question, _ in asked_pages)
     systems = {name: tuple(each) for name, each in floors.by.items()}
-    n = len(found["SFT"][0])
-    for name, samples in found.items():
-        systems[f"{name}, one sample"] = tuple(map(_rate_average, samples[:there]))
+    n = len(samples_by_system["SFT"][0])
+    for name, samples in samples_by_system.items():
+        systems[f"{name}, one sample"] = tuple(map(_rate_average, samples[:answerable]))
         systems[f"{name}, best of {n}"] = tuple(
-            one.good for one in choose_by_reward(samples[:there])
+            one.good for one in choose_by_reward(samples[:answerable])
         )
-    systems[ANY_GOOD] = tuple(max(one.good for one in row) for row in found["SFT"][:there])
-    yield ScoreTable(
-        "good", "share of answers whose claim and quote hold the answer", questions[:there], systems
+    systems[ANY_GOOD] = tuple(
+        max(one.good for one in row) for row in samples_by_system["SFT"][:answerable]
     )
-    lines = score_chosen_answers(found["SFT"])
+    yield ScoreTable(
+        "good",
+        "share of answers whose claim and quote hold the answer",
+        questions[:answerable],
+        systems,
+    )
+    lines = score_chosen_answers(samples_by_system["SFT"])
     good = tuple(lines["reward"].good)
     yield ScoreTable(
         "declining",
@@ -200,11 +205,11 @@ def _rate_average(row: Sequence[Sample]) -> float:
 
 
 def list_chosen_quotes(
-    samples: Samples, drawn: Sequence[Sequence[QuotedSample]]
+    samples: Samples, draws: Sequence[Sequence[QuotedSample]]
 ) -> list[Quote | None]:
     """Return the quote of each question's sample with the highest reward; None: no answer."""
     found: list[Quote | None] = []
-    for row, some in zip(samples, drawn, strict=True):
+    for row, some in zip(samples, draws, strict=True):
         rewards = [one.reward for one in row]
         answer = some[rewards.index(max(rewards))].answer if some else None
         found.append(answer.quotes[0] if answer else None)
@@ -223,26 +228,28 @@ def score_chosen_answers(samples: Samples) -> dict[str, ScoredAnswers]:
 
 
 def make_figures(
-    found: Mapping[str, Samples], there: int, floors: FloorScores, seed: int
+    samples_by_system: Mapping[str, Samples], answerable: int, floors: FloorScores, seed: int
 ) -> list[Figure]:
     """Return the figures: shares beside floors, best of n, and declining."""
-    says = f"{there} questions about articles that were not learnt from; a quote is good where it"
+    says = (
+        f"{answerable} questions about articles that were not learnt from; a quote is good where it"
+    )
     says += f" holds an accepted answer. Seed {seed}; intervals are of 95 %, by question."
     rows = {name: estimate_mean(each) for name, each in floors.by.items()}
     curves = {}
-    for name, samples in found.items():
-        good = _tabulate_field(samples[:there], "good")
+    for name, samples in samples_by_system.items():
+        good = _tabulate_field(samples[:answerable], "good")
         curves[name] = reward_frontiers.estimate_best_of_n_curve(
-            _tabulate_field(samples[:there], "reward"), good
+            _tabulate_field(samples[:answerable], "reward"), good
         )
         rows[f"{name}, one sample"] = curves[name][1]
         rows[f"{name}, best of {len(good[0])}"] = curves[name][len(good[0])]
     lines = {
         f"{name}, {score}": line
-        for name, samples in found.items()
+        for name, samples in samples_by_system.items()
         for score, line in score_chosen_answers(samples).items()
     }
-    absent = len(found["SFT"]) - there
+    absent = len(samples_by_system["SFT"]) - answerable
     return [
         make_supported_figure(
             [RatedShare(name, GOOD_SCALE, each, 1.0) for name, each in rows.items()], says
@@ -254,18 +261,18 @@ def make_figures(
     ]
 
 
-def list_notes(found: Mapping[str, Samples], there: int) -> list[str]:
+def list_notes(samples_by_system: Mapping[str, Samples], answerable: int) -> list[str]:
     """Return notes on differences from the paper."""
     lengths = {
         name: estimate_mean([float(one.characters) for row in each for one in row])
-        for name, each in found.items()
+        for name, each in samples_by_system.items()
     }
     rows = [
         f"{name} quotes {format_estimate(length, '.0f')} characters"
         for name, length in lengths.items()
     ]
-    best = [any(one.good for one in row) for row in found["SFT"][:there]]
-    rows.append(f"of {there} questions {sum(best)} have a good quote among the samples of SFT")
+    best = [any(one.good for one in row) for row in samples_by_system["SFT"][:answerable]]
+    rows.append(f"of {answerable} questions {sum(best)} have a good quote among the samples of SFT")
     return [
         *rows,
         "Known answers rate in place of people: an answer is good where its claim and its quote "

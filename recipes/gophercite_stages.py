@@ -84,17 +84,17 @@ def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
     if not (settings.imitate.trained.model or start.exists()):
         texts = [part for question, page in world.taught for part in (question.text, page.text)]
         write_tiny_model(start, texts, settings.vocabulary, 1024, settings.seed)
-    made = list(make_targets(world.taught))
+    targets = list(make_targets(world.taught))
     whole = replace(
         settings.imitate,
         trained=replace(settings.imitate.trained, model=str(start)),
-        episodes=(_write_records(out / "episodes.jsonl", (each for each, _ in made)),),
-        ratings=_write_records(out / "ratings.jsonl", (one for _, some in made for one in some)),
+        episodes=(_write_records(out / "episodes.jsonl", (each for each, _ in targets)),),
+        ratings=_write_records(out / "ratings.jsonl", (one for _, some in targets for one in some)),
         chosen=EpisodeFilter(rated=(SUPPORTED_SCALE, PLAUSIBLE_SCALE)),
         seed=settings.seed,
     )
-    shown = [build_quote_prompt(question, page) for question, page in world.taught]
-    documents = {each.prompt: each.quoted_document for each in shown}
+    prompts = [build_quote_prompt(question, page) for question, page in world.taught]
+    documents = {each.prompt: each.quoted_document for each in prompts}
 
     def learn() -> ImitationResult:
         size = settings.reinforce.sampling.max_tokens
@@ -107,9 +107,11 @@ def train_imitation(settings: Settings, world: Data, out: Path) -> Path:
 
         return train_by_imitation(whole, out / "sft", constrain=constrain)
 
-    done = load_or_make(out / "imitated.json", ImitationResult, learn)
-    print_progress(f"imitated {done.rows} answers that were rated good; left out: {done.left_out}")
-    return Path(done.model)
+    result = load_or_make(out / "imitated.json", ImitationResult, learn)
+    print_progress(
+        f"imitated {result.rows} answers that were rated good; left out: {result.left_out}"
+    )
+    return Path(result.model)
 
 
 def sample_answers(
@@ -136,7 +138,7 @@ def train_reward(settings: Settings, world: Data, climate: Path, out: Path, sft:
     E.2) and return its folder."""
     some = world.taught[: settings.compared]
     samples = sample_answers(settings, world, sft, some, 4, out / "compared.json")
-    made = [
+    comparisons = [
         *make_comparisons(world, samples, settings.seed),
         *sample_fact_comparisons(climate, settings.facts, settings.seed),
     ]
@@ -146,29 +148,35 @@ def train_reward(settings: Settings, world: Data, climate: Path, out: Path, sft:
     whole = replace(
         settings.prefer,
         trained=replace(settings.prefer.trained, model=str(start)),
-        comparisons=_write_records(out / "comparisons.jsonl", (each.comparison for each in made)),
+        comparisons=_write_records(
+            out / "comparisons.jsonl", (each.comparison for each in comparisons)
+        ),
         ratings=_write_records(
-            out / "judged.jsonl", (one for each in made for one in each.ratings)
+            out / "judged.jsonl", (one for each in comparisons for one in each.ratings)
         ),
         seed=settings.seed,
     )
-    done = load_or_make(
+    result = load_or_make(
         out / "preferred.json",
         RewardTrainingResult,
         lambda: train_reward_model(whole, out / "reward"),
     )
     print_progress(
-        f"of held-out comparisons {done.after.credit if done.after else 0:.1%} are foretold"
+        f"of held-out comparisons {result.after.credit if result.after else 0:.1%} are foretold"
     )
-    return Path(done.model)
+    return Path(result.model)
 
 
 def train_reinforcement(
     settings: Settings, world: Data, out: Path, sft: Path, reward: Path
 ) -> Path:
     """Train the policy by A2C on pages that a search finds (section 2.8) and return its folder."""
-    given = settings.reinforce
-    whole = replace(given, policy=replace(given.policy, model=str(sft)), seed=settings.seed)
+    reinforce_settings = settings.reinforce
+    whole = replace(
+        reinforce_settings,
+        policy=replace(reinforce_settings.policy, model=str(sft)),
+        seed=settings.seed,
+    )
 
     def learn() -> ReinforcementResult:
         speech = load_policy_tokenizer(sft, whole.sampling.max_tokens, chat=False)
@@ -182,11 +190,11 @@ def train_reinforcement(
             whole, SingleStepEnvironment(questions, show, scores, speech, grammar), out / "rl"
         )
 
-    done = load_or_make(out / "reinforced.json", ReinforcementResult, learn)
+    result = load_or_make(out / "reinforced.json", ReinforcementResult, learn)
     print_progress(
-        f"A2C ends with the reward {done.reward:.2f}, {done.kl:.2f} nats away {done.faults}"
+        f"A2C ends with the reward {result.reward:.2f}, {result.kl:.2f} nats away {result.faults}"
     )
-    return Path(done.model)
+    return Path(result.model)
 
 
 def _write_records(place: Path, records: Iterable[Record]) -> str:

@@ -20,14 +20,14 @@ def complete_lines(
     contexts = [tokenize_prompt(loaded.tokenizer, prompt, chat=False) for prompt in prompts]
     lines = {n for n, token in enumerate(loaded.vocabulary.tokens) if token and b"\n" in token}
     seeds = [f"{seed} {number}" for number in range(len(prompts))]
-    said = sample_actions(loaded.model, contexts, seeds, loaded.ends | lines, sampling)
+    actions = sample_actions(loaded.model, contexts, seeds, loaded.ends | lines, sampling)
     texts = [
         str(loaded.tokenizer.decode(list(each.row.action), skip_special_tokens=True))
-        for each in said
+        for each in actions
     ]
     return [
         Completion(text.partition("\n")[0], stop="end" if each.ended else "length")
-        for text, each in zip(texts, said, strict=True)
+        for text, each in zip(texts, actions, strict=True)
     ]
 
 

@@ -90,39 +90,39 @@ def estimate_mean_over_runs(
 
 
 def estimate_area_over_runs(
-    ours: Sequence[ScoredAnswers],
-    theirs: Sequence[Sequence[float]] | None = None,
+    own_runs: Sequence[ScoredAnswers],
+    other_scores: Sequence[Sequence[float]] | None = None,
     seed: int = 0,
 ) -> Estimate:
     """Return the mean area under the curve over several runs (seeds) of the same questions.
 
-    With `theirs`, other scores of each run's answers, it is the area less theirs. The answers of
-    every run stand in the same order of questions. Each sample of the bootstrap draws questions and
-    runs anew, as `estimate_mean_over_runs` does. Raises ValueError as
+    With `other_scores`, other scores of each run's answers, it is the area less theirs. The answers
+    of every run stand in the same order of questions. Each sample of the bootstrap draws questions
+    and runs anew, as `estimate_mean_over_runs` does. Raises ValueError as
     `compute_coverage_curve`, and if runs have different numbers of answers.
     """
-    count = len(ours[0].good)
-    if any(len(each.good) != count for each in ours):
+    count = len(own_runs[0].good)
+    if any(len(each.good) != count for each in own_runs):
         raise ValueError("every run has an answer to each question, in the same order")
-    mine = [group_by_score(each) for each in ours]
+    mine = [group_by_score(each) for each in own_runs]
     others = [
         group_by_score(ScoredAnswers(scores, each.good))
-        for scores, each in zip(theirs or (), ours, strict=bool(theirs))
+        for scores, each in zip(other_scores or (), own_runs, strict=bool(other_scores))
     ]
 
     def compute_area(run: int, at: AnswerIndices) -> float:
         less = compute_qualities(others[run], at).mean() if others else 0.0
         return float(compute_qualities(mine[run], at).mean() - less)
 
-    every, chance = range(len(ours)), np.random.default_rng(seed)
-    found = []
+    every, chance = range(len(own_runs)), np.random.default_rng(seed)
+    areas = []
     for _ in range(BOOTSTRAP_SAMPLES):
-        runs = chance.integers(len(ours), size=len(ours)).tolist()
+        runs = chance.integers(len(own_runs), size=len(own_runs)).tolist()
         at = chance.integers(count, size=count)
-        found.append(np.mean([compute_area(run, at) for run in runs]))
-    low, high = np.quantile(found, INTERVAL_ENDS)
-    seen = float(np.mean([compute_area(run, slice(None)) for run in every]))
-    return Estimate(seen, float(low), float(high), count * len(ours))
+        areas.append(np.mean([compute_area(run, at) for run in runs]))
+    low, high = np.quantile(areas, INTERVAL_ENDS)
+    mean_area = float(np.mean([compute_area(run, slice(None)) for run in every]))
+    return Estimate(mean_area, float(low), float(high), count * len(own_runs))
 
 
 def estimate_best_of_n_gain(
@@ -136,8 +136,8 @@ def estimate_best_of_n_gain(
     Otherwise as `estimate_best_of_n_curve`. If rewards are log odds, the sigmoid of the gain is how
     often people should prefer the best of n (WebGPT, figure 5).
     """
-    found = [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)]
-    return average_over_questions([each - each[0] for each in found], at, seed)
+    estimates = [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)]
+    return average_over_questions([each - each[0] for each in estimates], at, seed)
 
 
 class CopiedStretch(Record, frozen=True):
@@ -150,28 +150,28 @@ class CopiedStretch(Record, frozen=True):
     length: int
 
 
-def find_longest_stretch(said: str, source: str) -> CopiedStretch:
+def find_longest_stretch(text: str, source: str) -> CopiedStretch:
     """Return the longest run of words of the text that stands in the source.
 
     Of several the first in the text, and there the first in the source. Of length 0 if they share
     no word.
     """
-    ours, theirs = split_words(said), split_words(source)
+    ours, theirs = split_words(text), split_words(source)
     found = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match()
     return CopiedStretch(found.a, found.b, found.size)
 
 
 def make_copy_map_figure(
-    said: Sequence[str], sources: Sequence[str], says: str, name: str = "places"
+    texts: Sequence[str], sources: Sequence[str], says: str, name: str = "places"
 ) -> Figure:
     """Make the map of copied stretches: one row a text, in words of its source (Ziegler, figure 7).
 
     Texts are of one system, those with shorter sources first. `says` is the caption.
     """
-    pairs = sorted(zip(said, sources, strict=True), key=lambda pair: len(split_words(pair[1])))
+    pairs = sorted(zip(texts, sources, strict=True), key=lambda pair: len(split_words(pair[1])))
     ends = [len(split_words(source)) for _, source in pairs]
-    found = [_merge_stretches(align_copied_pairs(*pair)) for pair in pairs]
-    every = [(stretch, float(row)) for row, each in enumerate(found) for stretch in each]
+    stretches = [_merge_stretches(align_copied_pairs(*pair)) for pair in pairs]
+    every = [(stretch, float(row)) for row, each in enumerate(stretches) for stretch in each]
     lines = (
         FigureLine("first word", tuple((first, row) for (first, _), row in every), style="points"),
         FigureLine("last word", tuple((last, row) for (_, last), row in every), style="points"),
@@ -181,7 +181,7 @@ def make_copy_map_figure(
     )
     rows = [
         (row, end, len(split_words(text)), sum(last - first for first, last in each), len(each))
-        for row, ((text, _), end, each) in enumerate(zip(pairs, ends, found, strict=True))
+        for row, ((text, _), end, each) in enumerate(zip(pairs, ends, stretches, strict=True))
     ]
     head = ("text", "words of the source", "words said", "pairs copied", "stretches")
     picture = FigurePicture("curves", lines, x="word of the source", y="text")

@@ -62,18 +62,18 @@ RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 
 
 def _list_ziegler_stages(place: Path) -> list[RecipeStage]:
-    made = parse_settings(read_toml_table(place), ziegler_stages.Settings, place)
-    found = [_imitation("tuned", made.tuned, made.model)]
-    for name, how, shown in (
-        ("labels", made.labels, _EXCERPT_TOKENS),
-        ("summaries", made.summaries, _ARTICLE_TOKENS),
+    settings = parse_settings(read_toml_table(place), ziegler_stages.Settings, place)
+    stages = [_imitation("tuned", settings.tuned, settings.model)]
+    for name, how, label in (
+        ("labels", settings.labels, _EXCERPT_TOKENS),
+        ("summaries", settings.summaries, _ARTICLE_TOKENS),
     ):
-        tokens = shown + how.reinforce.sampling.token_limit
-        found += [
-            _preference(name, how.prefer, made.model, tokens, how.answers),
-            _reinforcement(name, how.reinforce, made.model, tokens),
+        tokens = label + how.reinforce.sampling.token_limit
+        stages += [
+            _preference(name, how.prefer, settings.model, tokens, how.answers),
+            _reinforcement(name, how.reinforce, settings.model, tokens),
         ]
-    return found
+    return stages
 
 
 _EXCERPT_TOKENS, _ARTICLE_TOKENS = 64, 500
@@ -103,10 +103,10 @@ def _list_gophercite_stages(place: Path) -> list[RecipeStage]:
 
 
 def _list_webglm_stages(place: Path) -> list[RecipeStage]:
-    made = parse_settings(read_toml_table(place), webglm_stages.Settings, place)
-    assert made.summaries is not None
-    model = made.summaries.trained.model
-    how = made.retrieve
+    settings = parse_settings(read_toml_table(place), webglm_stages.Settings, place)
+    assert settings.summaries is not None
+    model = settings.summaries.trained.model
+    how = settings.retrieve
     trained, texts = (
         TrainedModelSettings(how.model, how.frozen),
         how.piece * (how.drawing.references + 1),
@@ -114,8 +114,8 @@ def _list_webglm_stages(place: Path) -> list[RecipeStage]:
     encoder = TrainingShape(_read(how.model), trained, how.optimising, texts, 256, outputs=0)
     return [
         RecipeStage("retrieve, each encoder", Path(how.model).name, encoder),
-        _imitation("summaries", made.summaries, model),
-        _preference("prefer", made.prefer, model),
+        _imitation("summaries", settings.summaries, model),
+        _preference("prefer", settings.prefer, model),
     ]
 
 
@@ -143,7 +143,7 @@ def _reinforcement(
 
 
 def format_table(
-    found: Sequence[tuple[RecipeStage, TrainingMemory]], processes: int
+    measured: Sequence[tuple[RecipeStage, TrainingMemory]], processes: int
 ) -> Iterator[str]:
     """Yield the lines of a table in GB, and under it the shapes of each forward pass."""
     columns: Mapping[str, Any] = {
@@ -161,12 +161,12 @@ def format_table(
     }
     heads = "".join(f"{name:>12}" for name in columns)
     yield f"{'GB a process':28}{'parameters':>16}{'learning':>16}{heads}"
-    for stage, one in found:
+    for stage, one in measured:
         sizes = (value(one) for value in columns.values())
         cells = "".join(f"{size / GB:>12,.1f}" for size in sizes)
         yield f"{stage.name:28}{one.parameters:16,}{one.learning:16,}{cells}"
     yield ""
-    for stage, one in found:
+    for stage, one in measured:
         shapes = ", ".join(f"{name} {' × '.join(map(str, shape))}" for name, shape in one.outputs)
         rows = f"{stage.shape.rows} rows of {stage.shape.tokens:,} tokens"
         yield f"{stage.name}: {rows} of {stage.model} → {shapes}"
@@ -183,8 +183,8 @@ def main() -> None:
     if options.processes < 1:
         parser.error("--processes must be 1 or more")
     stages = [stage for recipe in options.recipes or RECIPES for stage in list_stages(recipe)]
-    found = [(stage, measure_training_memory(stage.shape)) for stage in stages]
-    print(*format_table(found, options.processes), sep="\n")
+    measured = [(stage, measure_training_memory(stage.shape)) for stage in stages]
+    print(*format_table(measured, options.processes), sep="\n")
 
 
 if __name__ == "__main__":

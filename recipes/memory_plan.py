@@ -253,13 +253,13 @@ def measure_training_memory(shape: TrainingShape) -> TrainingMemory:
         weights = _list_own_weights(networks)
         learning = [each for each in weights if each.requires_grad]
         learnt = FLOAT_BYTES * _count_values(learning)
-        kept, reference = _sum_own_and_reference_bytes(networks)
+        own_bytes, reference = _sum_own_and_reference_bytes(networks)
         step, outputs = _simulate_step(shape, networks)
         caching, sampling, cast = (
             _simulate_sampling(shape, networks) if shape.sampled_rows else (0, 0, 0)
         )
         alone = ProcessMemory(
-            weights=kept,
+            weights=own_bytes,
             whole_copy=0,
             gradients=learnt,
             optimizer=FLOAT_BYTES * count_optimizer_values(learning, shape.optimising),
@@ -375,11 +375,11 @@ def build_fake_model(
         config.num_labels, config.get_text_config().pad_token_id = max(outputs, 1), 0
     with convert_load_errors(Path(trained.model or config.model_type)), silence_transformers():
         with unset_fake_temporarily(), torch.device("meta"):
-            made: PreTrainedModel = HEAD_CLASSES[head].from_config(config, dtype=torch.float32)
-        if made.config._attn_implementation == "sdpa":
-            made.set_attn_implementation(_PLANNED_ATTENTION)
+            model: PreTrainedModel = HEAD_CLASSES[head].from_config(config, dtype=torch.float32)
+        if model.config._attn_implementation == "sdpa":
+            model.set_attn_implementation(_PLANNED_ATTENTION)
     with unset_fake_temporarily(), torch.device("meta"):
-        prepared = prepare_trainable_model(made, trained)
+        prepared = prepare_trainable_model(model, trained)
     _put_on_processor(prepared)
     return prepared
 
@@ -389,16 +389,16 @@ def _put_on_processor(model: nn.Module) -> None:
 
     Kernels and types are chosen by the device. peft can add LoRA to meta tensors alone.
     """
-    made: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
     for module in model.modules():
         tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-        for held in tables:
-            for name, each in held.items():
-                if each is not None and id(each) not in made:
+        for table in tables:
+            for name, each in table.items():
+                if each is not None and id(each) not in copies:
                     empty = torch.empty(each.shape, dtype=each.dtype)
                     weight = isinstance(each, nn.Parameter)
-                    made[id(each)] = nn.Parameter(empty, each.requires_grad) if weight else empty
-                held[name] = None if each is None else made[id(each)]
+                    copies[id(each)] = nn.Parameter(empty, each.requires_grad) if weight else empty
+                table[name] = None if each is None else copies[id(each)]
 
 
 _PLANNED_ATTENTION = "rookery_planned"
@@ -426,11 +426,11 @@ class _StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     `known` are tensors whose storages do not count: the weights and their gradients.
     """
 
-    def __init__(self, known: Iterable[Tensor], vocabulary: int) -> None:
+    def __init__(self, known_tensors: Iterable[Tensor], vocabulary: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.live: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
-        self._known = {_identify_storage(each) for each in known}
+        self._known = {_identify_storage(each) for each in known_tensors}
         self._counted: set[int] = set()
         self._vocabulary = vocabulary
 
@@ -443,14 +443,14 @@ class _StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._count(each, self._choose_kind(func, args, each))
         return found
 
-    def _choose_kind(self, func: Any, args: tuple[Any, ...], made: Tensor) -> str:
+    def _choose_kind(self, func: Any, args: tuple[Any, ...], tensor: Tensor) -> str:
         if func is torch.ops.aten._to_copy.default and _identify_storage(args[0]) in self._known:
             return "copies"
-        wide = made.dim() > 1 and made.shape[-1] == self._vocabulary
+        wide = tensor.dim() > 1 and tensor.shape[-1] == self._vocabulary
         return "logits" if wide else "activations"
 
-    def _count(self, made: Tensor, kind: str) -> None:
-        storage, number = made.untyped_storage(), _identify_storage(made)
+    def _count(self, tensor: Tensor, kind: str) -> None:
+        storage, number = tensor.untyped_storage(), _identify_storage(tensor)
         if number in self._counted:
             return
         self._counted.add(number)
@@ -528,24 +528,24 @@ def _compute_loss(
     if not shape.targets:
         with _compute_in(dtype):
             model: Any = networks if shape.outputs else networks.base_model
-            said = model(
+            output = model(
                 input_ids=batch.tokens_BT,
                 attention_mask=batch.attention_mask_BT.long(),
                 **({"use_cache": False} if shape.outputs else {}),
             )
-        found = said.logits if shape.outputs else said[0]
+        scored = output.logits if shape.outputs else output[0]
         name = "rewards" if shape.outputs else "states"
-        return found.float().sum(), [(name, tuple(found.shape))]
-    wanted: set[TokenOutput] = {"logprobs"}
+        return scored.float().sum(), [(name, tuple(scored.shape))]
+    output_names: set[TokenOutput] = {"logprobs"}
     if how is not None:
-        wanted |= {"values", "entropies"}
+        output_names |= {"values", "entropies"}
         if how.kl == "loss":
-            wanted.add("kl")
+            output_names.add("kl")
     with _compute_in(dtype):
         temperature = 1.0 if how is None else how.sampling.temperature
-        found = networks(batch, temperature, wanted)
-    outputs: Outputs = [(name, tuple(value.shape)) for name, value in found.items()]
-    learnt = [value.sum() for value in found.values() if value.requires_grad]
+        scored = networks(batch, temperature, output_names)
+    outputs: Outputs = [(name, tuple(value.shape)) for name, value in scored.items()]
+    learnt = [value.sum() for value in scored.values() if value.requires_grad]
     return torch.stack(learnt).sum(), outputs
 
 
@@ -558,10 +558,10 @@ def _simulate_sampling(shape: TrainingShape, networks: Any) -> tuple[int, int, i
     """
     model: Any = networks.policy
     model.eval()
-    known, text = list(networks.parameters()), shape.model.get_text_config()
+    weights, text = list(networks.parameters()), shape.model.get_text_config()
     prompt = shape.tokens - shape.sampled_tokens
     cache = DynamicCache()
-    with _StorageCounter(known, text.vocab_size) as counter, _compute_in(shape.trained.dtype):
+    with _StorageCounter(weights, text.vocab_size) as counter, _compute_in(shape.trained.dtype):
         _read_tokens(model, shape.sampled_rows, prompt, 0, cache)
         read = counter.most.copy()
         layers: list[Any] = cache.layers
@@ -577,12 +577,12 @@ def _simulate_sampling(shape: TrainingShape, networks: Any) -> tuple[int, int, i
     return size, most.total() - size, most["copies"]
 
 
-def _read_tokens(model: Any, rows: int, tokens: int, seen: int, cache: DynamicCache) -> None:
+def _read_tokens(model: Any, rows: int, tokens: int, position: int, cache: DynamicCache) -> None:
     tokens_BT = torch.zeros((rows, tokens), dtype=torch.long)
     model(
         input_ids=tokens_BT,
-        attention_mask=torch.ones((rows, seen + tokens), dtype=torch.long),
-        position_ids=torch.arange(seen, seen + tokens).expand(rows, tokens),
+        attention_mask=torch.ones((rows, position + tokens), dtype=torch.long),
+        position_ids=torch.arange(position, position + tokens).expand(rows, tokens),
         cache=cache,
         use_cache=True,
         logits_to_keep=1,
@@ -602,7 +602,7 @@ def _measure_gathered_layers(model: nn.Module, dtype: str) -> int:
     inside = {id(each) for layer in layers for each in layer.parameters()}
     outside = [each for each in model.parameters() if id(each) not in inside]
     largest = max(layers, key=lambda layer: _count_values(layer.parameters()))
-    held = [*outside, *largest.parameters()]
-    values = _count_values([*held, *largest.parameters()])
-    values += _count_values(each for each in held if each.requires_grad)
+    gathered = [*outside, *largest.parameters()]
+    values = _count_values([*gathered, *largest.parameters()])
+    values += _count_values(each for each in gathered if each.requires_grad)
     return values * (2 if dtype == "bfloat16" else FLOAT_BYTES)

@@ -98,10 +98,10 @@ class OracleWriter:
         An answer has one cited sentence per reference used, and sometimes one that no reference
         supports. `allow` is ignored.
         """
-        said = (self.generate_statements(prompt, number) for number in range(n))
+        statements = (self.generate_statements(prompt, number) for number in range(n))
         return [
             Completion(" ".join(f"{each.text} [{each.cited + 1}]." for each in some))
-            for some in said
+            for some in statements
         ]
 
     def generate_statements(self, prompt: str, number: int = 0) -> list[OracleStatement]:
@@ -119,14 +119,14 @@ class OracleWriter:
             if contains_any_answer(reference, accepted) != (chance.random() < self._faults.adoption)
         ]
         needed = {word for answer in accepted for word in split_words(answer)}
-        said: list[tuple[str, int | None]] = [
+        statements: list[tuple[str, int | None]] = [
             (self._drop_words(references[at], needed, chance), at) for at in adopted
         ]
         if not adopted or chance.random() < self._faults.memory:
-            said.append((_strip_citations(chance.choice(self._memory)), None))
+            statements.append((_strip_citations(chance.choice(self._memory)), None))
         return [
             OracleStatement(text, at, self._choose_citation(at, len(references), chance))
-            for text, at in said
+            for text, at in statements
         ]
 
     def _drop_words(self, reference: str, needed: set[str], chance: Random) -> str:
@@ -209,9 +209,9 @@ def vary_queries(question: str, title: str, random: Random, poor: bool) -> list[
     """
     words = get_keywords(question) or [question]
     some = [random.choice(words)] if poor else []
-    asked = random.choice((question, question.rstrip("?").lower()))
+    query = random.choice((question, question.rstrip("?").lower()))
     short = random.choice((" ".join(words), " ".join(words).lower()))
-    plain = random.sample((asked, short), 2)
+    plain = random.sample((query, short), 2)
     wordings = [*some, *plain, f"{title} {random.choice(words)}", title]
     return [wording for wording in wordings if wording]
 
@@ -247,12 +247,12 @@ def vary_quote(sentence: str, screen: str, habits: QuoteHabits, random: Random) 
     It is abbreviated, copied from the screen with the marks of links, in lower case, broken by a
     line break, or as it is, drawn with the probabilities of `habits`.
     """
-    drawn = random.random()
-    if drawn < habits.abbreviate:
+    chance = random.random()
+    if chance < habits.abbreviate:
         return abbreviate_quote(sentence, screen, random.randint(3, 5)) or sentence
-    if drawn < habits.abbreviate + habits.copy:
+    if chance < habits.abbreviate + habits.copy:
         return copy_from_screen(sentence, screen) or sentence
-    if drawn < habits.abbreviate + habits.copy + habits.retype:
+    if chance < habits.abbreviate + habits.copy + habits.retype:
         words = sentence.split()
         middle = len(words) // 2
         broken = f"{' '.join(words[:middle])}\n{' '.join(words[middle:])}"
@@ -266,11 +266,11 @@ def abbreviate_quote(sentence: str, screen: str, least: int) -> str:
     Each part has at least `least` words, and no more than needed. Empty where that saves little.
     """
     words = sentence.split()
-    shown = " ".join(SCREEN_LINK.sub(r"\2", screen).split())
+    screen_text = " ".join(SCREEN_LINK.sub(r"\2", screen).split())
     for size in range(least, len(words) // 2 - 2):
         start, end = " ".join(words[:size]), " ".join(words[-size:])
         once = sentence.find(end, len(start)) == len(sentence) - len(end)
-        if once and shown.find(start) == shown.find(sentence) >= 0:
+        if once and screen_text.find(start) == screen_text.find(sentence) >= 0:
             return f"{start}{ABBREVIATION_MARK}{end}"
     return ""
 
@@ -279,11 +279,11 @@ def copy_from_screen(sentence: str, screen: str) -> str:
     """Return the sentence as the screen shows it, with marks of links; empty if it is not shown."""
     unmarked = SCREEN_LINK.sub(_blank_link_marks, screen)
     letters = [at for at, letter in enumerate(unmarked) if letter.isalnum()]
-    wanted = "".join(filter(str.isalnum, sentence))
-    start = "".join(unmarked[at] for at in letters).find(wanted)
-    if start < 0 or not wanted:
+    sentence_letters = "".join(filter(str.isalnum, sentence))
+    start = "".join(unmarked[at] for at in letters).find(sentence_letters)
+    if start < 0 or not sentence_letters:
         return ""
-    low, high = letters[start], letters[start + len(wanted) - 1] + 1
+    low, high = letters[start], letters[start + len(sentence_letters) - 1] + 1
     low -= len(re.split(r"\s", screen[:low])[-1])
     return screen[low : high + len(re.split(r"\s", screen[high:])[0])]
 
@@ -343,10 +343,10 @@ def _list_commands(question: str, quotes: str, title: str, text: str) -> list[st
     if not title or title.startswith("Search results for: "):
         clicks = [f"Clicked on link {number}" for number, _ in SCREEN_LINK.findall(text)]
         return clicks + [f"Search {query}" for query in _list_queries(question)]
-    shown = SCREEN_LINK.sub(r"\2", text)
-    whole = [words for line in shown.splitlines() for words in _split_sentences(line)]
+    screen_text = SCREEN_LINK.sub(r"\2", text)
+    whole = [words for line in screen_text.splitlines() for words in _split_sentences(line)]
     short = [
-        abbreviate_quote(sentence, shown, least)
+        abbreviate_quote(sentence, screen_text, least)
         for sentence in whole
         for least in _ABBREVIATION_WORDS
     ]
@@ -462,10 +462,10 @@ def is_correct_demonstration(episode: Episode) -> bool:
     A claim and a quote that it cites must both contain one gold answer, and at least four steps in
     five must be valid commands.
     """
-    said = [step.said.text for step in episode.steps[:-1]]
-    commands = [command for command in map(parse_command, said) if command is not None]
+    command_texts = [step.said.text for step in episode.steps[:-1]]
+    commands = [command for command in map(parse_command, command_texts) if command is not None]
     answer = episode.answer
-    if answer is None or answer.declined or len(commands) < MIN_COMMAND_SHARE * len(said):
+    if answer is None or answer.declined or len(commands) < MIN_COMMAND_SHARE * len(command_texts):
         return False
     return any(
         contains_gold_answer(answer.text[claim.start : claim.end], gold)
@@ -531,180 +531,209 @@ class _Demonstrator:
         while True:
             yield "End: Answer"
 
-    def say_command(self, seen: Observation, command: str) -> CommandScript:
+    def say_command(self, observation: Observation, command: str) -> CommandScript:
         """Yield one command, sometimes a misspelt one before it."""
-        if self.chooses_to(self.habits.invalid, seen):
+        if self.chooses_to(self.habits.invalid, observation):
             yield mistype_command(command)
         return (yield command)
 
-    def chooses_to(self, share: float, seen: Observation) -> bool:
+    def chooses_to(self, share: float, observation: Observation) -> bool:
         """Draw if an optional action of this probability is done; never with few actions left."""
-        return self.random.random() < share and seen.left > HURRY_ACTIONS
+        return self.random.random() < share and observation.left > HURRY_ACTIONS
 
-    def is_page_open(self, seen: Observation) -> bool:
+    def is_page_open(self, observation: Observation) -> bool:
         """Return True if the target's address is open, be it as an error page."""
-        return seen.url == self.target.page.url
+        return observation.url == self.target.page.url
 
-    def is_page_readable(self, seen: Observation) -> bool:
+    def is_page_readable(self, observation: Observation) -> bool:
         """Return True if the target's page is open with the expected text."""
-        return self.is_page_open(seen) and seen.digest == self.target.page.digest
+        return self.is_page_open(observation) and observation.digest == self.target.page.digest
 
-    def is_shown(self, seen: Observation) -> bool:
+    def is_shown(self, observation: Observation) -> bool:
         """Return True if the whole target is on the screen."""
-        return self.is_start_shown(seen) and self.target.end <= seen.end
+        return self.is_start_shown(observation) and self.target.end <= observation.end
 
-    def is_start_shown(self, seen: Observation) -> bool:
+    def is_start_shown(self, observation: Observation) -> bool:
         """Return True if the target's beginning is on the screen."""
-        return self.is_page_readable(seen) and seen.start <= self.target.start < seen.end
+        return (
+            self.is_page_readable(observation)
+            and observation.start <= self.target.start < observation.end
+        )
 
-    def reach_page(self, seen: Observation) -> CommandScript:
+    def reach_page(self, observation: Observation) -> CommandScript:
         """Open the target's page, by a link of the first page or by searching."""
-        if seen.url and not self.is_page_open(seen):
-            seen = yield from self.follow_title_link(seen)
-        for query in self.choose_queries(seen):
-            if not self.is_page_open(seen):
-                seen = yield from self.say_command(seen, f"Search {query}")
-                if query == self.subject or self.chooses_to(self.habits.wrong_result, seen):
-                    seen = yield from self.open_wrong_result(seen)
-                seen = yield from self.open_result(seen)
-        return seen
+        if observation.url and not self.is_page_open(observation):
+            observation = yield from self.follow_title_link(observation)
+        for query in self.choose_queries(observation):
+            if not self.is_page_open(observation):
+                observation = yield from self.say_command(observation, f"Search {query}")
+                if query == self.subject or self.chooses_to(self.habits.wrong_result, observation):
+                    observation = yield from self.open_wrong_result(observation)
+                observation = yield from self.open_result(observation)
+        return observation
 
-    def choose_queries(self, seen: Observation) -> list[str]:
+    def choose_queries(self, observation: Observation) -> list[str]:
         """Draw the queries that are tried until one leads to the page."""
-        question, asked = self.question.text, set(get_question_terms(self.question.text))
+        question, question_terms = self.question.text, set(get_question_terms(self.question.text))
         poor, detour = (
-            self.chooses_to(self.habits.poor_query, seen),
-            self.chooses_to(self.habits.detour, seen),
+            self.chooses_to(self.habits.poor_query, observation),
+            self.chooses_to(self.habits.detour, observation),
         )
         named = get_question_terms(self.subject)
-        is_named = 2 * len(asked.intersection(named)) >= len(named)
+        is_named = 2 * len(question_terms.intersection(named)) >= len(named)
         first = [self.subject] if detour and named and is_named else []
         return first + vary_queries(question, self.subject, self.random, poor)
 
-    def open_result(self, seen: Observation) -> CommandScript:
+    def open_result(self, observation: Observation) -> CommandScript:
         """Scroll down the search results and open those with the page's title."""
-        tried: set[str] = set()
-        while not self.is_page_open(seen):
+        tried_urls: set[str] = set()
+        while not self.is_page_open(observation):
             fitting = [
-                link.number for link in self.find_title_links(seen) if link.number not in tried
+                link.number
+                for link in self.find_title_links(observation)
+                if link.number not in tried_urls
             ]
             if fitting:
-                tried.add(fitting[0])
-                seen = yield from self.say_command(seen, f"Clicked on link {fitting[0]}")
-                if not self.is_page_open(seen):
-                    seen = yield "Back"
-            elif seen.scrollbar[1] < 100:
-                seen = yield from self.say_command(seen, "Scrolled down 1")
+                tried_urls.add(fitting[0])
+                observation = yield from self.say_command(
+                    observation, f"Clicked on link {fitting[0]}"
+                )
+                if not self.is_page_open(observation):
+                    observation = yield "Back"
+            elif observation.scrollbar[1] < 100:
+                observation = yield from self.say_command(observation, "Scrolled down 1")
             else:
                 break
-        return seen
+        return observation
 
-    def open_wrong_result(self, seen: Observation) -> CommandScript:
+    def open_wrong_result(self, observation: Observation) -> CommandScript:
         """Open another result, follow a link from there to the target, or else go back."""
         titled = _fold_title(self.subject)
-        leading = self.find_title_links(seen)
-        others = [link for link in _parse_links(seen) if link not in leading]
+        leading = self.find_title_links(observation)
+        others = [link for link in _parse_links(observation) if link not in leading]
         naming = [link for link in others if titled in _fold_title(link.below)]
         if not others:
-            return seen
+            return observation
         number = self.random.choice((naming or others)[:4]).number
-        seen = yield from self.say_command(seen, f"Clicked on link {number}")
+        observation = yield from self.say_command(observation, f"Clicked on link {number}")
         if naming:
-            if not self.find_title_links(seen):
-                seen = yield from self.say_command(seen, f"Find in page: {self.subject}")
+            if not self.find_title_links(observation):
+                observation = yield from self.say_command(
+                    observation, f"Find in page: {self.subject}"
+                )
         elif self.random.random() < 0.5:
-            seen = yield from self.say_command(seen, f"Scrolled down {self.random.choice('112')}")
-        seen = yield from self.follow_title_link(seen)
-        return seen if self.is_page_open(seen) else (yield from self.say_command(seen, "Back"))
+            observation = yield from self.say_command(
+                observation, f"Scrolled down {self.random.choice('112')}"
+            )
+        observation = yield from self.follow_title_link(observation)
+        return (
+            observation
+            if self.is_page_open(observation)
+            else (yield from self.say_command(observation, "Back"))
+        )
 
-    def follow_title_link(self, seen: Observation) -> CommandScript:
+    def follow_title_link(self, observation: Observation) -> CommandScript:
         """Click on the first link with the page's title on the screen, if there is one."""
-        for link in self.find_title_links(seen)[:1]:
-            seen = yield from self.say_command(seen, f"Clicked on link {link.number}")
-        return seen
+        for link in self.find_title_links(observation)[:1]:
+            observation = yield from self.say_command(observation, f"Clicked on link {link.number}")
+        return observation
 
-    def find_title_links(self, seen: Observation) -> list[_ScreenLink]:
+    def find_title_links(self, observation: Observation) -> list[_ScreenLink]:
         """Return the links with the page's title, or with its beginning where it is truncated."""
         title = _fold_title(self.target.page.title or self.target.page.url)
         return [
             link
-            for link in _parse_links(seen)
+            for link in _parse_links(observation)
             if (words := _fold_title(link.words)) == title
             or (words.endswith("…") and title.startswith(words[:-1]))
         ]
 
-    def look_for_target(self, seen: Observation) -> CommandScript:
+    def look_for_target(self, observation: Observation) -> CommandScript:
         """Bring the target onto the screen, by finding words of the question or by scrolling."""
-        if self.chooses_to(self.habits.missing_text, seen) and not self.is_shown(seen):
+        if self.chooses_to(self.habits.missing_text, observation) and not self.is_shown(
+            observation
+        ):
             words = draw_consecutive_words(self.question.text, self.random)
-            seen = yield from self.say_command(seen, f"Find in page: {words}")
-            if self.chooses_to(self.habits.top, seen):
-                seen = yield from self.say_command(seen, "Top")
-        if self.chooses_to(self.habits.scroll, seen):
-            seen = yield from self.scroll_to_target(seen, self.random.randint(1, 4))
-        for clue in self.choose_clues(seen):
+            observation = yield from self.say_command(observation, f"Find in page: {words}")
+            if self.chooses_to(self.habits.top, observation):
+                observation = yield from self.say_command(observation, "Top")
+        if self.chooses_to(self.habits.scroll, observation):
+            observation = yield from self.scroll_to_target(observation, self.random.randint(1, 4))
+        for clue in self.choose_clues(observation):
             for _ in range(2):
-                if not self.is_shown(seen):
-                    seen = yield from self.say_command(seen, f"Find in page: {clue}")
-        if not self.is_shown(seen):
-            seen = yield from self.scroll_to_target(seen, seen.left - HURRY_ACTIONS)
-        if not self.is_shown(seen):  # its end is cut off, or there is no time left to scroll
+                if not self.is_shown(observation):
+                    observation = yield from self.say_command(observation, f"Find in page: {clue}")
+        if not self.is_shown(observation):
+            observation = yield from self.scroll_to_target(
+                observation, observation.left - HURRY_ACTIONS
+            )
+        if not self.is_shown(observation):  # its end is cut off, or there is no time left to scroll
             first = " ".join(self.sentence.split()[:5])
-            seen = yield from self.say_command(seen, f"Find in page: {first}")
-        return seen
+            observation = yield from self.say_command(observation, f"Find in page: {first}")
+        return observation
 
-    def scroll_to_target(self, seen: Observation, most: int) -> CommandScript:
+    def scroll_to_target(self, observation: Observation, most: int) -> CommandScript:
         """Scroll by windows towards the target, at most `most` times and sometimes too far."""
         for _ in range(most):
-            if self.is_start_shown(seen):
+            if self.is_start_shown(observation):
                 break
-            away = max(self.target.start - seen.end, seen.start - self.target.start)
-            windows = away // max(seen.end - seen.start, 1) + self.random.choice((0, 1, 1, 2))
-            way = "up" if self.target.start < seen.start else "down"
-            seen = yield from self.say_command(seen, f"Scrolled {way} {min(max(windows, 1), 3)}")
-        return seen
+            away = max(self.target.start - observation.end, observation.start - self.target.start)
+            windows = away // max(observation.end - observation.start, 1) + self.random.choice(
+                (0, 1, 1, 2)
+            )
+            way = "up" if self.target.start < observation.start else "down"
+            observation = yield from self.say_command(
+                observation, f"Scrolled {way} {min(max(windows, 1), 3)}"
+            )
+        return observation
 
-    def choose_clues(self, seen: Observation) -> list[str]:
+    def choose_clues(self, observation: Observation) -> list[str]:
         """Draw up to two phrases of the question that lead to the target if found at most twice."""
         text = self.target.page.text.lower()
         near = range(self.target.start - NEAR_CHARACTERS, self.target.end)
         leading = []
         for phrase in list_phrases(self.question.text):
             places = list(_find_word_starts(text, phrase.lower()))
-            following = [at for at in places if at > seen.start] + places
+            following = [at for at in places if at > observation.start] + places
             if any(at in near for at in following[:2]):
                 leading.append(phrase)
         return self.random.sample(leading, min(len(leading), 2))
 
-    def quote_target(self, seen: Observation) -> CommandScript:
+    def quote_target(self, observation: Observation) -> CommandScript:
         """Quote the target, sometimes with other sentences before or after it."""
         others = (
-            self.choose_extra_quotes(seen) if self.chooses_to(self.habits.extra_quote, seen) else []
+            self.choose_extra_quotes(observation)
+            if self.chooses_to(self.habits.extra_quote, observation)
+            else []
         )
         before = self.random.randint(0, len(others))
         for other in others[:before]:
-            seen = yield from self.say_command(seen, f"Quote: {other}")
-        typed = vary_quote(self.sentence, seen.text, self.habits.quotes, self.random)
+            observation = yield from self.say_command(observation, f"Quote: {other}")
+        typed = vary_quote(self.sentence, observation.text, self.habits.quotes, self.random)
         for wording in (typed, self.sentence):
-            if not any(map(self.supports_answer, seen.quotes)):
-                seen = yield from self.say_command(seen, f"Quote: {wording}")
+            if not any(map(self.supports_answer, observation.quotes)):
+                observation = yield from self.say_command(observation, f"Quote: {wording}")
         for other in others[before:]:
-            seen = yield from self.say_command(seen, f"Quote: {other}")
-        return seen
+            observation = yield from self.say_command(observation, f"Quote: {other}")
+        return observation
 
-    def choose_extra_quotes(self, seen: Observation) -> list[str]:
+    def choose_extra_quotes(self, observation: Observation) -> list[str]:
         """Draw one or two other sentences on the screen that share words with the question."""
         page = self.target.page
         language = find_language(page.text)
-        asked = set(get_question_terms(self.question.text, language))
-        spans = find_sentences(page, seen.start, seen.end) if self.is_shown(seen) else []
+        question_terms = set(get_question_terms(self.question.text, language))
+        spans = (
+            find_sentences(page, observation.start, observation.end)
+            if self.is_shown(observation)
+            else []
+        )
         fitting = [
             text
             for start, end in spans
             if end <= self.target.start or self.target.end <= start
             if _WHOLE_SENTENCE.fullmatch(text := " ".join(page.text[start:end].split()))
             if MIN_EXTRA_QUOTE <= len(text) <= MAX_REPEATED_SENTENCE
-            and asked & set(split_terms(text, language))
+            and question_terms & set(split_terms(text, language))
         ]
         return self.random.sample(fitting, min(len(fitting), self.random.choice((1, 1, 2))))
 
@@ -741,8 +770,8 @@ def _render_cited(sentences: Sequence[str], quotes: Sequence[Quote], number: int
     return render_numbered(Answer(text, tuple(quotes), tuple(claims)))
 
 
-def _parse_links(seen: Observation) -> list[_ScreenLink]:
-    _, *parts = SCREEN_LINK.split(seen.text)
+def _parse_links(observation: Observation) -> list[_ScreenLink]:
+    _, *parts = SCREEN_LINK.split(observation.text)
     return [_ScreenLink(*parts[at : at + 3]) for at in range(0, len(parts), 3)]
 
 

@@ -39,21 +39,21 @@ def find_spans(text: str, names: Sequence[SpanName]) -> list[tuple[int, int] | N
     reaches from its first word to its last, with what stands at them without white space, such as
     brackets and full stops.
     """
-    found: dict[SpanName, tuple[int, int]] = {}
+    spans: dict[SpanName, tuple[int, int]] = {}
     words = list(_WORD.finditer(text))
     folded = [_fold_word(word[0]) for word in words]
     letters, ends = b"".join(folded), [0, *accumulate(map(len, folded))]
     for count in {name.words for name in names}:
-        wanted = {name.digest for name in names if name.words == count}
+        digests = {name.digest for name in names if name.words == count}
         for first in range(len(words) - count + 1):
             digest = _digest_letters(letters[ends[first] : ends[first + count]])
-            if digest in wanted:
-                wanted.remove(digest)
+            if digest in digests:
+                digests.remove(digest)
                 start, end = words[first].start(), words[first + count - 1].end()
-                found[SpanName(count, digest)] = _widen_to_spaces(text, start, end)
-                if not wanted:
+                spans[SpanName(count, digest)] = _widen_to_spaces(text, start, end)
+                if not digests:
                     break
-    return [found.get(name) for name in names]
+    return [spans.get(name) for name in names]
 
 
 def _fold_word(word: str) -> bytes:

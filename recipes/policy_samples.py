@@ -66,12 +66,12 @@ def sample_browser_answers(
     )
     if make_constraint is not None:
         world = ConstrainedEnvironment(world, speech, make_constraint(speech))
-    episodes, asked = _choose_episodes(len(questions), n, browsing.group, seed)
-    found: list[list[Answer | None]] = [[] for _ in questions]
+    episodes, numbers = _choose_episodes(len(questions), n, browsing.group, seed)
+    answers_by_question: list[list[Answer | None]] = [[] for _ in questions]
     each = iter(answers)
-    for one, number in zip(world.play_episodes(sample, episodes, seed), asked, strict=True):
-        found[number].append(None if one.reward is None else next(each))
-    return found
+    for one, number in zip(world.play_episodes(sample, episodes, seed), numbers, strict=True):
+        answers_by_question[number].append(None if one.reward is None else next(each))
+    return answers_by_question
 
 
 def _choose_episodes(count: int, n: int, group: int, seed: int) -> tuple[list[int], list[int]]:
@@ -79,13 +79,13 @@ def _choose_episodes(count: int, n: int, group: int, seed: int) -> tuple[list[in
     of the question of each. Groups are whole but for the last of each question."""
     rounds = range(math.ceil(n / group) * group * count)
     turns = assign_questions(count, group, rounds, seed)
-    times, episodes, asked = Counter[int](), [], []
+    times, episodes, numbers = Counter[int](), [], []
     for episode, (number, _) in zip(rounds, turns, strict=True):
         times[number] += 1
         if times[number] <= n:
             episodes.append(episode)
-            asked.append(number)
-    return episodes, asked
+            numbers.append(number)
+    return episodes, numbers
 
 
 class QuotedSample(Record, frozen=True):
@@ -104,14 +104,14 @@ def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
     """
     title, text = page.title, page.text[: measure_shown_text(page)]
 
-    def parse_answer(said: str) -> Answer:
-        answer = parse_inline(said, [page])
+    def parse_answer(completion: str) -> Answer:
+        answer = parse_inline(completion, [page])
         refuse_hidden_quotes(answer, page)
         return answer
 
     source = f"Page: {neutralize_line(title)}\n{neutralize_line(text)}"
-    asked = f"{source}\nQuestion: {question.text}\nAnswer: "
-    return EnvironmentPrompt(asked, parse_answer, (title, text))
+    prompt = f"{source}\nQuestion: {question.text}\nAnswer: "
+    return EnvironmentPrompt(prompt, parse_answer, (title, text))
 
 
 def make_search_prompts(library: Library, pages: int) -> PromptFunction:
@@ -158,16 +158,16 @@ def sample_quoted_answers(
         questions, show, collect_answers, speech, VerbatimGrammar(loaded.vocabulary, shape)
     )
     episodes = range(n * len(questions))
-    found: list[list[QuotedSample]] = [[] for _ in questions]
+    samples_by_question: list[list[QuotedSample]] = [[] for _ in questions]
     played, each = world.play_episodes(sample, episodes, seed), iter(answers)
     for one, (number, _) in zip(
         played, assign_questions(len(questions), 1, episodes, seed), strict=True
     ):
         for row in one.rows:
             answer = None if one.reward is None else next(each)
-            kept = None if one.malformed else answer
-            found[number].append(QuotedSample(kept, math.fsum(row.logprobs)))
-    return found
+            readable = None if one.malformed else answer
+            samples_by_question[number].append(QuotedSample(readable, math.fsum(row.logprobs)))
+    return samples_by_question
 
 
 def sample_completions(
@@ -188,30 +188,30 @@ def sample_completions(
     speech = load_policy_tokenizer(folder, sampling.max_tokens, chat=False)
     contexts = [speech.encode_prompt(prompt) for prompt in prompts]
     seeds = [f"{seed} {number}" for number in range(len(prompts))]
-    said = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)
+    actions = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)
     apart = (
-        _estimate_kl(load_model(Path(reference)).model, said, sampling)
+        _estimate_kl(load_model(Path(reference)).model, actions, sampling)
         if reference
-        else [0.0] * len(said)
+        else [0.0] * len(actions)
     )
     return [
         make_completion(one.row.action, speech, kl, full_stop)
-        for one, kl in zip(said, apart, strict=True)
+        for one, kl in zip(actions, apart, strict=True)
     ]
 
 
 @torch.inference_mode()
 def _estimate_kl(
-    reference: torch.nn.Module, said: Sequence[SampledAction], sampling: SamplingSettings
+    reference: torch.nn.Module, actions: Sequence[SampledAction], sampling: SamplingSettings
 ) -> list[float]:
-    found, device = [], next(reference.parameters()).device
-    for start in range(0, len(said), sampling.rows):
-        piece = said[start : start + sampling.rows]
+    differences, device = [], next(reference.parameters()).device
+    for start in range(0, len(actions), sampling.rows):
+        piece = actions[start : start + sampling.rows]
         batch = collate_rows([one.row for one in piece], 0, device)
         theirs_N = compute_action_logprobs(reference, batch, sampling.temperature)
-        theirs = torch.split(theirs_N, [len(one.row.action) for one in piece])
-        found += [
+        parts = torch.split(theirs_N, [len(one.row.action) for one in piece])
+        differences += [
             sum(one.logprobs) - float(other_N.sum())
-            for one, other_N in zip(piece, theirs, strict=True)
+            for one, other_N in zip(piece, parts, strict=True)
         ]
-    return found
+    return differences

@@ -20,10 +20,10 @@ def write_tiny_encoder(
     """Write a BERT of 2 layers with random weights that depend on the seed alone, as
     `learn.retrieval_training` reads it. It knows all words of the texts and no parts of words.
     """
-    found = sorted(
+    words = sorted(
         {word for text in texts for word in (*split_words(text), *_list_punctuation(text))}
     )
-    vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *found))}
+    vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=width,

@@ -67,9 +67,9 @@ def main() -> None:
         folders = [place.parent for place in runs.glob(f"{name}-*/result.json")]
         if folders:
             _keep_runs(name, folders)
-        kept = _read_kept_results(name)
-        if kept:
-            parts += _render_section(kept)
+        kept_results = _read_kept_results(name)
+        if kept_results:
+            parts += _render_section(kept_results)
         else:
             command = f"python -m recipes.{recipe} {size}"
             parts.append(f"## {recipe}, {size}\n\nNo run is kept: `{command}`.\n")
@@ -94,26 +94,26 @@ def _keep_runs(name: str, folders: Sequence[Path]) -> None:
     Results of other seeds that were kept before stay, unless they look for other effects: then they
     are of another version. Raises ValueError where the runs themselves do.
     """
-    made = {each: Result.from_json((each / "result.json").read_bytes()) for each in folders}
-    first = min(made, key=lambda each: made[each].seeds)
-    for other in made.values():
-        if other.effects != made[first].effects:
+    run_results = {each: Result.from_json((each / "result.json").read_bytes()) for each in folders}
+    first = min(run_results, key=lambda each: run_results[each].seeds)
+    for other in run_results.values():
+        if other.effects != run_results[first].effects:
             raise ValueError(
-                f"{name}: seeds {made[first].seeds[0]} and {other.seeds[0]} look for different "
-                "effects: run them with the same version and size"
+                f"{name}: seeds {run_results[first].seeds[0]} and {other.seeds[0]} look for "
+                "different effects: run them with the same version and size"
             )
-    seeds = {each.seeds for each in made.values()}
-    kept = [
+    seeds = {each.seeds for each in run_results.values()}
+    kept_folders = [
         each
         for each in _read_kept_results(name)
-        if each.effects == made[first].effects and each.seeds not in seeds
+        if each.effects == run_results[first].effects and each.seeds not in seeds
     ]
-    before = min((each.seeds for each in kept), default=made[first].seeds)
+    before = min((each.seeds for each in kept_folders), default=run_results[first].seeds)
     PICTURES.mkdir(parents=True, exist_ok=True)
-    results = sorted((*kept, *made.values()), key=lambda each: each.seeds)
+    results = sorted((*kept_folders, *run_results.values()), key=lambda each: each.seeds)
     lines = "".join(each.to_json() + "\n" for each in results).encode()
     _get_scores_place(name).write_bytes(gzip.compress(lines, mtime=0))
-    if made[first].seeds <= before:
+    if run_results[first].seeds <= before:
         for old in PICTURES.glob(f"{name}-*"):
             if old != _get_scores_place(name):
                 old.unlink()

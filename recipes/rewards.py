@@ -33,12 +33,12 @@ def write_pretrained_encoder(folder: Path, model: str = MINILM_MODEL) -> None:
     bad_model.
     """
     source = find_encoder_folder(model)
-    here: dict[str, Any] = {"local_files_only": True}
+    options: dict[str, Any] = {"local_files_only": True}
     with convert_load_errors(source), silence_transformers():
-        plain = AutoTokenizer.from_pretrained(source, **here)
+        plain = AutoTokenizer.from_pretrained(source, **options)
         marks = {"bos_token": plain.cls_token, "eos_token": plain.sep_token}
-        tokenizer = AutoTokenizer.from_pretrained(source, **marks, **here)
-        encoder: Any = AutoModel.from_pretrained(source, use_safetensors=True, **here)
+        tokenizer = AutoTokenizer.from_pretrained(source, **marks, **options)
+        encoder: Any = AutoModel.from_pretrained(source, use_safetensors=True, **options)
     save_pretrained_model(encoder, tokenizer, folder)
 
 
@@ -67,8 +67,8 @@ def score_with_both_outputs(
     showing = make_input_encoder(model, tokenizer, ends, context, False)
     rows = [np.asarray(showing.encode_answer(*pair).tokens, np.int32) for pair in pairs]
     model.eval()  # type: ignore[no-untyped-call]
-    found = score_rows(model, rows, showing.pad, model.device, 16)
-    return [(float(reward), float(good)) for reward, good in found.tolist()]
+    outputs = score_rows(model, rows, showing.pad, model.device, 16)
+    return [(float(reward), float(good)) for reward, good in outputs.tolist()]
 
 
 class MockLabeller:
@@ -80,13 +80,13 @@ class MockLabeller:
         self._noise = noise
         self._seed = seed
 
-    def compare_answers(self, asked: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
+    def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
         """Yield one Comparison for each question, in their order, as soon as it is there.
 
         The answer with the highest hidden reward gets all the weight, or, with probability `noise`,
         any answer. Equal numbers and answers give equal comparisons.
         """
-        for one in asked:
+        for one in questions:
             chance = Random(f"{self._seed} label {one.number}")
             rewards = [self._reward(one.question, answer) for answer in one.answers]
             best = rewards.index(max(rewards))

@@ -85,16 +85,16 @@ class _TitleLinker:
         """Return the text as HTML, other articles' titles linked, the longest where several
         begin."""
         parts: list[str] = []
-        done = free = 0
+        position = free = 0
         for word in _WORD.finditer(text):
             title, start = self._longest_title_at(word, text, free)
             if title:
                 free = start + len(title)
             if title and title != article.title:
                 link = f'<a href="{self._names[title]}">{html.escape(title, quote=False)}</a>'
-                parts += (html.escape(text[done:start], quote=False), link)
-                done = free
-        return "".join(parts) + html.escape(text[done:], quote=False)
+                parts += (html.escape(text[position:start], quote=False), link)
+                position = free
+        return "".join(parts) + html.escape(text[position:], quote=False)
 
     def _longest_title_at(self, word: re.Match[str], text: str, free: int) -> tuple[str, int]:
         """Return the longest title whose first word this is, and where it starts, not before

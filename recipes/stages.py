@@ -125,10 +125,10 @@ def run_recipe(
         table = {**table, "seed": seed}
     out.mkdir(parents=True, exist_ok=True)
     with _add_minutes(out / "minutes"):
-        made = play(parse_settings(table, settings, config), data, out)
-        for figure in made.figures:
+        reproduction = play(parse_settings(table, settings, config), data, out)
+        for figure in reproduction.figures:
             write_figure(figure, out / "figures")
-        effects, tables = tuple(made.effects), tuple(made.tables)
+        effects, tables = tuple(reproduction.effects), tuple(reproduction.tables)
         findings = tuple(list_findings(effects, [tables]))
     result = Result(
         recipe,
@@ -138,7 +138,7 @@ def run_recipe(
         findings,
         effects,
         tables,
-        tuple(made.notes),
+        tuple(reproduction.notes),
     )
     (out / "result.json").write_text(result.to_json() + "\n")
     return result

@@ -144,11 +144,13 @@ def make_vote_comparisons(
     pairs: list[_CandidatePair] = []
     for thread in threads:
         candidates = _select_candidates(thread, settings, left_out)
-        found = _pair_candidates(thread, candidates, settings, left_out)
-        if len(found) > settings.most:
-            left_out["pairs beyond the most of a question"] += len(found) - settings.most
-            found = Random(f"{settings.seed} {thread.id}").sample(found, settings.most)
-        pairs += found
+        thread_pairs = _pair_candidates(thread, candidates, settings, left_out)
+        if len(thread_pairs) > settings.most:
+            left_out["pairs beyond the most of a question"] += len(thread_pairs) - settings.most
+            thread_pairs = Random(f"{settings.seed} {thread.id}").sample(
+                thread_pairs, settings.most
+            )
+        pairs += thread_pairs
     chosen = _balance_pairs(pairs, settings.seed) if settings.balanced else pairs
     if len(chosen) < len(pairs):
         left_out["pairs out of balance"] += len(pairs) - len(chosen)
@@ -169,12 +171,12 @@ def _select_candidates(
         left_out["questions with too few answers that count"] += 1
         return []
     usual = int(median(len(post.text) for post in thread.answers))
-    kept = [post for post in valid if len(post.text) >= usual / 2 and post.text.strip()]
-    if len(kept) < len(valid):
-        left_out["answers of less than half the usual length"] += len(valid) - len(kept)
+    long_posts = [post for post in valid if len(post.text) >= usual / 2 and post.text.strip()]
+    if len(long_posts) < len(valid):
+        left_out["answers of less than half the usual length"] += len(valid) - len(long_posts)
     candidates = [
         _Candidate(_cut_text(post.text, usual), post.votes, post.timestamp, len(post.text))
-        for post in kept
+        for post in long_posts
     ]
     return sorted(candidates, key=lambda candidate: -candidate.votes)
 
@@ -197,15 +199,15 @@ def _pair_candidates(
     left_out: Counter[str],
 ) -> list[_CandidatePair]:
     question = Question(thread.id, thread.text, source=thread.source)
-    found = []
+    pairs = []
     for (better, one), (worse, other) in combinations(enumerate(candidates), 2):
         if worse - better <= settings.gap or one.votes == other.votes:
             left_out["pairs too near in rank"] += 1
         elif not _posted_together(one, other, settings.days):
             left_out["pairs too far apart in time"] += 1
         else:
-            found.append(_CandidatePair(question, one, other))
-    return found
+            pairs.append(_CandidatePair(question, one, other))
+    return pairs
 
 
 def _posted_together(one: _Candidate, other: _Candidate, days: float | None) -> bool:
@@ -278,15 +280,15 @@ def read_forum_threads(path: Path) -> Iterator[ForumThread]:
 
 def _parse_thread(line: bytes, place: str) -> ForumThread:
     try:
-        asked = msgspec.json.decode(line, type=prepare_type(_AskedQuestion))
+        question = msgspec.json.decode(line, type=prepare_type(_AskedQuestion))
         answers = tuple(
             ForumPost(_extract_post_text(each.body_html), each.score, each.created)
-            for each in asked.answers
+            for each in question.answers
         )
     except ValueError as error:
         detail = f"it is no question with id, title and answers ({error}): take the line out"
         raise Failed(Failure(place, Outcome.BAD_LINE, detail)) from error
-    return ForumThread(f"{asked.site}/{asked.id}", asked.title, answers, asked.site)
+    return ForumThread(f"{question.site}/{question.id}", question.title, answers, question.site)
 
 
 def _extract_post_text(html: str) -> str:

@@ -43,32 +43,34 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     everything."""
     world = read_data(settings, data, out / "little")
     policy = Bootstrapper(world.squad, settings.faults, settings.webglm, settings.seed)
-    taught, asked = (
+    taught, test_questions = (
         bootstrap_answers(settings, policy, questions, out / f"{name}.jsonl")
         for name, questions in (("taught", world.taught), ("asked", world.asked))
     )
     retriever = distill_retriever(settings, world, taught, out)
-    weighed = load_scored_references(RetrievalSources(episodes=(asked.place,)))[0]
+    weighed = load_scored_references(RetrievalSources(episodes=(test_questions.place,)))[0]
     models = {"start": world.encoder, "distilled": retriever.model}
     ranked = load_or_make(
         out / "ranked.json", MethodScores, lambda: score_references(weighed, models)
     )
     scorer, bias = train_scorer(settings, world, out)
-    given = load_or_make(
+    scores_by_model = load_or_make(
         out / "scored.json",
         MethodScores,
         lambda: score_threads(RewardModel(Path(scorer.model)), world.held, settings.longest),
     )
-    seen = RecipeData(world, policy, (taught, asked), weighed, ranked, given, settings)
+    recipe_data = RecipeData(
+        world, policy, (taught, test_questions), weighed, ranked, scores_by_model, settings
+    )
     output = RecipeOutput(
         [*list_effects(settings.n)],
-        [*make_tables(seen)],
-        [*make_figures(seen)],
+        [*make_tables(recipe_data)],
+        [*make_figures(recipe_data)],
         [*list_notes(retriever, scorer, bias)],
     )
     if settings.generate is None:
         return output
-    parts = taught.written, asked.written
+    parts = taught.written, test_questions.written
     generated = train_generator(
         settings.generate, policy, parts, out, settings.seed, settings.split
     )

@@ -84,13 +84,13 @@ class Bootstrapper:
 
     def rebuild_written_answer(self, episode: Episode) -> Answer:
         """Return the answer with the citation numbers that the policy wrote, before correction."""
-        said = self.policy.generate_statements(episode.steps[-1].prompt)
+        statements = self.policy.generate_statements(episode.steps[-1].prompt)
         quotes = [
             *map(_make_quote, self._read_references(episode)),
             _make_quote(MISSING_REFERENCE.text),
         ]
         text, claims = "", []
-        for each in said:
+        for each in statements:
             number = min(each.cited, len(quotes) - 1)
             claims.append(Claim(len(text), len(text) + len(each.text), (number,)))
             text += f"{each.text}. "
@@ -100,7 +100,7 @@ class Bootstrapper:
         """Return a function (premises, claim) that gives 1.0 if the policy made the claim from a
         line of a premise, else 0.0. It compares no words, as filters and correction do, and so
         can judge them."""
-        made = {
+        entailment = {
             (
                 _normalize_words(each.text),
                 _normalize_words(self._read_references(episode)[each.source]),
@@ -112,7 +112,7 @@ class Bootstrapper:
         }
         return lambda premises, claim: float(
             any(
-                (_normalize_words(claim), _normalize_words(line)) in made
+                (_normalize_words(claim), _normalize_words(line)) in entailment
                 for premise in premises
                 for line in premise.text.splitlines()
             )
@@ -204,11 +204,13 @@ def write_tiny_data(folder: Path, seed: int = 0) -> tuple[Path, Path, Path]:
     articles = [_make_article(number, chance) for number in range(30)]
     squad, forum = folder / "squad.json", folder / "forum.jsonl"
     squad.write_text(json.dumps({"data": articles}))
-    asked = [_make_thread(number, chance) for number in range(40)]
-    forum.write_text("".join(json.dumps(each) + "\n" for each in asked))
+    threads = [_make_thread(number, chance) for number in range(40)]
+    forum.write_text("".join(json.dumps(each) + "\n" for each in threads))
     texts = [p["context"] for each in articles for p in each["paragraphs"]]
     texts += [q["question"] for each in articles for p in each["paragraphs"] for q in p["qas"]]
-    texts += [f"{each['title']} {post['body_html']}" for each in asked for post in each["answers"]]
+    texts += [
+        f"{each['title']} {post['body_html']}" for each in threads for post in each["answers"]
+    ]
     write_tiny_encoder(folder / "encoder", [*texts, "Question: Answer:"], seed=seed)
     return squad, forum, folder / "encoder"
 
@@ -220,19 +222,19 @@ FOODS = ("mice", "seeds", "frogs", "flies", "worms", "fish", "beetles", "berries
 def _make_article(number: int, chance: Random) -> dict[str, Any]:
     paragraphs = []
     for bird in chance.sample(BIRDS, 4):
-        eaten, seen, fled = chance.sample(FOODS, 3)
+        eaten, watched, fled = chance.sample(FOODS, 3)
         lines = [
             f"The {bird} of the hill eats {eaten} in spring",
-            f"The {bird} of the hill is seen beside {seen} in spring",
+            f"The {bird} of the hill is seen beside {watched} in spring",
             f"The {bird} of the hill flees from {fled} in spring",
         ]
         chance.shuffle(lines)
-        asked = {
+        questions = {
             "id": f"{number}-{bird}",
             "question": f"What food does the {bird} of the hill like in spring, number {number}?",
             "answers": [{"text": eaten}],
         }
-        paragraphs.append({"context": ". ".join(lines) + ".", "qas": [asked]})
+        paragraphs.append({"context": ". ".join(lines) + ".", "qas": [questions]})
     return {"title": f"Hill {number}", "paragraphs": paragraphs}
 
 

@@ -53,43 +53,47 @@ class MethodScores(Record, frozen=True):
     by: dict[str, ScoreRows]
 
 
-def score_references(asked: Sequence[ScoredReferences], models: Mapping[str, str]) -> MethodScores:
+def score_references(
+    questions: Sequence[ScoredReferences], models: Mapping[str, str]
+) -> MethodScores:
     """Score references by TF-IDF and BM25 (term rarity over all references) and by the encoders
     named in `models`."""
     among = count_corpus_terms(
-        list(dict.fromkeys(text for each in asked for text in each.references))
+        list(dict.fromkeys(text for each in questions for text in each.references))
     )
     by = {
-        "TF-IDF": [score_tf_idf(each.question, each.references, among) for each in asked],
-        "BM25": [score_bm25(each.question, each.references, among) for each in asked],
+        "TF-IDF": [score_tf_idf(each.question, each.references, among) for each in questions],
+        "BM25": [score_bm25(each.question, each.references, among) for each in questions],
     }
-    return MethodScores(by | {name: _score_cosines(asked, model) for name, model in models.items()})
+    return MethodScores(
+        by | {name: _score_cosines(questions, model) for name, model in models.items()}
+    )
 
 
-def _score_cosines(asked: Sequence[ScoredReferences], model: str) -> ScoreRows:
+def _score_cosines(questions: Sequence[ScoredReferences], model: str) -> ScoreRows:
     encoder, found = load_sentence_encoder(model), []
     with torch.inference_mode():
-        for each in asked:
+        for each in questions:
             vectors = encoder([each.question, *each.references])
             found.append((vectors[1:] @ vectors[0]).tolist())
     return found
 
 
-def score_threads(scorer: RewardModel, held: Sequence[ForumThread], most: int) -> MethodScores:
+def score_threads(scorer: RewardModel, threads: Sequence[ForumThread], most: int) -> MethodScores:
     """Score the answers of each thread by the scorer and by length and time; `most`: characters of
     an answer that are read."""
     pairs = [
         (Question(thread.id, thread.text), Answer(post.text[:most]))
-        for thread in held
+        for thread in threads
         for post in thread.answers
     ]
     each = iter(scorer.score_answers(pairs))
-    mine = [[next(each) for _ in thread.answers] for thread in held]
+    mine = [[next(each) for _ in thread.answers] for thread in threads]
     return MethodScores(
         {
             "scorer": mine,
-            "longest": [score_by_length(thread) for thread in held],
-            "earliest": [score_by_time(thread) for thread in held],
+            "longest": [score_by_length(thread) for thread in threads],
+            "earliest": [score_by_time(thread) for thread in threads],
         }
     )
 
@@ -122,16 +126,16 @@ RANDOM_ORDER, BEST_REFERENCE = "order by lot", "order told"
 COIN, MOST_VOTES = "one at random", "order told"
 
 
-def make_tables(seen: RecipeData) -> Iterator[ScoreTable]:
+def make_tables(recipe_data: RecipeData) -> Iterator[ScoreTable]:
     """Yield the scores of every method: references ranked first, pairs of answers, best of n."""
-    gold = {question.text: question.gold for question in seen.world.asked}
-    worths = [each.worths for each in seen.weighed]
+    gold = {question.text: question.gold for question in recipe_data.world.asked}
+    worths = [each.worths for each in recipe_data.weighed]
     holding = [
         [float(contains_any_answer(text, gold[each.question])) for text in each.references]
-        for each in seen.weighed
+        for each in recipe_data.weighed
     ]
-    methods = seen.ranked.by | {RANDOM_ORDER: [[0.0] * len(row) for row in worths]}
-    for name, says, wanted in (
+    methods = recipe_data.ranked.by | {RANDOM_ORDER: [[0.0] * len(row) for row in worths]}
+    for name, says, metric in (
         (
             "origin",
             "share of questions whose answer was made from what it ranks first",
@@ -140,27 +144,31 @@ def make_tables(seen: RecipeData) -> Iterator[ScoreTable]:
         ("holding", "share of questions for which it ranks first what holds the answer", holding),
     ):
         rows = {
-            method: _list_top_hits(wanted, scores)
-            for method, scores in {**methods, BEST_REFERENCE: wanted}.items()
+            method: _list_top_hits(metric, scores)
+            for method, scores in {**methods, BEST_REFERENCE: metric}.items()
         }
-        kept = tuple(
-            each.question for each, row in zip(seen.weighed, wanted, strict=True) if len({*row}) > 1
+        kept_rows = tuple(
+            each.question
+            for each, row in zip(recipe_data.weighed, metric, strict=True)
+            if len({*row}) > 1
         )
-        yield ScoreTable(name, says, kept, {method: tuple(each) for method, each in rows.items()})
+        yield ScoreTable(
+            name, says, kept_rows, {method: tuple(each) for method, each in rows.items()}
+        )
     for balanced, name in ((True, "balanced pairs"), (False, "all pairs")):
-        right, groups = score_pairs(seen, balanced)
+        right, groups = score_pairs(recipe_data, balanced)
         each = {method: tuple(row) for method, row in right.items()}
         each |= {COIN: (0.5,) * len(groups), MOST_VOTES: (1.0,) * len(groups)}
         yield ScoreTable(name, "share of pairs in the order of their votes", tuple(groups), each)
-    given, votes = _select_long_threads(seen)
-    n = seen.settings.n
+    thread_scores, votes = _select_long_threads(recipe_data)
+    n = recipe_data.settings.n
     best = {
         method: tuple(
             float(estimate_best_of_n(*each)[n - 1]) for each in zip(rows, votes, strict=True)
         )
-        for method, rows in {**given, MOST_VOTES: votes}.items()
+        for method, rows in {**thread_scores, MOST_VOTES: votes}.items()
     }
-    long = [thread.id for thread in seen.world.held if len(thread.answers) >= n]
+    long = [thread.id for thread in recipe_data.world.held if len(thread.answers) >= n]
     yield ScoreTable(
         "votes",
         f"log2(1 + votes) of the best of {n}",
@@ -237,19 +245,21 @@ def _list_top_hits(
     return [one for one in found if one is not None]
 
 
-def score_pairs(seen: RecipeData, balanced: bool) -> tuple[dict[str, list[float]], list[str]]:
+def score_pairs(
+    recipe_data: RecipeData, balanced: bool
+) -> tuple[dict[str, list[float]], list[str]]:
     """Return, for each method, 1 for each pair whose better answer it scores higher, 1/2 for ties,
     0 otherwise; and each pair's thread."""
-    rules = replace(seen.settings.thumbs, balanced=balanced)
-    places = {thread.id: at for at, thread in enumerate(seen.world.held)}
-    right: dict[str, list[float]] = {name: [] for name in seen.scored.by}
+    rules = replace(recipe_data.settings.thumbs, balanced=balanced)
+    places = {thread.id: at for at, thread in enumerate(recipe_data.world.held)}
+    right: dict[str, list[float]] = {name: [] for name in recipe_data.scored.by}
     groups = []
-    for each in make_vote_comparisons(seen.world.held, rules).comparisons:
+    for each in make_vote_comparisons(recipe_data.world.held, rules).comparisons:
         at = places[each.question.id]
-        posts = [_find_post(seen.world.held[at], answer.text) for answer in each.answers]
+        posts = [_find_post(recipe_data.world.held[at], answer.text) for answer in each.answers]
         better, worse = posts if each.weights[0] else posts[::-1]
         groups.append(each.question.id)
-        for name, rows in seen.scored.by.items():
+        for name, rows in recipe_data.scored.by.items():
             right[name].append(
                 compute_pair_accuracy((1.0, 0.0), (rows[at][better], rows[at][worse])) or 0.0
             )
@@ -261,59 +271,66 @@ def _find_post(thread: ForumThread, text: str) -> int:
     return next(at for at, post in enumerate(thread.answers) if post.text.startswith(text))
 
 
-def _select_long_threads(seen: RecipeData) -> tuple[dict[str, ScoreRows], ScoreRows]:
+def _select_long_threads(recipe_data: RecipeData) -> tuple[dict[str, ScoreRows], ScoreRows]:
     """Return each method's scores, and log2(1 + votes), of threads with at least n answers."""
     some = [
-        at for at, thread in enumerate(seen.world.held) if len(thread.answers) >= seen.settings.n
+        at
+        for at, thread in enumerate(recipe_data.world.held)
+        if len(thread.answers) >= recipe_data.settings.n
     ]
-    votes = [_log_votes(seen.world.held[at]) for at in some]
-    return {name: [rows[at] for at in some] for name, rows in seen.scored.by.items()}, votes
+    votes = [_log_votes(recipe_data.world.held[at]) for at in some]
+    return {name: [rows[at] for at in some] for name, rows in recipe_data.scored.by.items()}, votes
 
 
 def _log_votes(thread: ForumThread) -> list[float]:
     return [math.log2(1 + max(post.votes, 0)) for post in thread.answers]
 
 
-def list_citation_variants(seen: RecipeData) -> dict[str, Sequence[Answer]]:
+def list_citation_variants(recipe_data: RecipeData) -> dict[str, Sequence[Answer]]:
     """Return answers before and after correction and filters, by stage."""
-    written = [each for each in seen.written if each.steps]
-    left = {each.question.id for each in seen.filtered if each.answer is not None}
+    written = [each for each in recipe_data.written if each.steps]
+    filtered_ids = {each.question.id for each in recipe_data.filtered if each.answer is not None}
     return {
-        "as written": [seen.policy.rebuild_written_answer(each) for each in written],
+        "as written": [recipe_data.policy.rebuild_written_answer(each) for each in written],
         "as written, of those that survive": [
-            seen.policy.rebuild_written_answer(each) for each in written if each.question.id in left
+            recipe_data.policy.rebuild_written_answer(each)
+            for each in written
+            if each.question.id in filtered_ids
         ],
         "corrected": [each.answer or Answer("") for each in written],
         "corrected and filtered": [
-            each.answer for each in written if each.question.id in left and each.answer
+            each.answer for each in written if each.question.id in filtered_ids and each.answer
         ],
     }
 
 
-def make_figures(seen: RecipeData) -> Iterator[Figure]:
+def make_figures(recipe_data: RecipeData) -> Iterator[Figure]:
     """Yield table 7, table 9, the survival of filters, citation precision and recall, and best of
     n."""
-    worths = [each.worths for each in seen.weighed]
-    count = f"{len(seen.weighed)} questions of articles that nothing was learnt from"
+    worths = [each.worths for each in recipe_data.weighed]
+    count = f"{len(recipe_data.weighed)} questions of articles that nothing was learnt from"
     yield make_ranking_figure(
-        {name: measure_rankings(worths, rows, (1,)) for name, rows in seen.ranked.by.items()},
+        {
+            name: measure_rankings(worths, rows, (1,))
+            for name, rows in recipe_data.ranked.by.items()
+        },
         f"References of {count}, weighed by ROUGE-1 precision of the answer. Intervals: bootstrap "
         "over questions.",
         title="Retrievers",
     )
-    yield _make_filter_figure(seen)
-    entails = seen.policy.make_entailment(seen.written)
+    yield _make_filter_figure(recipe_data)
+    entails = recipe_data.policy.make_entailment(recipe_data.written)
     yield make_citations_figure(
         {
             name: score_system_citations(answers, entails)
-            for name, answers in list_citation_variants(seen).items()
+            for name, answers in list_citation_variants(recipe_data).items()
         },
         "Faults are planted at known rates and found by what planted them: a check of the code, "
         "and nothing about a model. A statement is entailed by the reference it was made from.",
     )
-    n, (given, votes) = seen.settings.n, _select_long_threads(seen)
+    n, (thread_scores, votes) = recipe_data.settings.n, _select_long_threads(recipe_data)
     yield make_ranking_figure(
-        {name: measure_rankings(votes, rows, (1,)) for name, rows in given.items()},
+        {name: measure_rankings(votes, rows, (1,)) for name, rows in thread_scores.items()},
         f"Answers of {len(votes)} threads that nothing was learnt from, with {n} answers or "
         "more, weighed by log2(1 + votes). Intervals: bootstrap over threads.",
         name="scorer",
@@ -322,15 +339,15 @@ def make_figures(seen: RecipeData) -> Iterator[Figure]:
     yield make_best_of_n_figure(
         {
             name: estimate_best_of_n_curve(rows, votes, range(1, n + 1))
-            for name, rows in given.items()
+            for name, rows in thread_scores.items()
         },
         f"The same {len(votes)} threads.",
         worth="log2(1 + votes)",
     )
 
 
-def _make_filter_figure(seen: RecipeData) -> Figure:
-    stops = Counter(each.stop for each in seen.filtered)
+def _make_filter_figure(recipe_data: RecipeData) -> Figure:
+    stops = Counter(each.stop for each in recipe_data.filtered)
     names = {"end": "survives", "bad_syntax": "nothing cited matches"}
     rows = [(names.get(stop, stop.replace("_", " ")), n) for stop, n in stops.most_common()]
     places = tuple(name for name, _ in rows)

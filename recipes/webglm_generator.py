@@ -87,41 +87,43 @@ def train_generator(
     `parts` are other episodes about the questions to learn from, and to measure on, of which only
     the questions are used.
     """
-    taught, asked = (
+    taught, test_questions = (
         _sample_episodes(each, count, split)
         for each, count in zip(parts, settings.questions, strict=True)
     )
     start = Path(settings.imitate.trained.model or out / "blank-generator")
     if not settings.imitate.trained.model and not start.exists():
-        texts = [each.steps[-1].prompt for each in (*taught, *asked)]
+        texts = [each.steps[-1].prompt for each in (*taught, *test_questions)]
         write_tiny_model(start, texts, vocabulary=600, context=1024, seed=seed)
 
     least = settings.webglm.correct.threshold
 
     prompts = {
         each.question.id: find_prompt(policy, each.question, settings.webglm)
-        for each in (*taught, *asked)
+        for each in (*taught, *test_questions)
     }
 
     def write(
-        name: str, model: Path, shown: Sequence[Episode], temperature: float
+        name: str, model: Path, episodes: Sequence[Episode], temperature: float
     ) -> list[Episode]:
         def make() -> list[Completion]:
-            print_progress(f"{name}: {len(shown)} answers")
+            print_progress(f"{name}: {len(episodes)} answers")
             sampling = SamplingSettings(
                 max_tokens=settings.tokens, temperature=temperature, rows=settings.rows
             )
             return complete_lines(
-                model, [prompts[each.question.id] for each in shown], sampling, seed
+                model, [prompts[each.question.id] for each in episodes], sampling, seed
             )
 
-        said = load_or_make(out / "generated" / f"{name}.json", list[Completion], make)
+        completions = load_or_make(out / "generated" / f"{name}.json", list[Completion], make)
         stored = {
             prompt: replace(one, text=cite_by_words(one.text, list_references(prompt), least))
-            for prompt, one in zip((prompts[each.question.id] for each in shown), said, strict=True)
+            for prompt, one in zip(
+                (prompts[each.question.id] for each in episodes), completions, strict=True
+            )
         }
         writer = StoredPolicy(stored)
-        return [policy.answer(each.question, writer, settings.webglm) for each in shown]
+        return [policy.answer(each.question, writer, settings.webglm) for each in episodes]
 
     bootstrapped = write("bootstrapped", start, taught, settings.temperature)
     filtered = [filter_bootstrapped_episode(each, settings.filters) for each in bootstrapped]
@@ -142,15 +144,16 @@ def train_generator(
     print_progress(f"generator: learnt from {learnt.rows} answers, best after {learnt.best_step}")
     models = {START: start, GENERATOR: Path(learnt.model)}
     answered = {
-        name: write(name.replace(" ", "-"), model, asked, 0.0) for name, model in models.items()
+        name: write(name.replace(" ", "-"), model, test_questions, 0.0)
+        for name, model in models.items()
     }
-    shown = [list_references(prompts[each.question.id]) for each in asked]
-    return GeneratedAnswers(filtered, answered, shown, learnt)
+    references = [list_references(prompts[each.question.id]) for each in test_questions]
+    return GeneratedAnswers(filtered, answered, references, learnt)
 
 
 def find_prompt(policy: Bootstrapper, question: Question, settings: WebglmSettings) -> str:
     """Return the prompt that a model is shown for a question."""
-    asked: list[str] = []
+    queries: list[str] = []
 
     class Listener:
         name = "listener"
@@ -158,11 +161,11 @@ def find_prompt(policy: Bootstrapper, question: Question, settings: WebglmSettin
         def complete(
             self, prompt: str, n: int = 1, allow: AllowedTokens = None
         ) -> list[Completion]:
-            asked.append(prompt)
+            queries.append(prompt)
             return [Completion("")] * n
 
     policy.answer(question, Listener(), settings)
-    [prompt] = asked
+    [prompt] = queries
     return prompt
 
 
@@ -174,15 +177,15 @@ def list_references(prompt: str) -> list[str]:
 def cite_by_words(text: str, references: Sequence[str], least: float) -> str:
     """Give each sentence without a citation number that of the reference that holds most of its
     words, if that is the share `least` or more of them."""
-    said = ""
+    cited_text = ""
     for start, end in find_sentences(Page("", "", text), 0, len(text)):
         sentence = text[start:end].strip()
         shares = [measure_shared_words(sentence, each) for each in references]
         if not re.search(r"\[[0-9]+\]", sentence) and shares and max(shares) >= least:
             words, stop = sentence.rstrip("."), "." * sentence.endswith(".")
             sentence = f"{words} [{shares.index(max(shares)) + 1}]{stop}"
-        said += f" {sentence}"
-    return said.strip()
+        cited_text += f" {sentence}"
+    return cited_text.strip()
 
 
 def _sample_episodes(episodes: Sequence[Episode], most: int, split: int) -> list[Episode]:
@@ -190,17 +193,19 @@ def _sample_episodes(episodes: Sequence[Episode], most: int, split: int) -> list
     return Random(f"{split} generator").sample(some, min(most, len(some)))
 
 
-def make_generator_tables(seen: GeneratedAnswers, judge: EvidenceJudge) -> Iterator[ScoreTable]:
+def make_generator_tables(
+    generated: GeneratedAnswers, judge: EvidenceJudge
+) -> Iterator[ScoreTable]:
     """Yield the share of right answers, and of right ones that what they cite supports.
 
     A reference that stands as the answer is right where it holds an accepted answer, and supports
     itself.
     """
-    questions = [each.question for each in seen.asked[START]]
-    floors = _score_references(questions, seen.shown, judge)
+    questions = [each.question for each in generated.asked[START]]
+    floors = _score_references(questions, generated.shown, judge)
     right = {
         system: tuple(float(is_correct_answer(each.question, each.answer)) for each in episodes)
-        for system, episodes in seen.asked.items()
+        for system, episodes in generated.asked.items()
     }
     ids = tuple(each.id for each in questions)
     says = "share of questions whose answer, and a quote of it, hold an accepted answer"
@@ -216,30 +221,34 @@ def make_generator_tables(seen: GeneratedAnswers, judge: EvidenceJudge) -> Itera
             score * is_upheld(each.answer)
             for score, each in zip(right[system], episodes, strict=True)
         )
-        for system, episodes in seen.asked.items()
+        for system, episodes in generated.asked.items()
     }
     says = "the same, and each of its sentences is supported by what it cites (evidence model)"
     yield ScoreTable("generated and upheld", says, ids, upheld | floors)
 
 
 def _score_references(
-    questions: Sequence[Question], shown: Sequence[Sequence[str]], judge: EvidenceJudge
+    questions: Sequence[Question],
+    references_by_question: Sequence[Sequence[str]],
+    judge: EvidenceJudge,
 ) -> dict[str, tuple[float, ...]]:
-    among = count_corpus_terms([text for references in shown for text in references])
-    found: dict[str, list[float]] = {}
-    for question, references in zip(questions, shown, strict=True):
-        held = [float(contains_any_answer(text, question.gold)) for text in references]
+    among = count_corpus_terms(
+        [text for references in references_by_question for text in references]
+    )
+    score_lists: dict[str, list[float]] = {}
+    for question, references in zip(questions, references_by_question, strict=True):
+        hits = [float(contains_any_answer(text, question.gold)) for text in references]
         judged = judge(question.text, [EvidencePassage(text, "") for text in references])
         ranked = {
             TF_IDF_REFERENCE: score_tf_idf(question.text, references, among),
             JUDGED_REFERENCE: [each.answers for each in judged],
-            TOLD_REFERENCE: held,
+            TOLD_REFERENCE: hits,
         }
-        scores = {RANDOM_REFERENCE: fmean(held), FIRST_REFERENCE: held[0]}
-        scores |= {name: held[row.index(max(row))] for name, row in ranked.items()}
+        scores = {RANDOM_REFERENCE: fmean(hits), FIRST_REFERENCE: hits[0]}
+        scores |= {name: hits[row.index(max(row))] for name, row in ranked.items()}
         for name, score in scores.items():
-            found.setdefault(name, []).append(score)
-    return {name: tuple(row) for name, row in found.items()}
+            score_lists.setdefault(name, []).append(score)
+    return {name: tuple(row) for name, row in score_lists.items()}
 
 
 def list_generator_effects() -> Iterator[Effect]:
@@ -263,12 +272,12 @@ def list_generator_effects() -> Iterator[Effect]:
         )
 
 
-def make_generator_figure(seen: GeneratedAnswers, judge: EvidenceJudge) -> Figure:
+def make_generator_figure(generated: GeneratedAnswers, judge: EvidenceJudge) -> Figure:
     """Make the figure of citation recall and precision, by the evidence model."""
     entails = make_support_entailment(judge)
     answers = {
         system: [each.answer for each in episodes if each.answer and list_statements(each.answer)]
-        for system, episodes in seen.asked.items()
+        for system, episodes in generated.asked.items()
     }
     return make_citations_figure(
         {system: score_system_citations(some, entails) for system, some in answers.items() if some},
@@ -279,19 +288,19 @@ def make_generator_figure(seen: GeneratedAnswers, judge: EvidenceJudge) -> Figur
     )
 
 
-def list_generator_notes(seen: GeneratedAnswers) -> Iterator[str]:
+def list_generator_notes(generated: GeneratedAnswers) -> Iterator[str]:
     """Yield what became of the bootstrapped answers, and of those that were measured."""
-    stops = Counter(each.stop for each in seen.taught)
-    left = stops.pop("end", 0)
+    stops = Counter(each.stop for each in generated.taught)
+    ended = stops.pop("end", 0)
     rest = [f"{stop.replace('_', ' ')} {n}" for stop, n in stops.most_common()]
     yield (
-        f"Of {len(seen.taught)} answers that the generator's start wrote without knowing the "
-        f"accepted ones, {', '.join([f'{left} survive the filters', *rest])}."
+        f"Of {len(generated.taught)} answers that the generator's start wrote without knowing the "
+        f"accepted ones, {', '.join([f'{ended} survive the filters', *rest])}."
     )
     none = {
         system: sum(each.answer is None for each in episodes)
-        for system, episodes in seen.asked.items()
+        for system, episodes in generated.asked.items()
     }
     yield "Answers without a citation that fits, which count as wrong: " + ", ".join(
-        f"{system} {n} of {len(seen.shown)}" for system, n in none.items()
+        f"{system} {n} of {len(generated.shown)}" for system, n in none.items()
     )

@@ -96,14 +96,16 @@ def read_data(settings: Settings, data: Path, little: Path) -> Data:
     squad, forums = data / settings.squad, [data / place for place in settings.forums]
     encoder = settings.retrieve.model
     if not settings.squad:
-        squad, *forums, made = write_tiny_data(little, settings.split)
-        encoder = str(made)
+        squad, *forums, tiny_summaries = write_tiny_data(little, settings.split)
+        encoder = str(tiny_summaries)
     read = read_squad(squad)
-    taught, asked = split_questions(read, settings.articles, settings.questions, settings.split)
+    taught, test_questions = split_questions(
+        read, settings.articles, settings.questions, settings.split
+    )
     threads = [thread for place in forums for thread in read_forum_threads(place)]
     Random(f"{settings.split} threads").shuffle(threads)
-    held = round(settings.held * len(threads))
-    parts = read, taught, asked, threads[held:], threads[:held], encoder
+    held_count = round(settings.held * len(threads))
+    parts = read, taught, test_questions, threads[held_count:], threads[:held_count], encoder
     if settings.summaries is None:
         return Data(*parts)
     if not settings.squad:
@@ -127,9 +129,9 @@ def bootstrap_answers(
 ) -> BootstrappedPart:
     """Answer every question and filter the answers (section 3.2); answers of an earlier run are
     reused."""
-    said = place.with_suffix(".written.jsonl")
-    answer_all(questions, said, lambda: lambda question: policy(question).to_json(), 1)
-    written = list(read_json_lines(said, Episode))
+    written_file = place.with_suffix(".written.jsonl")
+    answer_all(questions, written_file, lambda: lambda question: policy(question).to_json(), 1)
+    written = list(read_json_lines(written_file, Episode))
     filtered = [filter_bootstrapped_episode(each, settings.bootstrap) for each in written]
     print_progress(
         f"{sum(each.stop == 'end' for each in filtered)} of {len(questions)} answers survive"
@@ -147,23 +149,25 @@ def distill_retriever(
         sources=RetrievalSources(episodes=(taught.place,)),
         seed=settings.seed,
     )
-    done = load_or_make(
+    result = load_or_make(
         out / "retrieved.json",
         RetrievalTrainingResult,
         lambda: train_retriever(whole, out / "retriever"),
     )
-    print_progress(f"distilled from {done.questions} questions, best after step {done.best_step}")
-    return done
+    print_progress(
+        f"distilled from {result.questions} questions, best after step {result.best_step}"
+    )
+    return result
 
 
 def train_on_summaries(settings: Settings, world: Data, out: Path) -> str:
     """Train a language model to sum up (section 3.3: on TL;DR) and return its folder."""
     how = settings.summaries
     assert how is not None
-    said = [(text[: settings.longest], short) for text, short in world.summaries]
+    pairs = [(text[: settings.longest], short) for text, short in world.summaries]
     start = Path(how.trained.model or out / "blank")
     if not start.exists() and not how.trained.model:
-        texts = [part for pair in said for part in pair]
+        texts = [part for pair in pairs for part in pair]
         write_tiny_model(start, texts, vocabulary=600, context=512, seed=settings.seed)
     episodes = [
         Episode(
@@ -171,7 +175,7 @@ def train_on_summaries(settings: Settings, world: Data, out: Path) -> str:
             "summaries",
             (Step(f"{text}\n\nTL;DR:", Completion(f" {short}")),),
         )
-        for at, (text, short) in enumerate(said)
+        for at, (text, short) in enumerate(pairs)
     ]
     whole = replace(
         how,
@@ -180,13 +184,13 @@ def train_on_summaries(settings: Settings, world: Data, out: Path) -> str:
         chosen=EpisodeFilter(answered=False),
         chat=False,
     )
-    done = load_or_make(
+    result = load_or_make(
         out / "summarized.json",
         ImitationResult,
         lambda: train_by_imitation(whole, out / "summarizer"),
     )
-    print_progress(f"learnt to sum up from {done.rows} texts, best after step {done.best_step}")
-    return done.model
+    print_progress(f"learnt to sum up from {result.rows} texts, best after step {result.best_step}")
+    return result.model
 
 
 def train_scorer(
@@ -198,8 +202,8 @@ def train_scorer(
         start = Path(train_on_summaries(settings, world, out))
     if not start.exists():
         write_pretrained_encoder(start, world.encoder)
-    made = make_vote_comparisons(world.known, settings.thumbs)
-    pairs = [_cut_answers(each, settings.longest) for each in made.comparisons]
+    comparisons = make_vote_comparisons(world.known, settings.thumbs)
+    pairs = [_cut_answers(each, settings.longest) for each in comparisons.comparisons]
     whole = replace(
         settings.prefer,
         trained=replace(settings.prefer.trained, model=str(start)),
@@ -207,13 +211,13 @@ def train_scorer(
         samples=_write_records(out / "samples.jsonl", pairs[:100]),
         seed=settings.seed,
     )
-    done = load_or_make(
+    result = load_or_make(
         out / "preferred.json",
         RewardTrainingResult,
         lambda: train_reward_model(whole, out / "scorer"),
     )
-    print_progress(f"learnt from {done.comparisons} pairs, best after step {done.best_step}")
-    return done, made.after
+    print_progress(f"learnt from {result.comparisons} pairs, best after step {result.best_step}")
+    return result, comparisons.after
 
 
 def _cut_answers(compared: Comparison, longest: int) -> Comparison:

@@ -41,14 +41,16 @@ DEFAULTS = {"reinforce": convert_to_toml_keys(WEBGPT_PPO_DEFAULTS)}
 def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     """Run behaviour cloning, two reward models and PPO; then draw two sets of samples, one to
     predict best of n from and one to check it."""
-    place, (cloning, comparing, validating, acting, asked) = prepare_site(settings, data, out)
+    place, (cloning, comparing, validating, acting, test_questions) = prepare_site(
+        settings, data, out
+    )
     with (
         PageArchive(out / "archive.sqlite") as archive,
         FolderLibrary(place, archive, out) as library,
     ):
-        made = load_demonstrations(settings, cloning, library, out)
+        demonstrations = load_demonstrations(settings, cloning, library, out)
         clones = [
-            clone_behaviour(settings, size, made, out / f"cloned-{size[0]}-{size[1]}")
+            clone_behaviour(settings, size, demonstrations, out / f"cloned-{size[0]}-{size[1]}")
             for size in settings.sizes
         ]
         rewards = [
@@ -62,32 +64,38 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         policies |= {f"smaller-{at}": each for at, each in enumerate(clones[1:], 1)}
         score, check = (cache_scores(make_log_odds_scorer(Path(each.model))) for each in rewards)
         n = settings.samples
-        known: dict[str, JudgedSamples] = {}
+        known_samples: dict[str, JudgedSamples] = {}
         fresh: dict[str, JudgedSamples] = {}
-        for at, (pool, drawn) in enumerate((("known", known), ("fresh", fresh)), 3):
+        for at, (pool, pool_samples) in enumerate((("known", known_samples), ("fresh", fresh)), 3):
             for name, policy in policies.items():
-                if drawn is fresh and name not in (CLONED_POLICY, PPO_POLICY):
+                if pool_samples is fresh and name not in (CLONED_POLICY, PPO_POLICY):
                     continue
                 file, seed = f"{name}-{pool}.json", 10 * settings.seed + at
-                print_progress(f"{name}: {n} samples to each of {len(asked)} questions")
-                samples = sample_answers(settings, asked, library, policy, n, seed, out / file)
-                drawn[name] = load_or_make(
+                print_progress(f"{name}: {n} samples to each of {len(test_questions)} questions")
+                samples = sample_answers(
+                    settings, test_questions, library, policy, n, seed, out / file
+                )
+                pool_samples[name] = load_or_make(
                     out / f"judged-{file}",
                     JudgedSamples,
-                    partial(judge_samples, asked, samples, score, check),
+                    partial(judge_samples, test_questions, samples, score, check),
                 )
-        floors = rate_floors(asked, answer_by_floors(settings, asked, library, out))
+        floors = rate_floors(
+            test_questions, answer_by_floors(settings, test_questions, library, out)
+        )
     del policies[PPO_POLICY]
     judged = load_or_make(out / f"{CLONED_POLICY}-known.json", Samples, list)
     costs = ComputeCosts(
-        {name: count_policy_operations(each, made) for name, each in policies.items()},
-        count_reward_operations(Path(rewards[0].model), settings.prefer.context, asked, judged),
+        {name: count_policy_operations(each, demonstrations) for name, each in policies.items()},
+        count_reward_operations(
+            Path(rewards[0].model), settings.prefer.context, test_questions, judged
+        ),
     )
     return RecipeOutput(
         list_effects(n),
-        make_tables(asked, floors, known, fresh, costs, n),
-        make_figures(known, fresh, *costs, floors, n),
-        list_notes(settings, len(made), rewards, learnt),
+        make_tables(test_questions, floors, known_samples, fresh, costs, n),
+        make_figures(known_samples, fresh, *costs, floors, n),
+        list_notes(settings, len(demonstrations), rewards, learnt),
     )
 
 

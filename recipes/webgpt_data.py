@@ -90,13 +90,13 @@ def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[
     """Write the folder of pages and return it with the questions for each use. Every question asks
     for a year. Raises ValueError if there are too few questions."""
     squad = data / settings.squad if settings.squad else write_tiny_data(out / "little")[0]
-    articles, found = build_small_web(read_squad(squad), is_year_question, *settings.words)
+    articles, questions = build_small_web(read_squad(squad), is_year_question, *settings.words)
     write_site(articles, out / "site")
-    Random(f"{settings.split} questions").shuffle(found)
+    Random(f"{settings.split} questions").shuffle(questions)
     ends = [sum(settings.asked[:at]) for at in range(len(settings.asked) + 1)]
-    if len(found) < ends[-1]:
-        raise ValueError(f"there are {len(found)} questions: let `asked` sum to no more")
-    return out / "site", [found[low:high] for low, high in pairwise(ends)]
+    if len(questions) < ends[-1]:
+        raise ValueError(f"there are {len(questions)} questions: let `asked` sum to no more")
+    return out / "site", [questions[low:high] for low, high in pairwise(ends)]
 
 
 def is_year_question(question: Question) -> bool:
@@ -105,16 +105,16 @@ def is_year_question(question: Question) -> bool:
 
 
 def make_demonstrations(
-    settings: Settings, asked: Sequence[Question], library: Library
+    settings: Settings, questions: Sequence[Question], library: Library
 ) -> Iterator[Episode]:
     """Yield the correct demonstrations whose every command models may say, as far as is known: with
     offered commands, one of these."""
-    tasks = [BrowserTask(question, settings.browsing.rules) for question in asked]
+    tasks = [BrowserTask(question, settings.browsing.rules) for question in questions]
     for number in range(settings.rounds):
         for each in generate_demonstrations(tasks, library, settings.seed + number, habits=HABITS):
-            said = ((step.prompt, step.said.text) for step in each.steps)
+            pairs = ((step.prompt, step.said.text) for step in each.steps)
             offered = settings.actions != "offered" or all(
-                text in list_candidate_actions(prompt) for prompt, text in said
+                text in list_candidate_actions(prompt) for prompt, text in pairs
             )
             if is_correct_demonstration(each) and offered:
                 yield each

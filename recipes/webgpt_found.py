@@ -50,19 +50,21 @@ class ComputeCosts(NamedTuple):
     """Of the reward model, for each answer that is chosen from."""
 
 
-def rate_floors(asked: Sequence[Question], floors: Mapping[str, Samples]) -> dict[str, list[float]]:
+def rate_floors(
+    questions: Sequence[Question], floors: Mapping[str, Samples]
+) -> dict[str, list[float]]:
     """Return for each floor the share of its answers to each question that are right."""
     return {
         name: [
             fmean(is_correct_answer(question, answer) for answer in some)
-            for question, some in zip(asked, samples, strict=True)
+            for question, some in zip(questions, samples, strict=True)
         ]
         for name, samples in floors.items()
     }
 
 
 def make_tables(
-    asked: Sequence[Question],
+    test_questions: Sequence[Question],
     floors: Mapping[str, Sequence[float]],
     pools: Mapping[str, JudgedSamples],
     fresh: Mapping[str, JudgedSamples],
@@ -70,7 +72,7 @@ def make_tables(
     n: int,
 ) -> Iterator[ScoreTable]:
     """Yield the scores of every system: right answers, preferences, and what a budget buys."""
-    questions = tuple(question.id for question in asked)
+    questions = tuple(question.id for question in test_questions)
     systems = {name: tuple(each) for name, each in floors.items()}
     for name in (CLONED_POLICY, PPO_POLICY):
         systems[f"{name}, one sample"] = tuple(rate_best_of_n(fresh[name], 1))
@@ -151,21 +153,21 @@ def list_effects(n: int) -> list[Effect]:
         "the policy's step on a part of the demonstrations",
         "the reward model's on a part of its comparisons",
     )
-    both = f"{SETTINGS_CHOICE}{policy}, {reward}; nothing on these questions"
+    chosen_by = f"{SETTINGS_CHOICE}{policy}, {reward}; nothing on these questions"
     return [
         make_rated_effect(
             effect=f"the best of {n} by the learnt reward is right more often than one sample",
             paper="best of 64 preferred 68 % to one sample (section 5.1, figure 5)",
             learnt=best,
             reference=one,
-            chosen=both,
+            chosen=chosen_by,
         ),
         make_rated_effect(
             effect="one sample after PPO is right more often than one of the cloned policy",
             paper="preferred 58 % of the time (section 5.1, figure 4)",
             learnt=f"{PPO_POLICY}, one sample",
             reference=one,
-            chosen=both,
+            chosen=chosen_by,
         ),
         make_rated_effect(
             effect=f"PPO adds nothing to the best of {n}",
@@ -173,7 +175,7 @@ def list_effects(n: int) -> list[Effect]:
             learnt=f"{PPO_POLICY}, best of {n}",
             reference=best,
             claim="same",
-            chosen=both,
+            chosen=chosen_by,
         ),
         Effect(
             effect="a reward model that learnt from other questions foretells how often the best "
@@ -185,7 +187,7 @@ def list_effects(n: int) -> list[Effect]:
             chance=(EVEN,),
             absent={"script": "no script foretells it", "best": "what was realised, the reference"},
             claim="same",
-            chosen=both,
+            chosen=chosen_by,
             why=SHARED_ERRORS_REASON,
         ),
         make_rated_effect(
@@ -194,7 +196,7 @@ def list_effects(n: int) -> list[Effect]:
             paper="760M best of 4, 13B best of 16, 175B best of 64 (section 5.2, figure 8)",
             learnt=_name_budget(n),
             reference=_name_budget(max(1, n // 4)),
-            chosen=f"{both}; policy and number of samples on every other question",
+            chosen=f"{chosen_by}; policy and number of samples on every other question",
             table="compute",
         ),
     ]
@@ -202,15 +204,16 @@ def list_effects(n: int) -> list[Effect]:
 
 def list_notes(
     settings: Settings,
-    shown: int,
+    demonstration_count: int,
     rewards: Sequence[RewardTrainingResult],
     learnt: ReinforcementResult,
 ) -> list[str]:
     """Return notes on differences from the paper."""
     agreed = [each.after.credit if each.after else 0.5 for each in rewards]
     return [
-        f"Policies begin from {settings.imitate.trained.model or 'nothing'} and learn from {shown} "
-        f"scripted demonstrations, which are told the answer. {SAID[settings.actions]}",
+        f"Policies begin from {settings.imitate.trained.model or 'nothing'} and learn from "
+        f"{demonstration_count} scripted demonstrations, which are told the answer. "
+        f"{SAID[settings.actions]}",
         f"“{RANDOM}” chooses among the commands and short answers that a state offers, each as "
         "likely. The script, over the same "
         "offers, searches for the question, opens the first result, quotes the sentence with a "

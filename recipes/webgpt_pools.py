@@ -42,7 +42,7 @@ class JudgedSamples(Record, frozen=True):
 
 
 def judge_samples(
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     samples: Samples,
     reward: BatchRewardFunction,
     validation: BatchRewardFunction,
@@ -50,26 +50,28 @@ def judge_samples(
     """Judge samples by the known answers and by both reward models."""
     right = [
         [float(is_correct_answer(question, answer)) for answer in answers]
-        for question, answers in zip(asked, samples, strict=True)
+        for question, answers in zip(questions, samples, strict=True)
     ]
-    seen = _score_samples(asked, samples, validation)
-    worst = min((each for row in seen for each in row if each != NO_ANSWER_REWARD), default=0.0)
+    validation_scores = _score_samples(questions, samples, validation)
+    worst = min(
+        (each for row in validation_scores for each in row if each != NO_ANSWER_REWARD), default=0.0
+    )
     return JudgedSamples(
         right,
-        _score_samples(asked, samples, reward),
-        [[max(each, worst) for each in row] for row in seen],
+        _score_samples(questions, samples, reward),
+        [[max(each, worst) for each in row] for row in validation_scores],
     )
 
 
 def _score_samples(
-    asked: Sequence[Question], samples: Samples, scores: BatchRewardFunction
+    questions: Sequence[Question], samples: Samples, scores: BatchRewardFunction
 ) -> SampleNumbers:
-    pairs = zip(asked, samples, strict=True)
-    found = iter(
+    pairs = zip(questions, samples, strict=True)
+    rewards = iter(
         compute_answer_rewards(scores, [(one, answer) for one, some in pairs for answer in some])
     )
     return [
-        [NO_ANSWER_REWARD if (one := next(found)) is None else one for _ in some]
+        [NO_ANSWER_REWARD if (one := next(rewards)) is None else one for _ in some]
         for some in samples
     ]
 
@@ -120,16 +122,16 @@ def make_figures(
     foretold = {
         name: estimate_best_of_n_curve(each.reward, each.right, ns) for name, each in pools.items()
     }
-    seen = {
+    curves = {
         name: {k: estimate_mean(rate_best_of_n(each, k)) for k in ns}
         for name, each in fresh.items()
     }
     systems = {name: {"right": estimate_mean(each)} for name, each in floors.items()}
-    for name, curve in seen.items():
+    for name, curve in curves.items():
         systems[f"{name}, one sample"] = {"right": curve[1]}
         systems[f"{name}, best of {ns[-1]}"] = {"right": curve[ns[-1]]}
     yield make_bars_figure("right", "Right answers", says, systems, "share of right answers")
-    yield make_best_of_n_figure(foretold, says, seen, worth="share of right answers")
+    yield make_best_of_n_figure(foretold, says, curves, worth="share of right answers")
     cloned, again = pools[CLONED_POLICY], fresh[CLONED_POLICY]
     odds = estimate_best_of_n_gain(cloned.reward, cloned.validation, ns)
     one = rate_best_of_n(again, 1)
@@ -165,12 +167,12 @@ def _list_matches(fresh: Mapping[str, JudgedSamples], n: int) -> list[PairwiseMa
     """Match the first sample of the cloned policy against the other ways to answer."""
     one = [row[0] for row in fresh[CLONED_POLICY].right]
     others = {f"{name}, best of {n}": each for name, each in fresh.items()}
-    given = {
+    answers = {
         name: [float(round(x)) for x in rate_best_of_n(each, n)] for name, each in others.items()
     }
-    given["PPO, one sample"] = [row[0] for row in fresh[PPO_POLICY].right]
+    answers["PPO, one sample"] = [row[0] for row in fresh[PPO_POLICY].right]
     return [
-        PairwiseMatch(CLONED_POLICY, name, 0.5 + (theirs - ours) / 2, f"{number}")
-        for name, some in given.items()
-        for number, (ours, theirs) in enumerate(zip(some, one, strict=True))
+        PairwiseMatch(CLONED_POLICY, name, 0.5 + (other - own) / 2, f"{number}")
+        for name, some in answers.items()
+        for number, (own, other) in enumerate(zip(some, one, strict=True))
     ]

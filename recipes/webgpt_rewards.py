@@ -24,7 +24,7 @@ from rookery.records import Answer, Comparison, Library, Question
 
 def train_reward(
     settings: Settings,
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     library: Library,
     policy: Path,
     out: Path,
@@ -32,12 +32,14 @@ def train_reward(
 ) -> RewardTrainingResult:
     """Train a reward model on comparisons of samples and of a demonstrator's answers."""
     place = out / "compared.json"
-    samples = sample_answers(settings, asked, library, policy, settings.compared, seed, place)
-    shown = load_demonstrations(settings, asked, library, out)
-    said = {episode.question.id: episode.answer for episode in shown}
-    pairs = zip(asked, samples, strict=True)
-    made = [
-        each for one, some in pairs for each in make_comparisons(one, [*some, said.get(one.id)])
+    samples = sample_answers(settings, questions, library, policy, settings.compared, seed, place)
+    demonstrations = load_demonstrations(settings, questions, library, out)
+    answers_by_question = {episode.question.id: episode.answer for episode in demonstrations}
+    pairs = zip(questions, samples, strict=True)
+    comparisons = [
+        each
+        for one, some in pairs
+        for each in make_comparisons(one, [*some, answers_by_question.get(one.id)])
     ]
     named = settings.prefer.trained.model
     start = out / MINILM_MODEL if named == MINILM_MODEL else Path(named or policy)
@@ -51,15 +53,15 @@ def train_reward(
     def learn() -> RewardTrainingResult:
         if named == MINILM_MODEL:
             write_pretrained_encoder(start)
-        write_records(out / "comparisons.jsonl", made)
+        write_records(out / "comparisons.jsonl", comparisons)
         return train_reward_model(whole, out / "run")
 
-    done = load_or_make(out / "preferred.json", RewardTrainingResult, learn)
-    agreed = done.after.credit if done.after else 0.5
+    result = load_or_make(out / "preferred.json", RewardTrainingResult, learn)
+    agreed = result.after.credit if result.after else 0.5
     print_progress(
-        f"a reward learnt from {done.comparisons} comparisons foretells {agreed:.1%} of others"
+        f"a reward learnt from {result.comparisons} comparisons foretells {agreed:.1%} of others"
     )
-    return done
+    return result
 
 
 def make_comparisons(question: Question, answers: Sequence[Answer | None]) -> Iterator[Comparison]:
@@ -74,7 +76,7 @@ def make_comparisons(question: Question, answers: Sequence[Answer | None]) -> It
 
 def train_ppo(
     settings: Settings,
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     library: Library,
     policy: Path,
     reward: RewardTrainingResult,
@@ -85,11 +87,17 @@ def train_ppo(
     With `reinforce.check`, the last `reinforce.validation_episodes` of the questions are not learnt
     from, and the policy with the highest reward on them is taken.
     """
-    given = settings.reinforce
-    kept = len(asked) - (given.validation_episodes if given.check else 0)
-    if kept < 1:
+    reinforce_settings = settings.reinforce
+    training_count = len(questions) - (
+        reinforce_settings.validation_episodes if reinforce_settings.check else 0
+    )
+    if training_count < 1:
         raise ValueError("reinforce.validation_episodes leaves no question to learn from: lower it")
-    whole = replace(given, policy=replace(given.policy, model=str(policy)), seed=settings.seed)
+    whole = replace(
+        reinforce_settings,
+        policy=replace(reinforce_settings.policy, model=str(policy)),
+        seed=settings.seed,
+    )
 
     def learn() -> ReinforcementResult:
         speech = load_policy_tokenizer(policy, whole.sampling.max_tokens, chat=False)
@@ -100,14 +108,16 @@ def train_ppo(
             make = choose_constraint(settings)
             return ConstrainedEnvironment(world, speech, make(speech)) if make else world
 
-        validation = make_environment(asked[kept:]) if given.check else None
+        validation = (
+            make_environment(questions[training_count:]) if reinforce_settings.check else None
+        )
         return train_by_reinforcement(
-            whole, make_environment(asked[:kept]), out / "ppo", validation=validation
+            whole, make_environment(questions[:training_count]), out / "ppo", validation=validation
         )
 
-    done = load_or_make(out / "reinforced.json", ReinforcementResult, learn)
+    result = load_or_make(out / "reinforced.json", ReinforcementResult, learn)
     print_progress(
-        f"PPO ends with the reward {done.reward:.2f}, {done.kl:.2f} nats away {done.faults}; "
-        f"the policy after batch {done.best_step} is taken"
+        f"PPO ends with the reward {result.reward:.2f}, {result.kl:.2f} nats away {result.faults}; "
+        f"the policy after batch {result.best_step} is taken"
     )
-    return done
+    return result

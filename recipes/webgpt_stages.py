@@ -26,17 +26,17 @@ Samples = list[list[Answer | None]]
 
 
 def load_demonstrations(
-    settings: Settings, asked: Sequence[Question], library: Library, out: Path
+    settings: Settings, questions: Sequence[Question], library: Library, out: Path
 ) -> list[Episode]:
     """Return the demonstrations of these questions, made once."""
     place = out / "demonstrations.json"
     return load_or_make(
-        place, list[Episode], lambda: list(make_demonstrations(settings, asked, library))
+        place, list[Episode], lambda: list(make_demonstrations(settings, questions, library))
     )
 
 
 def clone_behaviour(
-    settings: Settings, size: tuple[int, int], made: Sequence[Episode], out: Path
+    settings: Settings, size: tuple[int, int], demonstrations: Sequence[Episode], out: Path
 ) -> Path:
     """Train a policy of this width and number of layers by behaviour cloning (section 3.2) and
     return its folder."""
@@ -51,36 +51,36 @@ def clone_behaviour(
 
     def learn() -> ImitationResult:
         if not settings.imitate.trained.model:
-            texts = [step.prompt + step.said.text for each in made for step in each.steps]
+            texts = [step.prompt + step.said.text for each in demonstrations for step in each.steps]
             write_random_model(
                 start, texts, settings.vocabulary, settings.context, *size, settings.seed
             )
-        write_records(out / "demonstrations.jsonl", made)
+        write_records(out / "demonstrations.jsonl", demonstrations)
         speech = load_policy_tokenizer(start, settings.reinforce.sampling.max_tokens, chat=False)
         make = choose_constraint(settings)
         return train_by_imitation(whole, out / "run", constrain=make(speech) if make else None)
 
-    done = load_or_make(out / "imitated.json", ImitationResult, learn)
-    print_progress(f"{len(made)} demonstrations cloned, {size}: {done.measured}")
-    return Path(done.model)
+    result = load_or_make(out / "imitated.json", ImitationResult, learn)
+    print_progress(f"{len(demonstrations)} demonstrations cloned, {size}: {result.measured}")
+    return Path(result.model)
 
 
-def count_policy_operations(policy: Path, made: Sequence[Episode]) -> float:
+def count_policy_operations(policy: Path, demonstrations: Sequence[Episode]) -> float:
     """Count the floating point operations of a policy in one episode: two for each weight of its
     layers and each token that it reads or writes, with as many tokens as in a demonstration."""
     loaded = load_model(policy)
-    texts = [f"{step.prompt}{step.said.text}" for each in made for step in each.steps]
-    tokens = sum(map(len, loaded.tokenizer(texts)["input_ids"])) / len(made)
+    texts = [f"{step.prompt}{step.said.text}" for each in demonstrations for step in each.steps]
+    tokens = sum(map(len, loaded.tokenizer(texts)["input_ids"])) / len(demonstrations)
     return 2.0 * _count_layer_weights(loaded.model) * tokens
 
 
 def count_reward_operations(
-    reward: Path, context: int, asked: Sequence[Question], samples: Samples
+    reward: Path, context: int, questions: Sequence[Question], samples: Samples
 ) -> float:
     """Count the floating point operations of a reward model that judges one answer."""
     tokenizer, _, _ = load_tokenizer(reward)
     model, _ = load_model_with_head(reward, "row", "float32")
-    pairs = zip(asked, samples, strict=True)
+    pairs = zip(questions, samples, strict=True)
     texts = [
         " ".join([question.text, answer.text, *(quote.text for quote in answer.quotes)])
         for question, some in pairs
@@ -97,7 +97,7 @@ def _count_layer_weights(model: nn.Module) -> int:
 
 def sample_answers(
     settings: Settings,
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     library: Library,
     policy: Path,
     n: int,
@@ -106,7 +106,7 @@ def sample_answers(
 ) -> Samples:
     """Sample n answers of a policy to each question, and keep them in `place`."""
     sampling, browsing = settings.reinforce.sampling, settings.browsing
-    parts = policy, asked, library, n, sampling, browsing, choose_constraint(settings), seed
+    parts = policy, questions, library, n, sampling, browsing, choose_constraint(settings), seed
     return load_or_make(place, Samples, lambda: sample_browser_answers(*parts))
 
 

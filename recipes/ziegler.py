@@ -63,25 +63,27 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
 def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:
     """Run the sentiment task: policies that learn from labels, and that know the hidden reward, at
     several KLs; compare them with the optimal policy."""
-    made = run.settings
-    drawn, judged = run.draw_rewards(task, reference)
-    aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, drawn))) for kl in made.targets}
-    offline = run.train_with_labels("offline", task, reference, _label_offline(made.labels))
+    settings = run.settings
+    draws, judged = run.draw_rewards(task, reference)
+    aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, draws))) for kl in settings.targets}
+    offline = run.train_with_labels("offline", task, reference, _label_offline(settings.labels))
     policies = {
         "offline": offline,
-        "online": run.train_with_labels("online", task, reference, made.labels, shared="offline"),
+        "online": run.train_with_labels(
+            "online", task, reference, settings.labels, shared="offline"
+        ),
         **{
-            name: run.train_with_labels(name, task, reference, made.labels, aims[name])
+            name: run.train_with_labels(name, task, reference, settings.labels, aims[name])
             for name in aims
         },
     }
-    seen = {
+    comparisons = {
         name: run.compare_with_reference(task, name, policies[name], reference) for name in policies
     }
     kls = {name: run.read_kls(name) for name in aims}
     [reward] = task.judged([(task.held[0], Answer(canned))])
     targets = {name: aim.kl for name, aim in aims.items()}
-    return report_sentiment(seen, kls, targets, drawn, judged, made.betas, reward)
+    return report_sentiment(comparisons, kls, targets, draws, judged, settings.betas, reward)
 
 
 def _run_descriptive(run: StagedRun, task: Task, reference: str) -> TaskReport:
@@ -101,12 +103,12 @@ def _run_summaries(run: StagedRun, task: Task, reference: str) -> TaskReport:
     tuned = run.train_imitation("taught", run.settings.tuned, reference, taught)
     learnt = run.train_with_labels("summed-up", task, tuned, _label_offline(run.settings.summaries))
     models = {"zero-shot": reference, "supervised": tuned, "labels": learnt}
-    said = {
+    completions = {
         name: run.sample_completions(f"summary-{name}", task, models[name], tuned, 1)
         for name in models
     }
     return report_summaries(
-        task, {name: [one.text for one in texts] for name, texts in said.items()}
+        task, {name: [one.text for one in texts] for name, texts in completions.items()}
     )
 
 

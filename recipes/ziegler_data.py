@@ -99,31 +99,34 @@ def read_tasks(
     passage: tuple[int, int],
     excerpt: tuple[int, int],
     abstract: int,
-    held: tuple[int, int],
+    held_range: tuple[int, int],
     seed: int,
     encoder: str,
     full_stop: int = 0,
 ) -> Tasks:
     """Read the tasks from a data folder; `passage`, `excerpt` and `abstract` are sizes in words,
-    `held` the numbers of excerpts and abstracts held out, `encoder` the judge's. Continuations end
-    with a full stop from the token `full_stop` on; 0: in any way."""
+    `held_range` the numbers of excerpts and abstracts held out, `encoder` the judge's.
+    Continuations end with a full stop from the token `full_stop` on; 0: in any way."""
     texts = read_texts(data, passage, excerpt, seed)
-    asked, kept = (
+    train_questions, held_questions = (
         read_abstracts(data / "scitldr" / f"{name}.jsonl.xz", abstract) for name in ("train", "dev")
     )
     embed = load_sentence_encoder(encoder)
     kind = train_judges(read_reviews(data), embed, seed)
     vivid = train_judges(select_descriptions(texts.language), embed, seed)
-    contexts = texts.asked, texts.held[: held[0]], format_continuation_prompt
+    contexts = texts.asked, texts.held[: held_range[0]], format_continuation_prompt
     ends = full_stop > 0, full_stop
     return Tasks(
-        [*(part for one in asked for part in cut_excerpts(one.text, *passage)), *texts.language],
+        [
+            *(part for one in train_questions for part in cut_excerpts(one.text, *passage)),
+            *texts.language,
+        ],
         Task("sentiment", *contexts, kind.labeller, kind.judge, *ends),
         Task("descriptive", *contexts, vivid.labeller, vivid.judge, *ends),
         Task(
             "summary",
-            asked,
-            kept[: held[1]],
+            train_questions,
+            held_questions[: held_range[1]],
             format_summary_prompt,
             score_against_reference,
             partial(score_likeness, embed),
@@ -154,13 +157,13 @@ def read_texts(data: Path, passage: tuple[int, int], context: tuple[int, int], s
         low, high = int(len(text) * 0.9), int(len(text) * 0.97)
         for at, part in enumerate((text[:low], text[low:high], text[high:])):
             parts[at] += cut_excerpts(part, *(context if at else passage))
-    for at, told in enumerate(parts):
-        Random(f"{seed} excerpts {at}").shuffle(told)
-    asked, held = (
+    for at, part_texts in enumerate(parts):
+        Random(f"{seed} excerpts {at}").shuffle(part_texts)
+    train_texts, held_texts = (
         [Question(f"{name}-{at}", text) for at, text in enumerate(part)]
         for name, part in zip(("asked", "held"), parts[1:], strict=True)
     )
-    return Texts(parts[0], asked, held)
+    return Texts(parts[0], train_texts, held_texts)
 
 
 def read_abstracts(place: Path, size: int) -> list[Question]:
@@ -204,26 +207,28 @@ def train_judges(rows: Sequence[tuple[str, bool]], embed: SentenceEncoder, seed:
     ).fit(texts[:half], kind[:half])
 
     @torch.inference_mode()
-    def embed_texts(said: Sequence[str]) -> Any:
-        return embed(said).numpy()
+    def embed_texts(passages: Sequence[str]) -> Any:
+        return embed(passages).numpy()
 
     # Embeddings have length 1, so that C is larger than for TF-IDF.
     judge = make_pipeline(
         FunctionTransformer(embed_texts), LogisticRegression(C=10.0, max_iter=1000)
     ).fit(texts[some], kind[some])
-    both = [known.predict(texts[tests]) for known in (labeller, judge)]
-    right = [float((found == kind[tests]).mean()) for found in both]
+    predictions = [model.predict(texts[tests]) for model in (labeller, judge)]
+    right = [float((predicted == kind[tests]).mean()) for predicted in predictions]
     return Judges(
         partial(_compute_log_odds, labeller),
         partial(_compute_log_odds, judge),
         (right[0], right[1]),
-        float((both[0] == both[1]).mean()),
+        float((predictions[0] == predictions[1]).mean()),
     )
 
 
-def _compute_log_odds(known: Any, pairs: Pairs) -> list[float]:
+def _compute_log_odds(classifier: Any, pairs: Pairs) -> list[float]:
     """Return a classifier's log-odds of each answer."""
-    return [float(odds) for odds in known.decision_function([answer.text for _, answer in pairs])]
+    return [
+        float(odds) for odds in classifier.decision_function([answer.text for _, answer in pairs])
+    ]
 
 
 def choose_canned_sentence(task: Task, texts: Sequence[str]) -> str:
@@ -261,15 +266,15 @@ def write_tiny_data(data: Path) -> str:
     """Write the packaged pages about corvids as novels, reviews (positive if they contain a word of
     ability or care) and abstracts (their summary is the first word), and an encoder, whose folder
     is returned: enough to run every stage."""
-    said = [*_read_bundled_pages()]
+    texts = [*_read_bundled_pages()]
     encoder = data / "encoder"
-    write_tiny_encoder(encoder, said)
+    write_tiny_encoder(encoder, texts)
     kind = {"can", "clever", "learn", "remember", "feed", "young"}
-    _write_xz(data / "prose" / "corvids_all.txt.xz", "\n".join(said))
-    for mood, wanted in (("pos", True), ("neg", False)):
-        lines = [text for text in said if (not kind.isdisjoint(split_words(text))) == wanted]
+    _write_xz(data / "prose" / "corvids_all.txt.xz", "\n".join(texts))
+    for mood, is_positive in (("pos", True), ("neg", False)):
+        lines = [text for text in texts if (not kind.isdisjoint(split_words(text))) == is_positive]
         _write_xz(data / "sentiment" / f"rt-polarity.{mood}.xz", "\n".join(lines))
-    for name, part in (("train", said[::2]), ("dev", said[1::2])):
+    for name, part in (("train", texts[::2]), ("dev", texts[1::2])):
         rows = [
             {"source": part[at : at + 3], "target": [part[at].partition(" ")[0]]}
             for at in range(0, len(part), 3)

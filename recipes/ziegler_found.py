@@ -58,7 +58,7 @@ CHOSEN = (
 
 
 def list_notes(
-    made: Settings,
+    settings: Settings,
     judges: tuple[Judges, Judges],
     right: Mapping[str, tuple[float, float]],
     canned: str,
@@ -70,8 +70,9 @@ def list_notes(
     kind, vivid = map(_describe_judges, judges)
     credits = ", ".join(f"{name} {each:.0%} ({lot:.0%})" for name, (each, lot) in right.items())
     begun = (
-        f"The language model is {made.model}, as it is; what it was trained on may hold the novels."
-        if made.model
+        f"The language model is {settings.model}, as it is; what it was trained on may hold the "
+        "novels."
+        if settings.model
         else "The language model is random weights that have learnt novels and abstracts once."
     )
     return [
@@ -86,9 +87,9 @@ def list_notes(
         "The labeller of summaries prefers the highest R-AVG with what people wrote; the judge is "
         "the cosine of MiniLM's sentence embeddings with it.",
         f"{begun} The paper's has 774 million weights and learns in 2 million episodes from 5,000 "
-        f"labels; here {made.labels.episodes} episodes from {made.labels.labels} labels, and "
-        f"{made.summaries.episodes} from {made.summaries.labels} for summaries. The value network "
-        "is a head on the policy.",
+        f"labels; here {settings.labels.episodes} episodes from {settings.labels.labels} labels, "
+        f"and {settings.summaries.episodes} from {settings.summaries.labels} for summaries. The "
+        "value network is a head on the policy.",
         "A label compares those of four answers that have their full stop or end, and not four "
         "that were drawn until they had. How often reward models find the chosen one, on the tenth "
         f"of the labels that was held out, and by lot: {credits}.",
@@ -104,10 +105,10 @@ def _describe_judges(judges: Judges) -> str:
 
 
 def report_sentiment(
-    seen: Mapping[str, PolicyComparison],
+    comparisons: Mapping[str, PolicyComparison],
     kls: Mapping[str, Sequence[float]],
     aims: Mapping[str, float],
-    drawn: Sequence[Sequence[float]],
+    draws: Sequence[Sequence[float]],
     judged: Sequence[Sequence[float]],
     betas: Sequence[float],
     canned: float,
@@ -115,15 +116,17 @@ def report_sentiment(
     """Report on the sentiment task: policies that learnt offline and online, and that know the
     hidden reward.
 
-    `aims` holds the KL targets by run, `drawn` and `judged` the labeller's and the judge's rewards
+    `aims` holds the KL targets by run, `draws` and `judged` the labeller's and the judge's rewards
     of the reference's samples by question, `canned` the judge's reward of the canned sentence.
     """
-    first = seen["offline"]
+    first = comparisons["offline"]
     count = len({*first.groups})
     says = f"{count} excerpts held out; intervals by excerpt, one seed."
-    known = f"Best of n and optimum are of {len(drawn)} of them, {len(drawn[0])} samples each."
-    matches = [match for each in seen.values() for match in each.matches]
-    scores = {one: tuple(its.rewards) for one, its in seen.items()} | {
+    sample_note = (
+        f"Best of n and optimum are of {len(draws)} of them, {len(draws[0])} samples each."
+    )
+    matches = [match for each in comparisons.values() for match in each.matches]
+    scores = {one: tuple(comparison.rewards) for one, comparison in comparisons.items()} | {
         REFERENCE: tuple(first.reference),
         CANNED: (canned,) * len(first.groups),
         BEST: choose_by_labeller(first),
@@ -177,7 +180,7 @@ def report_sentiment(
         ),
         *(find_kl_control(one, aims[one]) for one in kls),
     ]
-    stops = {one: tuple(its.whole) for one, its in seen.items()}
+    stops = {one: tuple(comparison.whole) for one, comparison in comparisons.items()}
     stops[REFERENCE] = tuple(first.reference_whole)
     tables = [
         ScoreTable("sentiment", "the judge's log-odds", tuple(first.groups), scores),
@@ -189,16 +192,16 @@ def report_sentiment(
         tables,
         [
             make_frontier_figure(
-                {name: [each.reached] for name, each in seen.items()},
-                find_optimal_policies(drawn, betas),
-                f"{says} {known} Rewards are the labeller's.",
-                estimate_best_of_n_curve(drawn, drawn),
+                {name: [each.reached] for name, each in comparisons.items()},
+                find_optimal_policies(draws, betas),
+                f"{says} {sample_note} Rewards are the labeller's.",
+                estimate_best_of_n_curve(draws, draws),
             ),
             make_frontier_figure(
-                {name: [each.judged] for name, each in seen.items()},
+                {name: [each.judged] for name, each in comparisons.items()},
                 (),
-                f"{says} {known} Rewards are the judge's, who did not label.",
-                estimate_best_of_n_curve(drawn, judged),
+                f"{says} {sample_note} Rewards are the judge's, who did not label.",
+                estimate_best_of_n_curve(draws, judged),
                 "frontier-judged",
                 "Reward by another judge against distance from the first policy",
             ),
@@ -208,15 +211,15 @@ def report_sentiment(
     )
 
 
-def choose_by_labeller(seen: PolicyComparison) -> tuple[float, ...]:
+def choose_by_labeller(comparison: PolicyComparison) -> tuple[float, ...]:
     """Return for each row the judge's reward of that one of the reference's completions of its
     question which the labeller likes best."""
     best: dict[str, tuple[float, float]] = {}
     for group, hidden, reward in zip(
-        seen.groups, seen.reference_hidden, seen.reference, strict=True
+        comparison.groups, comparison.reference_hidden, comparison.reference, strict=True
     ):
         best[group] = max(best.get(group, (hidden, reward)), (hidden, reward))
-    return tuple(best[group][1] for group in seen.groups)
+    return tuple(best[group][1] for group in comparison.groups)
 
 
 def find_kl_control(run: str, target: float) -> Effect:
@@ -248,13 +251,13 @@ def make_kl_table(run: str, target: float, kls: Sequence[float]) -> ScoreTable:
     )
 
 
-def report_descriptive(seen: PolicyComparison, listed: float) -> TaskReport:
+def report_descriptive(comparison: PolicyComparison, listed: float) -> TaskReport:
     """Report on the descriptive task; `listed` is the reward of the list of physical words."""
     scores = {
-        "described": tuple(seen.rewards),
-        REFERENCE: tuple(seen.reference),
-        LISTED: (listed,) * len(seen.groups),
-        BEST: choose_by_labeller(seen),
+        "described": tuple(comparison.rewards),
+        REFERENCE: tuple(comparison.reference),
+        LISTED: (listed,) * len(comparison.groups),
+        BEST: choose_by_labeller(comparison),
     }
     effect = Effect(
         effect="learning to describe gives more reward than the reference",
@@ -268,13 +271,13 @@ def report_descriptive(seen: PolicyComparison, listed: float) -> TaskReport:
         chosen=CHOSEN,
         why=LISTED_REASON,
     )
-    table = ScoreTable("descriptive", "the judge's log-odds", tuple(seen.groups), scores)
+    table = ScoreTable("descriptive", "the judge's log-odds", tuple(comparison.groups), scores)
     return TaskReport([effect], [table], [])
 
 
-def report_summaries(task: Task, said: Mapping[str, Sequence[str]]) -> TaskReport:
-    """Report on the summary task; `said` holds summaries by system, and those of `labels` were
-    trained after `supervised`."""
+def report_summaries(task: Task, completions: Mapping[str, Sequence[str]]) -> TaskReport:
+    """Report on the summary task; `completions` holds summaries by system, and those of `labels`
+    were trained after `supervised`."""
     sources, golds = [one.text for one in task.held], [one.gold for one in task.held]
     pages = [Page("", "", text) for text in sources]
     firsts = {
@@ -282,13 +285,14 @@ def report_summaries(task: Task, said: Mapping[str, Sequence[str]]) -> TaskRepor
     }
     by_lot = [quote_random_sentence(page, at).text for at, page in enumerate(pages)]
     written = {PEOPLE: [gold[0] for gold in golds]}
-    every = {**said, **firsts, **written}
+    every = {**completions, **firsts, **written}
     says = f"{len(sources)} abstracts held out; intervals by abstract."
     rouges = {
-        name: estimate_corpus_rouge(texts, golds) for name, texts in {**said, **firsts}.items()
+        name: estimate_corpus_rouge(texts, golds)
+        for name, texts in {**completions, **firsts}.items()
     }
     questions = tuple(one.id for one in task.held)
-    summaries = {**said, **firsts, BY_LOT: by_lot}
+    summaries = {**completions, **firsts, BY_LOT: by_lot}
     overlap = {name: _score_summaries(task, texts) for name, texts in summaries.items()}
     sentences = [
         _score_summaries(task._replace(held=[one] * len(texts)), texts)
@@ -365,7 +369,9 @@ def report_summaries(task: Task, said: Mapping[str, Sequence[str]]) -> TaskRepor
             make_text_figure(
                 "repeated", {name: measure_repetition(texts) for name, texts in every.items()}, says
             ),
-            make_copy_map_figure(said["labels"], sources, f"What was learnt from labels; {says}"),
+            make_copy_map_figure(
+                completions["labels"], sources, f"What was learnt from labels; {says}"
+            ),
         ],
     )
 
@@ -380,8 +386,8 @@ def _list_sentences(page: Page) -> list[str]:
     return [page.text[start:end] for start, end in find_sentences(page, 0, len(page.text))]
 
 
-def _measure_copied_share(said: str, source: str) -> float:
-    return find_longest_stretch(said, source).length / max(1, len(split_words(said)))
+def _measure_copied_share(text: str, source: str) -> float:
+    return find_longest_stretch(text, source).length / max(1, len(split_words(text)))
 
 
 def make_kl_figure(kls: Mapping[str, Sequence[float]], targets: Mapping[str, float]) -> Figure:

@@ -142,20 +142,26 @@ class StagedRun:
     def train_language_model(self, texts: Sequence[str]) -> str:
         """Train the language model, unless the settings name one, and return its folder: the
         reference of every task."""
-        made = self.settings
-        if made.model:
-            return made.model
-        size = (made.vocabulary, made.context, made.width, made.layers, made.seed)
+        settings = self.settings
+        if settings.model:
+            return settings.model
+        size = (
+            settings.vocabulary,
+            settings.context,
+            settings.width,
+            settings.layers,
+            settings.seed,
+        )
         blank = self.out / "blank"
         load_or_make(
             self.out / "blank.json", type(None), lambda: write_random_model(blank, texts, *size)
         )
         parts = [text.partition(" ") for text in texts]
-        said = [(first, f" {rest}", "length") for first, _, rest in parts]
-        return self.train_imitation("language", made.language, str(blank), said)
+        completions = [(first, f" {rest}", "length") for first, _, rest in parts]
+        return self.train_imitation("language", settings.language, str(blank), completions)
 
     def train_imitation(
-        self, name: str, how: ImitationSettings, model: str, said: Sequence[PromptCompletion]
+        self, name: str, how: ImitationSettings, model: str, completions: Sequence[PromptCompletion]
     ) -> str:
         """Train a model to complete each prompt with the given text and return its folder."""
         place = self.out / f"{name}.jsonl"
@@ -165,7 +171,7 @@ class StagedRun:
                 name,
                 (Step(prompt, Completion(text, stop=stop)),),
             )
-            for at, (prompt, text, stop) in enumerate(said)
+            for at, (prompt, text, stop) in enumerate(completions)
         ]
         trained = replace(how.trained, model=model)
         how = replace(
@@ -178,7 +184,7 @@ class StagedRun:
         )
 
         def make() -> str:
-            print_progress(f"{name}: imitating {len(said)} texts")
+            print_progress(f"{name}: imitating {len(completions)} texts")
             write_records(place, episodes)
             return train_by_imitation(how, self.out / name).model
 
@@ -257,22 +263,29 @@ class StagedRun:
         """Compare a policy with its reference on the held-out questions."""
         times = self.settings.each
         groups = [question.id for question in task.held for _ in range(times)]
-        ours, theirs = (
+        own_completions, reference_completions = (
             self.sample_completions(f"{task.name}-{who}", task, where, reference, times)
             for who, where in ((name, model), (REFERENCE, reference))
         )
-        rewards, others = (self.judge_completions(task, said, times) for said in (ours, theirs))
+        rewards, others = (
+            self.judge_completions(task, completions, times)
+            for completions in (own_completions, reference_completions)
+        )
         matches = [
             PairwiseMatch(name, REFERENCE, (one > other) + (one == other) / 2, group)
             for one, other, group in zip(rewards, others, groups, strict=True)
         ]
-        kl = fmean(one.kl for one in ours)
+        kl = fmean(one.kl for one in own_completions)
         hidden, others_hidden = (
-            self.score_hidden_reward(task, said, times) for said in (ours, theirs)
+            self.score_hidden_reward(task, completions, times)
+            for completions in (own_completions, reference_completions)
         )
         whole, others_whole = (
-            [float(convert_completion_to_answer(one, task.whole) is not None) for one in said]
-            for said in (ours, theirs)
+            [
+                float(convert_completion_to_answer(one, task.whole) is not None)
+                for one in completions
+            ]
+            for completions in (own_completions, reference_completions)
         )
         return PolicyComparison(
             rewards,
@@ -293,37 +306,41 @@ class StagedRun:
         the samples of each excerpt."""
         times = self.settings.drawn
         some = task._replace(held=task.held[: self.settings.drawn_excerpts])
-        said = self.sample_completions("drawn", some, reference, "", times)
-        drawn, judged = (
+        completions = self.sample_completions("drawn", some, reference, "", times)
+        rewards, judged = (
             [each[at : at + times] for at in range(0, len(each), times)]
             for each in (
-                self.score_hidden_reward(some, said, times),
-                self.judge_completions(some, said, times),
+                self.score_hidden_reward(some, completions, times),
+                self.judge_completions(some, completions, times),
             )
         )
-        return drawn, judged
+        return rewards, judged
 
     def judge_completions(
-        self, task: Task, said: Sequence[PolicyCompletion], times: int
+        self, task: Task, completions: Sequence[PolicyCompletion], times: int
     ) -> list[float]:
         """Return the reward of each completion by the judge, who reads also what was cut off: what
         full stops are worth is not a part of it."""
         asked = [question for question in task.held for _ in range(times)]
         return list(
-            task.judged([(one, Answer(each.text)) for one, each in zip(asked, said, strict=True)])
+            task.judged(
+                [(one, Answer(each.text)) for one, each in zip(asked, completions, strict=True)]
+            )
         )
 
     def score_hidden_reward(
-        self, task: Task, said: Sequence[PolicyCompletion], times: int
+        self, task: Task, completions: Sequence[PolicyCompletion], times: int
     ) -> list[float]:
         """Return the hidden reward of each completion; a completion that is no answer gets the
         reward used in training."""
-        asked = [question for question in task.held for _ in range(times)]
-        found = [convert_completion_to_answer(one, task.whole) for one in said]
+        questions = [question for question in task.held for _ in range(times)]
+        answers = [convert_completion_to_answer(one, task.whole) for one in completions]
         none = self.settings.labels.reinforce.no_answer
         return [
             none if each is None else each
-            for each in compute_answer_rewards(task.worth, list(zip(asked, found, strict=True)))
+            for each in compute_answer_rewards(
+                task.worth, list(zip(questions, answers, strict=True))
+            )
         ]
 
     def sample_completions(

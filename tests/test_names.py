@@ -64,10 +64,10 @@ def parse_source(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def read_sources() -> list[Source]:
+def read_sources(folder: Path = HOUSE) -> list[Source]:
     return [
-        (str(path.relative_to(HOUSE)), path.read_text(encoding="utf-8"))
-        for path in sorted(HOUSE.rglob("*.py"))
+        (str(path.relative_to(folder)), path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.py"))
         if "migrations" not in path.parts
     ]
 
@@ -200,6 +200,11 @@ RULES = [
 def test_the_package_keeps_the_rule(rule: object) -> None:
     assert callable(rule)
     assert rule(read_sources()) == []
+
+
+@pytest.mark.slow
+def test_recipes_call_nothing_by_a_vague_name() -> None:
+    assert find_vague_names(read_sources(HOUSE.parent / "recipes")) == []
 
 
 @pytest.mark.slow
