@@ -97,8 +97,8 @@ def list_written_examples(
     `sites` has the pages of each, `folders` its folder, by the name of its file in `written`; of
     the sites in `found_pages`, what a search found is read too. Each quote that answers stands in
     its section and in a run of its blocks (in one of the two by lot if `windows` is 1), beside a
-    run without it; a near miss in one of the two; and every question beside what was rejected, and one
-    more passage that a search finds, or `windows` of them where nothing was rejected.
+    run without it; a near miss in one of the two; and every question beside what was rejected, and
+    one more passage that a search finds, or `windows` of them where nothing was rejected.
     A quote that is not on its page is left out, and counted on standard error.
     """
     for name, pages in sites.items():

@@ -321,10 +321,10 @@ class StagedRun:
     ) -> list[float]:
         """Return the reward of each completion by the judge, who reads also what was cut off: what
         full stops are worth is not a part of it."""
-        asked = [question for question in task.held for _ in range(times)]
+        questions = [question for question in task.held for _ in range(times)]
         return list(
             task.judged(
-                [(one, Answer(each.text)) for one, each in zip(asked, completions, strict=True)]
+                [(one, Answer(each.text)) for one, each in zip(questions, completions, strict=True)]
             )
         )
 
