@@ -63,19 +63,14 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
 def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:
     """Run the sentiment task: policies that learn from labels, and that know the hidden reward, at
     several KLs; compare them with the optimal policy."""
-    settings = run.settings
+    settings, labels = run.settings, run.settings.labels
     draws, judged = run.draw_rewards(task, reference)
     aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, draws))) for kl in settings.targets}
-    offline = run.train_with_labels("offline", task, reference, _label_offline(settings.labels))
+    offline = run.train_with_labels("offline", task, reference, _label_offline(labels))
     policies = {
         "offline": offline,
-        "online": run.train_with_labels(
-            "online", task, reference, settings.labels, shared="offline"
-        ),
-        **{
-            name: run.train_with_labels(name, task, reference, settings.labels, aims[name])
-            for name in aims
-        },
+        "online": run.train_with_labels("online", task, reference, labels, shared="offline"),
+        **{name: run.train_with_labels(name, task, reference, labels, aims[name]) for name in aims},
     }
     comparisons = {
         name: run.compare_with_reference(task, name, policies[name], reference) for name in policies
