@@ -12,11 +12,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
-import torch
-from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from safetensors import SafetensorError
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.answers.gophercite import GopherCiteSettings
@@ -134,6 +131,8 @@ def run_learn(
     CommandError (EXIT_STOPPED) where the stop switch of the run was used, and Failed for what is
     wrong with the file, the data or the model.
     """
+    from safetensors import SafetensorError
+
     table = read_toml_table(config)
     folder = out or _get_run_folder(table, config)
     table.pop("out", None)
@@ -234,6 +233,9 @@ def _format_measures(
 
 def _is_main_process() -> bool:
     """Return whether this is the process that prints, of several that share the work."""
+    import torch
+    from accelerate import PartialState
+
     # Several processes of a machine without an accelerator find each other only if told so.
     return bool(PartialState(cpu=not torch.accelerator.is_available()).is_main_process)
 

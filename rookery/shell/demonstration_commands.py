@@ -87,7 +87,7 @@ def trim_span(page: Page, window: ViewWindow, start: int, end: int) -> Span:
 def find_quote_command(
     page: Page, finder: TextFinder, window: ViewWindow, parts: list[WindowPart], span: Span
 ) -> str:
-    """Return the command "Quote: ..." that quotes exactly this trimmed span.
+    """Return the command "Quote: ..." that quotes exactly the whole words of this trimmed span.
 
     It gives the window's text, or only its first and last words if it is long. Raises
     UnquotableSpanError if no such command does.
@@ -105,7 +105,7 @@ def find_quote_command(
         command = f"Quote: {words}"
         parsed = parse_command(command)
         quote = find_quote(finder, parsed.argument, window.start, copied) if parsed else None
-        if quote == span:
+        if quote == finder.widen_to_words(span):
             return str(parsed)
     raise UnquotableSpanError(SAME_WORDS if parse_command(f"Quote: {shown_text}") else UNWRITABLE)
 
@@ -186,12 +186,12 @@ def quote_window_span(session: BrowserSession, start: int, end: int) -> str:
     finder = session.views.get_opened(view.page, session.task.rules).finder
     parts = list(view.iter_parts(observation.start))
     try:
-        chosen = view.page.quote_whole_words(*trim_span(view.page, window, start, end))
-        span = chosen.start, chosen.end
+        span = trim_span(view.page, window, start, end)
         command = find_quote_command(view.page, finder, window, parts, span)
     except UnquotableSpanError as error:
         return str(error)
     room = session.task.rules.quoted - sum(len(quoted.text) for quoted in observation.quotes)
+    chosen = view.page.quote_whole_words(*span)
     if len(chosen.text) > room and chosen not in observation.quotes:
         return NO_ROOM_HINT.format(room)
     return run_browser_command(session, command)

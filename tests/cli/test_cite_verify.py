@@ -113,9 +113,9 @@ FORGED_SAVED: dict[str, tuple[Callable[[Json], object], str]] = {
     "a claim that holds less": (lambda a: point(a, start=6), "claim_differs"),
     "a claim that ends early": (lambda a: point(a, end=5), "claim_differs"),
     "a claim twice": (lambda a: a["claims"].append(a["claims"][0]), "claim_differs"),
-    "three letters": (lambda a: cut_quote(a, 0, 3, True), "too_short"),
+    "three letters": (lambda a: cut_quote(a, 0, 3, True), "cut_word"),
     "two words": (lambda a: cut_quote(a, 6, 17, True), "too_short"),
-    "two words and two halves": (lambda a: cut_quote(a, 4, 19, True), "too_short"),
+    "two words and two halves": (lambda a: cut_quote(a, 4, 19, True), "cut_word"),
     "a cut quote alone": (lambda a: cut_quote(a, 0, 30, False), "claim_differs"),
     "a changed quote": (lambda a: alter(a, text="Crows never bring gifts."), "text_differs"),
     "quote and text changed": (

@@ -280,7 +280,8 @@ def test_a_span_is_named_exactly_or_not_at_all(lines: list[str], data: st.DataOb
     except UnquotableSpanError:
         return
     words = command.removeprefix("Quote: ")
-    assert find_quote(opened.finder, words, window.start, WindowText(page, parts)) == span
+    quoted_span = find_quote(opened.finder, words, window.start, WindowText(page, parts))
+    assert quoted_span == opened.finder.widen_to_words(span)
     seen = "".join(text[part.start : part.end] for part in parts)
     inside = "".join(text[slice(*span)].split())
     assert inside in "".join(seen.split())

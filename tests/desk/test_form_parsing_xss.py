@@ -37,7 +37,7 @@ def hostile(form: str, number: int = 0) -> LabellingItem:
     """An item of nothing but payloads."""
     text = ALL.replace("\ud800", "")
     page = Page(URL, text, text)
-    quotes = (page.quote(0, len(text)), page.quote(1, 9))
+    quotes = (page.quote(0, len(text)), page.quote_whole_words(1, 9))
     answer = Answer(text, quotes, (Claim(0, 30, (0,)), Claim(35, len(text), (0, 1))))
     question = Question(f"{number}", text, (page,), gold=(text,))
     return LabellingItem(form, question, (answer,) * FORMS[form].answers)
