@@ -42,7 +42,7 @@ _OASIS = "urn:oasis:names:tc:opendocument:xmlns"
 _OOXML = "http://schemas.openxmlformats.org"
 _STRICT = "http://purl.oclc.org/ooxml"
 _PREFIXES = {
-    **{f"{_OASIS}:{name}:1.0": name for name in "office text table presentation".split()},
+    **{f"{_OASIS}:{name}:1.0": name for name in "office text table presentation style".split()},
     f"{_OASIS}:drawing:1.0": "draw",
     "http://purl.org/dc/elements/1.1/": "dc",
     "http://www.w3.org/1999/xlink": "xlink",

@@ -29,6 +29,7 @@ from rookery.pages.page_parts import (
     build_table,
     check_size,
     join_parts,
+    read_labels,
     read_part,
 )
 from rookery.pages.text_encoding import decode_text
@@ -110,6 +111,8 @@ def join_part_name(folder: str, target: str) -> str:
 
 _MOST_REPEATED = 1000
 """times that a cell or row of a text document is repeated, at most"""
+_LONGEST_MERGED = 200
+"""characters of a merged cell that stands in each row that it reaches into"""
 
 
 def read_core_title(archive: DocumentArchive) -> str:
@@ -172,14 +175,17 @@ def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
         slide_tree = archive.parse_part(name)
         if not slide_tree.tag:
             continue
-        parts = archive.read_relations(name)
+        parts, hidden = archive.read_relations(name), slide_tree.get("show") in ("0", "false")
         links = {key: target for key, (kind, target) in parts.items() if kind == "hyperlink"}
         html = "".join(_read_shapes(slide_tree.find("p.cSld/p.spTree"), links))
         for kind, target in parts.values():
             if kind == "notesSlide":
                 notes = archive.parse_part(target)
                 html += "".join(_read_shapes(notes.find("p.cSld/p.spTree"), {}))
-        yield PagePart(read_part(html, NOWHERE, archive.limits), "slide", str(number))
+        html = f"<div hidden>{html}</div>" if hidden else html
+        yield PagePart(
+            read_part(html, NOWHERE, archive.limits), "slide" * (not hidden), str(number)
+        )
 
 
 def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
@@ -242,6 +248,9 @@ def _read_runs(line: Element, links: dict[str, str]) -> str:
         if run.tag == "a.br":
             html.append("<br>")
         text = escape(run.findtext("a.t") or "")
+        properties = run.find("a.rPr")
+        if properties is not None and properties.get("strike", "noStrike") != "noStrike":
+            text = f"<span hidden>{text}</span>"
         link = run.find("a.rPr/a.hlinkClick")
         target = "" if link is None else links.get(link.get("r.id", ""), "")
         html.append(f'<a href="{escape(target)}">{text}</a>' if target else text)
@@ -251,40 +260,46 @@ def _read_runs(line: Element, links: dict[str, str]) -> str:
 def read_open_document(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return a text document, presentation or spreadsheet in the format of LibreOffice as a Page.
 
-    A mark `slide` is over each slide, a mark `sheet` over each sheet. Changes that are tracked,
-    comments and tables of contents are left out; footnotes follow the text. Raises Failed:
+    A mark `slide` is over each slide, a mark `sheet` over each sheet. Comments and tables of
+    contents are left out, tracked deletions hidden; footnotes follow the text. Raises Failed:
     malformed, encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
     if b"encryption-data" in archive.read_part("META-INF/manifest.xml"):
         raise build_read_error(Outcome.ENCRYPTED, "the document needs a password")
     meta, content = archive.parse_part("meta.xml"), archive.parse_part("content.xml")
+    writer = _OpenDocumentWriter(archive, (archive.parse_part("styles.xml"), content))
     title, body = meta.findtext("office.meta/dc.title") or "", content.find("office.body")
     if body is None:
         raise build_read_error(Outcome.MALFORMED, "the archive holds no text of a document")
-    return join_parts(_read_body(body, limits), url, fetched, title, limits)
+    return join_parts(_read_body(body, writer), url, fetched, title, limits)
 
 
-def _read_body(body: Element, limits: ReadLimits) -> Iterator[PagePart]:
-    writer = _OpenDocumentWriter(limits)
-    for slide_number, slide in enumerate(body.iterfind("office.presentation/draw.page"), 1):
-        html = writer.write_children(slide)
-        yield PagePart(read_part(html, NOWHERE, limits), "slide", str(slide_number))
+def _read_body(body: Element, writer: "_OpenDocumentWriter") -> Iterator[PagePart]:
+    limits = writer.archive.limits
+    for number, slide in enumerate(body.iterfind("office.presentation/draw.page"), 1):
+        html, hidden = writer.write_children(slide), writer.is_hidden(slide)
+        html = f"<div hidden>{html}</div>" if hidden else html
+        yield PagePart(read_part(html, NOWHERE, limits), "slide" * (not hidden), str(number))
     for sheet in body.iterfind("office.spreadsheet/table.table"):
-        name = sheet.get("table.name", "")
+        name, hidden = sheet.get("table.name", ""), writer.is_hidden(sheet)
         table = writer.write_table(sheet, True)
-        html = f"<h2>{escape(name)}</h2>{table}" if table else ""
-        yield PagePart(read_part(html, NOWHERE, limits), "sheet", name)
+        yield PagePart(_read_sheet(name, table, hidden, limits), "sheet" * (not hidden), name)
     for text in body.iterfind("office.text"):
         html = writer.write_children(text) + "".join(writer.notes)
         yield PagePart(read_part(html, NOWHERE, limits))
+    yield PagePart(read_labels(writer.unread))
 
 
-_TEXT_HOLDERS = frozenset(("text.p", "text.h", "text.a", "text.span", "text.meta", "text.title"))
-"""elements whose text is the document's; between other elements there is only white space"""
+def _read_sheet(name: str, table: str, hidden: bool, limits: ReadLimits) -> Page:
+    html = f"<h2>{escape(name)}</h2>{table}" if table else ""
+    return read_part(f"<div hidden>{html}</div>" if hidden else html, NOWHERE, limits)
+
+
 _LEFT_OUT = frozenset(
-    "text.tracked-changes office.annotation text.table-of-content text.alphabetical-index"
-    " text.sequence-decls text.variable-decls office.forms table.shapes draw.object".split()
+    "text.table-of-content text.alphabetical-index office.annotation text.sequence-decls"
+    " text.variable-decls text.user-field-decls office.forms table.shapes office.change-info"
+    " text.script draw.object".split()
 )
 _WRAPPED = {
     "text.p": ("<p>", "</p>"),
@@ -293,26 +308,57 @@ _WRAPPED = {
     "text.list-header": ("<li>", "</li>"),
     "text.line-break": ("<br>", ""),
     "text.tab": (" ", ""),
+    "text.ruby": ("<ruby>", "</ruby>"),
+    "text.ruby-text": ("<rt>", "</rt>"),
+    "text.tracked-changes": ("<div hidden>", "</div>"),
 }
+_FAMILIES = {
+    "text.span": "text", "text.p": "paragraph", "text.h": "paragraph", "table.table": "table",
+    "table.table-cell": "table-cell", "draw.page": "drawing-page",
+}  # fmt: skip
+"""the family of the styles of each element"""
+_HIDING = {
+    "text.display": "none", "table.display": "false", "presentation.visibility": "hidden",
+    "text.is-hidden": "true",
+}  # fmt: skip
+_STRIKING = ("style.text-line-through-style", "style.text-line-through-type")
 
 
 class _OpenDocumentWriter:
     """Writes the elements of a document of LibreOffice as HTML, and collects its footnotes."""
 
-    def __init__(self, limits: ReadLimits) -> None:
-        self.limits = limits
+    def __init__(self, archive: DocumentArchive, trees: Iterable[Element]) -> None:
+        self.archive = archive
         self.notes: list[str] = []
+        self.unread: list[str] = []
+        """lines about what is not read"""
+        self.styles: dict[tuple[str, str], Element] = {}
+        for tree in trees:
+            for one in tree.iter("style.style"):
+                self.styles[one.get("style.family", ""), one.get("style.name", "")] = one
 
-    def write_children(self, element: Element) -> str:
-        """Return the HTML of an element's text and children."""
-        html = [escape(element.text or "")] if element.tag in _TEXT_HOLDERS else []
+    def is_hidden(self, element: Element, name: str = "") -> bool:
+        """Tell whether an element's style, here or above it, hides its text or strikes it out."""
+        family, names = _FAMILIES.get(element.tag, ""), set[str]()
+        name = element.get(f"{element.tag.partition('.')[0]}.style-name", name)
+        properties = dict(element.items())
+        while (style := self.styles.get((family, name))) is not None and name not in names:
+            names.add(name)
+            for one in style:
+                properties = dict(one.items()) | properties
+            name = style.get("style.parent-style-name", "")
+        struck = any(properties.get(key, "none") != "none" for key in _STRIKING)
+        return struck or any(properties.get(key) == value for key, value in _HIDING.items())
+
+    def write_children(self, element: Element, inline: bool = False) -> str:
+        """Return the HTML of an element's text and children; only paragraphs hold text."""
+        inline = element.tag in ("text.p", "text.h") or inline
+        html = [escape(element.text or "")] if inline else []
         for child in element:
-            html.append(self._write(child))
-            if element.tag in _TEXT_HOLDERS:
-                html.append(escape(child.tail or ""))
+            html += (self._write(child, inline), escape(child.tail or "") if inline else "")
         return "".join(html)
 
-    def _write(self, element: Element) -> str:
+    def _write(self, element: Element, inline: bool) -> str:
         tag = element.tag
         if tag in _LEFT_OUT:
             return ""
@@ -331,31 +377,71 @@ class _OpenDocumentWriter:
         if tag == "draw.frame" and element.get("presentation.class") == "title":
             lines = ("".join(line.itertext()) for line in element.iter("text.p"))
             return f"<h2>{escape(' '.join(lines))}</h2>"
-        inner = self.write_children(element)
+        inline_inside = inline and tag.startswith(("text.", "?."))
+        inner = self.write_children(element, inline_inside)
         if tag == "text.h":
             level = element.get("text.outline-level", "1")
-            return f"<h{level}>{inner}</h{level}>" if level in "123456" else f"<p>{inner}</p>"
-        if tag == "text.a":
-            return f'<a href="{escape(element.get("xlink.href", ""))}">{inner}</a>'
+            inner = f"<h{level}>{inner}</h{level}>" if level in "123456" else f"<p>{inner}</p>"
+        elif tag == "text.a":
+            inner = f'<a href="{escape(element.get("xlink.href", ""))}">{inner}</a>'
         start, end = _WRAPPED.get(tag, ("", ""))
+        if self.is_hidden(element):
+            hider = "span" if inline else "div"
+            start, end = f"<{hider} hidden>{start}", f"{end}</{hider}>"
         return f"{start}{inner}{end}"
 
     def write_table(self, table: Element, headed: bool) -> str:
-        """Return the HTML of a table with the columns and rows that hold anything."""
-        rows = list[dict[int, str]]()
+        """Return the HTML of a table with the columns and rows that hold anything.
+
+        The text of merged cells stands in each row that they reach into; what hidden rows and
+        columns hold stands hidden behind the table.
+        """
+        rows, hidden = list[dict[int, str]](), list[str]()
+        merged = dict[int, tuple[int, str]]()
+        styles, out, column = dict[int, str](), set[int](), 0
+        for one in table.iter("table.table-column"):
+            repeated = _get_repetition(one, "columns")
+            places = range(column, column + min(repeated, _MOST_REPEATED))
+            styles |= dict.fromkeys(places, one.get("table.default-cell-style-name", ""))
+            out |= set(places) if _is_folded(one) else set()
+            column += repeated
         for row in _iter_rows(table):
             cells = dict[int, str]()
             column = 0
             for cell in row:
-                text = self.write_children(cell) if cell.tag == "table.table-cell" else ""
+                rest, text = merged.pop(column, (0, ""))
+                if cell.tag == "table.table-cell":
+                    rest = _get_count(cell, "table.number-rows-spanned")
+                    text = self._write_cell(cell, styles.get(column, ""))
+                if rest > 1 and len(text) <= _LONGEST_MERGED:
+                    merged[column] = (rest - 1, text)
                 repeated = _get_repetition(cell, "columns")
                 if text:
                     last = column + min(repeated, _MOST_REPEATED)
                     cells |= dict.fromkeys(range(column, last), text)
                 column += repeated
+            hidden += [cells.pop(one) for one in list(cells) if one in out or _is_folded(row)]
             if cells:
                 rows += [cells] * min(_get_repetition(row, "rows"), _MOST_REPEATED)
-        return build_sparse_table(rows, headed, self.limits)
+        html = build_sparse_table(rows, headed, self.archive.limits)
+        return html + "".join(f"<div hidden>{text}</div>" for text in hidden)
+
+    def _write_cell(self, cell: Element, style: str) -> str:
+        text = self.write_children(cell)
+        formula = cell.get("table.formula", "").removeprefix("of:")
+        if formula and not text and cell.get("office.value-type") is None:
+            self.unread.append(f"A formula has no stored value: {formula}")
+            return escape(f"{formula} [no stored value]")
+        return f"<div hidden>{text}</div>" if text and self.is_hidden(cell, style) else text
+
+
+def _is_folded(element: Element) -> bool:
+    return element.get("table.visibility") in ("collapse", "filter")
+
+
+def _get_count(element: Element, name: str, default: int = 1) -> int:
+    count = element.get(name, "")
+    return int(count) if count.isdecimal() and len(count) < 9 else default
 
 
 def _iter_rows(table: Element) -> Iterator[Element]:
@@ -367,8 +453,7 @@ def _iter_rows(table: Element) -> Iterator[Element]:
 
 
 def _get_repetition(element: Element, what: str) -> int:
-    count = element.get(f"table.number-{what}-repeated", "1")
-    return int(count) if count.isdecimal() and len(count) < 9 else 1
+    return _get_count(element, f"table.number-{what}-repeated")
 
 
 _FORMATS = {
@@ -377,7 +462,12 @@ _FORMATS = {
     47: "h:mm:ss",
 }  # fmt: skip
 """the built-in number formats of percentages, dates and times, by their meaning"""
-_LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
+_LITERAL = re.compile(
+    r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE
+)
+_CONDITION = re.compile(r"\[[<>=]")
+_DIGITS = re.compile(r"([0#?][0#?,]*[0#?]|[0#?])(?:\.([0#?]*))?(,*)")
+_MERGED = re.compile(r"([A-Z]{1,3})([0-9]{1,7}):[A-Z]{1,3}([0-9]{1,7})")
 _COLUMN_LETTERS = re.compile(r"[A-Z]{1,3}")
 _LAST_DATE = 2_958_466
 """days of the spreadsheet's calendar up to the end of the year 9999"""
@@ -388,9 +478,9 @@ def read_xlsx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return an Excel workbook as a Page: the name of each sheet as a heading, its first row as the
     names of the columns, a mark `sheet` over it.
 
-    Percentages, dates (as in 2024-03-01) and times are written as such; other numbers without
-    thousands separators and signs of money. Raises Failed: malformed, encrypted, too_large,
-    empty_after_extraction.
+    Percentages, dates (as in 2024-03-01) and times are written as such, and numbers whose format
+    has text or signs of money with these; other numbers without thousands separators. Raises
+    Failed: malformed, encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
     return join_parts(_read_sheets(archive), url, fetched, read_core_title(archive), limits)
@@ -412,45 +502,86 @@ def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:
         kind, part = relations.get(sheet.get("r.id", ""), ("", ""))
         if kind != "worksheet":
             continue
-        rows = map(values.read_row, archive.parse_part(part).iterfind("x.sheetData/x.row"))
-        name = sheet.get("name", "")
-        table = build_sparse_table([row for row in map(dict, rows) if row], True, archive.limits)
-        html = f"<h2>{escape(name)}</h2>{table}" if table else ""
-        yield PagePart(read_part(html, NOWHERE, archive.limits), "sheet", name)
+        name, hidden = sheet.get("name", ""), sheet.get("state", "visible") != "visible"
+        table = _write_sheet(archive.parse_part(part), values, archive.limits)
+        page = _read_sheet(name, table, hidden, archive.limits)
+        yield PagePart(page, "sheet" * (not hidden), name)
+    yield PagePart(read_labels(values.unread))
+
+
+def _write_sheet(sheet: Element, values: "_CellReader", limits: ReadLimits) -> str:
+    """Return the HTML of a sheet's table; what hidden rows and columns hold stands hidden behind.
+
+    The text of merged cells stands in each row that they reach into.
+    """
+    rows, folded, number = dict[int, dict[int, str]](), set[int](), 0
+    for row in sheet.iterfind("x.sheetData/x.row"):
+        number = _get_count(row, "r", number + 1)
+        rows[number] = dict(values.read_row(row))
+        folded |= {number} if row.get("hidden") in ("1", "true") else set()
+    for one in sheet.iterfind("x.mergeCells/x.mergeCell"):
+        if merged := _MERGED.fullmatch(one.get("ref", "")):
+            column, first, last = _number_column(merged[1]), int(merged[2]), int(merged[3])
+            text = rows.get(first, {}).get(column, "")
+            for number in range(first + 1, min(last, first + _MOST_REPEATED) + 1):
+                if rows.get(number) and text and len(text) <= _LONGEST_MERGED:
+                    rows[number].setdefault(column, text)
+    columns = (one for one in sheet.iterfind("x.cols/x.col") if one.get("hidden") in ("1", "true"))
+    spans = [range(_get_count(one, "min"), _get_count(one, "max") + 1) for one in columns]
+    hidden = [
+        cells.pop(column)
+        for number, cells in rows.items()
+        for column in list(cells)
+        if number in folded or any(column in span for span in spans)
+    ]
+    table = build_sparse_table([cells for cells in rows.values() if cells], True, limits)
+    return table + "".join(f"<div hidden>{text}</div>" for text in hidden)
 
 
 def _read_rich_text(item: Element) -> str:
     """Return the HTML of a cell's text, without its readings for East Asian scripts."""
-    runs = (run for run in item if run.tag != "x.rPh")
-    texts = (run.text if run.tag == "x.t" else run.findtext("x.t") for run in runs)
-    return _escape_cell("".join(text or "" for text in texts))
+    html = ""
+    for run in item:
+        text = escape((run.text if run.tag == "x.t" else run.findtext("x.t")) or "")
+        if run.tag != "x.rPh":
+            html += f"<span hidden>{text}</span>" if _is_struck(run.find("x.rPr")) else text
+    return html.strip().replace("\n", "<br>")
+
+
+def _is_struck(font: Element | None) -> bool:
+    struck = None if font is None else font.find("x.strike")
+    return struck is not None and struck.get("val") not in ("0", "false")
 
 
 def _escape_cell(text: str) -> str:
     return escape(text.strip()).replace("\n", "<br>")
 
 
-def _read_formats(styles: Element) -> list[str]:
-    """Return the number format of each cell style, where it is one of percentages, dates or times;
-    empty for others."""
+def _read_formats(styles: Element) -> list[tuple[str, bool]]:
+    """Return the number format of each cell style, empty for a general one, and whether it strikes
+    its text out."""
     named = styles.iterfind("x.numFmts/x.numFmt")
     own = {one.get("numFmtId", ""): one.get("formatCode", "") for one in named}
-    formats = list[str]()
+    fonts = list(map(_is_struck, styles.iterfind("x.fonts/x.font")))
+    formats = list[tuple[str, bool]]()
     for style in styles.iterfind("x.cellXfs/x.xf"):
         number = style.get("numFmtId", "0")
         builtin = _FORMATS.get(int(number), "") if number.isdecimal() and len(number) < 9 else ""
-        code = _LITERAL.sub("", own[number]).split(";")[0].lower() if number in own else builtin
-        formats.append(code if re.search("[%ydhs]|mm", code) and "general" not in code else "")
+        struck = fonts[_get_count(style, "fontId", 0) :][:1] == [True]
+        formats.append((own.get(number, builtin), struck))
     return formats
 
 
 class _CellReader:
     """Reads the cells of a workbook's rows as HTML; `texts` are those that cells share."""
 
-    def __init__(self, texts: Sequence[str], formats: Sequence[str], from_1904: bool) -> None:
+    def __init__(
+        self, texts: Sequence[str], formats: Sequence[tuple[str, bool]], from_1904: bool
+    ) -> None:
         self.texts = texts
         self.formats = formats
         self.from_1904 = from_1904
+        self.unread: list[str] = []
 
     def read_row(self, row: Element) -> Iterator[tuple[int, str]]:
         """Yield the column and the HTML of each cell that is not empty."""
@@ -462,21 +593,35 @@ class _CellReader:
                 yield column, html
 
     def _read_cell(self, cell: Element) -> str:
+        formula = cell.findtext("x.f")
+        if formula is not None and not cell.findtext("x.v") and cell.get("t") != "str":
+            self.unread.append(f"A formula has no stored value: ={formula}")
+            return escape(f"={formula} [no stored value]")
+        style = _get_count(cell, "s", 0)
+        code, struck = self.formats[style] if style < len(self.formats) else ("", False)
+        html, kind = self._read_value(cell), cell.get("t", "n")
+        displayed = html
+        if kind == "n" and html:
+            displayed = _escape_cell(_write_number(html, code, self.from_1904))
+        elif code.count(";") == 3 and kind in ("s", "str", "inlineStr"):
+            displayed = html * (not code.endswith(";"))
+        return (
+            f"<span hidden>{displayed or html}</span>"
+            if html and (struck or not displayed)
+            else displayed
+        )
+
+    def _read_value(self, cell: Element) -> str:
         kind, value = cell.get("t", "n"), cell.findtext("x.v") or ""
         if kind == "inlineStr":
             inline = cell.find("x.is")
             return "" if inline is None else _read_rich_text(inline)
         if kind == "s":
-            number = int(value) if value.isdecimal() and len(value) < 9 else -1
-            return self.texts[number] if 0 <= number < len(self.texts) else ""
+            number = int(value) if value.isdecimal() and len(value) < 9 else len(self.texts)
+            return "".join(self.texts[number:][:1])
         if kind == "b":
             value = {"0": "FALSE", "1": "TRUE"}.get(value, value)
-        if kind != "n":
-            return _escape_cell(value)
-        style = cell.get("s", "")
-        number = int(style) if style.isdecimal() and len(style) < 9 else len(self.formats)
-        code = self.formats[number] if number < len(self.formats) else ""
-        return _escape_cell(_write_number(value, code, self.from_1904))
+        return _escape_cell(value)
 
 
 def _number_column(letters: str) -> int:
@@ -487,18 +632,47 @@ def _number_column(letters: str) -> int:
 
 
 def _write_number(value: str, code: str, from_1904: bool) -> str:
+    """Return a number as its format shows it, empty where the format hides it; without the format's
+    text, as it is stored."""
     try:
         number = float(value)
     except ValueError:
         return value
     if not math.isfinite(number):
         return value
-    if "%" in code:
-        decimals = min(len(code.partition(".")[2].rstrip("% ")), _MOST_DECIMALS)
-        return f"{100 * number:.{decimals}f}%"
-    if code and 0 <= number < _LAST_DATE:
-        return _write_date(number, code, from_1904)
-    return f"{number:.15g}"
+    plain, literals = f"{number:.15g}", list[str]()
+
+    def keep_literal(match: re.Match[str]) -> str:
+        literals.append(match[1] or match[2] or match[3] or "")
+        return chr(0xE000 + len(literals))
+
+    sections = _LITERAL.sub(keep_literal, code).split(";")
+    chosen = 0 if number > 0 or len(sections) < 2 else 1 if number < 0 else 2 % len(sections)
+    section = sections[chosen].lower() if chosen < len(sections) else ""
+    if not code or _CONDITION.search(code) or "general" in section:
+        return plain
+    if re.search("[ydhs]|mm", section):
+        dated = 0 <= number < _LAST_DATE
+        return _write_date(number, section, from_1904) if dated else plain
+    digits = _DIGITS.search(section)
+    before, behind = section, ""
+    if digits:
+        before, behind = section[: digits.start()], section[digits.end() :]
+    texts = "".join(literals)
+    if section and not texts and not re.search(r"[^?,._\ue000-\uf8ff]", before + behind):
+        return plain
+    if re.search("[0#?/@e]", before + behind):
+        return plain
+    whole, part = (digits[1], digits[2] or "") if digits else ("", "")
+    scaled = abs(number) if chosen == 1 else number
+    scaled = scaled * 100 ** section.count("%") / 1000 ** (len(digits[3]) if digits else 0)
+    decimals = min(len(part), _MOST_DECIMALS)
+    written = f"{scaled:{',' if ',' in whole else ''}.{decimals}f}" if digits else ""
+    return re.sub(
+        "[\ue001-\uf8ff]",
+        lambda mark: literals[ord(mark[0]) - 0xE001],
+        f"{before}{written}{behind}",
+    ).strip()
 
 
 def _write_date(days: float, code: str, from_1904: bool) -> str:
