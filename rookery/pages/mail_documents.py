@@ -1,4 +1,4 @@
-"""Read mail: one message (EML) or a mailbox of them (MBOX)."""
+"""Read mail: one message (EML), a mailbox of them (MBOX), or a web page saved as one (MHTML)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,9 +7,10 @@ from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from html import escape
+from html import escape, unescape
 from itertools import pairwise
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import unquote, urljoin
 
 from rookery.errors import Failed, Outcome
 from rookery.pages.page_parts import (
@@ -21,7 +22,7 @@ from rookery.pages.page_parts import (
     read_labels,
     read_part,
 )
-from rookery.pages.text_encoding import decode_text
+from rookery.pages.text_encoding import decode_mail_text
 from rookery.records import Page
 
 _POSTMARK = re.compile(rb"^From (?=[^\n]*\d{4}\r?\n[!-9;-~]+:)", re.MULTILINE)
@@ -29,6 +30,14 @@ _POSTMARK = re.compile(rb"^From (?=[^\n]*\d{4}\r?\n[!-9;-~]+:)", re.MULTILINE)
 _ESCAPED_POSTMARK = re.compile(rb"^>(>*From )", re.MULTILINE)
 _MOST_MESSAGES = 20_000
 _MOST_PARTS = 200
+_MOST_DEPTH = 10
+"""of messages in messages"""
+_TOLD = frozenset(("delivery-status", "partial", "external-body"))
+"""kinds of messages in messages that hold no letter"""
+_SAVED = re.compile(r"\.mht(?:ml)?$", re.IGNORECASE)
+_SHEET_LINK = re.compile(
+    r"""<link\b(?=[^>]*\bstylesheet)[^>]*?\bhref\s*=\s*["']?([^"'\s>]+)[^>]*>""", re.I
+)
 _QUOTED = re.compile(r"((?:> ?)*)(.*)")
 _ITEM = re.compile(r"\s*(?:[-*•+]|\d{1,3}[.)])\s")
 _SIGNATURE = "-- "
@@ -41,9 +50,12 @@ def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return a message as a Page titled by its subject.
 
     Sender, date and names of attachments are shown and not searched; lines that begin with `>` are
-    quotations. Raises Failed: malformed, too_large, empty_after_extraction.
+    quotations; messages in the message follow it. Of a page that a browser saved as a message, the
+    page is read. Raises Failed: malformed, too_large, empty_after_extraction.
     """
     message = _parse_message(data)
+    if page := _read_saved_page(message, url, fetched, limits):
+        return page
     title = _decode_header(message, "Subject")
     return join_parts(_read_message(message, limits), url, fetched, title, limits)
 
@@ -84,15 +96,60 @@ def _parse_message(data: bytes) -> Message:
         raise build_read_error(Outcome.MALFORMED, f"the mail cannot be read ({error!r})") from error
 
 
-def _read_message(message: Message, limits: ReadLimits) -> Iterator[PagePart]:
+def _read_saved_page(message: Message, url: str, fetched: str, limits: ReadLimits) -> Page | None:
+    """Return the page that a browser saved with its pictures; None where it is a letter."""
+    saved = "Snapshot-Content-Location" in message or _SAVED.search(url.partition("#")[0])
+    by = str(message.get("From", "")).lstrip('"< ').lower().startswith("saved by ")
+    unsent = "From" not in message and message.get_content_subtype() == "related"
+    parts = list(message.walk())
+    pages = [part for part in parts if part.get_content_type() in _PAGES]
+    if not pages or not (saved or by or unsent):
+        return None
+    start = message.get_param("start")
+    page = min(pages, key=lambda one: one.get("Content-ID", "") != start)
+    base = str(page.get("Content-Location", NOWHERE))
+    # Chrome writes a page's own style sheets as parts beside it.
+    sheets = {
+        str(part.get("Content-Location") or f"cid:{str(part.get('Content-ID')).strip('<>')}"): part
+        for part in parts
+        if part.get_content_type() == "text/css"
+    }
+
+    def put_sheet(link: re.Match[str]) -> str:
+        part = sheets.get(urljoin(base, unescape(link[1])))
+        return "" if part is None else f"<style>{_decode_body(part, False)}</style>"
+
+    html = _SHEET_LINK.sub(put_sheet, _decode_body(page, True))
+    read = read_part(html, base, limits, whole=False)
+    return join_parts([PagePart(read)], url, fetched, read.title, limits)
+
+
+def _read_message(message: Message, limits: ReadLimits, depth: int = 1) -> Iterator[PagePart]:
     subject = _decode_header(message, "Subject")
-    yield PagePart(read_part(f"<h1>{escape(subject)}</h1>", NOWHERE, limits))
+    tag = f"h{min(depth, 6)}"
+    yield PagePart(read_part(f"<{tag}>{escape(subject)}</{tag}>", NOWHERE, limits))
     labels = [f"{name}: {text}" for name in _LABELS if (text := _decode_header(message, name))]
     yield PagePart(read_labels(labels))
     bodies, attachments = _split_message(message)
+    inside = [body for body in bodies if body.get_content_maintype() == "message"]
     for body in bodies:
-        yield PagePart(read_part(_write_body(body), NOWHERE, limits))
+        if body not in inside:
+            yield PagePart(read_part(_write_body(body), NOWHERE, limits))
+    if depth == _MOST_DEPTH:
+        attachments += (body.get_content_type() for body in inside)
     yield PagePart(read_labels(f"Attachment: {name}" for name in attachments))
+    for body in inside if depth < _MOST_DEPTH else ():
+        yield from _read_message(_open_message(body), limits, depth + 1)
+
+
+def _open_message(part: Message) -> Message:
+    """Return the message in a part; some programs encode it, which the standard forbids."""
+    inner: Any = part.get_payload(0)
+    encoding = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
+    if inner.is_multipart() or inner.items() or encoding not in ("base64", "quoted-printable"):
+        return inner  # type: ignore[no-any-return]
+    inner["Content-Transfer-Encoding"] = encoding
+    return _parse_message(inner.get_payload(decode=True))
 
 
 def _split_message(message: Message) -> tuple[list[Message], list[str]]:
@@ -107,19 +164,26 @@ def _split_message(message: Message) -> tuple[list[Message], list[str]]:
         inside = payload if isinstance(payload, list) else []
         parts = [one for one in inside if isinstance(one, Message)]
         name = _get_file_name(part)
-        if kind == "message/rfc822":
-            subject = _decode_header(parts[0], "Subject") if parts else ""
-            attachments.append(subject or name or kind)
+        attached = _get_disposition(part) == "attachment"
+        if kind.startswith("message/"):
+            read = parts and part.get_content_subtype() not in _TOLD
+            (bodies if read else attachments).append(part if read else name or kind)  # type: ignore[arg-type]
         elif kind == "multipart/alternative":
             # The last is the fullest (RFC 2046, 5.1.4), but for kinds that few programs show.
-            waiting[:0] = [one for one in parts if _is_shown(one.get_content_type())][-1:]
+            shown = [one for one in parts if _is_shown(one.get_content_type())]
+            waiting[:0] = shown[-1:] or parts[-1:]
         elif parts:
             waiting[:0] = parts
-        elif _is_shown(kind) and not name:
+        elif part.get_content_maintype() == "text" and kind not in _NOT_SHOWN and not attached:
             bodies.append(part)
-        elif name:
-            attachments.append(name)
+        elif not part.is_multipart():
+            attachments.append(name or kind)
     return bodies, attachments
+
+
+_PAGES = ("text/html", "application/xhtml+xml")
+_NOT_SHOWN = frozenset("text/calendar text/vcard text/x-vcard text/directory text/css".split())
+"""text that mail programs show as something else, if at all"""
 
 
 def _is_shown(kind: str) -> bool:
@@ -131,8 +195,11 @@ def _get_file_name(part: Message) -> str:
         name = part.get_filename("")
     except (MessageError, ValueError, LookupError, TypeError, AttributeError):
         return "a file"
-    attached = str(part.get("Content-Disposition", "")).lower().startswith("attachment")
-    return _decode_words(name) or ("a file" if attached else "")
+    return _decode_words(name) or ("a file" if _get_disposition(part) == "attachment" else "")
+
+
+def _get_disposition(part: Message) -> str:
+    return str(part.get("Content-Disposition", "")).partition(";")[0].strip().lower()
 
 
 def _decode_header(message: Message, name: str) -> str:
@@ -158,29 +225,34 @@ def _decode_words(written: str) -> str:
 def _decode_word(word: bytes | str, charset: str | None) -> str:
     if isinstance(word, str):
         return word
-    try:
-        return word.decode(charset or "utf-8", "replace")
-    except (LookupError, ValueError):  # no such encoding, or a NUL in its name
-        return word.decode("utf-8", "replace")
+    return decode_mail_text(word, f"charset={charset or 'utf-8'}", False)
 
 
-def _write_body(part: Message) -> str:
-    """Return the text of a part as HTML."""
+def _decode_body(part: Message, markup: bool) -> str:
+    """Return the text of a part; with `markup`, it may name its encoding."""
     try:
         data = part.get_payload(decode=True)
     except (MessageError, ValueError, LookupError, TypeError, AttributeError):
         data = b""
     content = data if isinstance(data, bytes) else b""
-    content_type = str(part.get("Content-Type", ""))
-    if part.get_content_type() == "text/html":
-        return decode_text(content, content_type)
-    flowed = part.get_param("format") == "flowed"
-    return write_plain_mail(decode_text(content, content_type, False), flowed)
+    return decode_mail_text(content, str(part.get("Content-Type", "")), markup)
 
 
-def write_plain_mail(text: str, flowed: bool = False) -> str:
+def _write_body(part: Message) -> str:
+    """Return the text of a part as HTML."""
+    if part.get_content_type() in _PAGES:
+        return _decode_body(part, True)
+    flowed = str(part.get_param("format")).lower() == "flowed"
+    joined = str(part.get_param("delsp")).lower() == "yes"
+    return write_plain_mail(_decode_body(part, False), flowed, joined)
+
+
+def write_plain_mail(text: str, flowed: bool = False, joined: bool = False) -> str:
     """Return plain text of a mail as HTML: paragraphs joined where a program has broken their
-    lines, lines marked by `>` as quotations, the signature at the end left as lines."""
+    lines, lines marked by `>` as quotations, the signature at the end left as lines.
+
+    Of `flowed` text that is `joined` (RFC 3676: DelSp), the space at a broken line's end goes.
+    """
     html, depth = list[str](), 0
     paragraph = list[str]()
     signed = False
@@ -190,17 +262,17 @@ def write_plain_mail(text: str, flowed: bool = False) -> str:
         quoting = min(marks.count(">"), _MOST_QUOTING)
         signed = signed or (not quoting and line == _SIGNATURE)
         if quoting != depth or not body.strip():
-            html.append(_write_lines(paragraph, flowed, signed))
+            html.append(_write_lines(paragraph, flowed, signed, joined))
             paragraph = []
         if quoting != depth and body.strip():
             html.append("<blockquote>" * (quoting - depth) + "</blockquote>" * (depth - quoting))
             depth = quoting
         if body.strip():
             paragraph.append(body)
-    return "".join((*html, _write_lines(paragraph, flowed, signed)))
+    return "".join((*html, _write_lines(paragraph, flowed, signed, joined)))
 
 
-def _write_lines(lines: list[str], flowed: bool, signed: bool) -> str:
+def _write_lines(lines: list[str], flowed: bool, signed: bool, joined: bool) -> str:
     if not lines:
         return ""
     widest = max(map(len, lines))
@@ -208,6 +280,7 @@ def _write_lines(lines: list[str], flowed: bool, signed: bool) -> str:
     for before, line in pairwise(lines):
         room = widest - len(before) - 1
         full = before.endswith(" ") if flowed else room < len(line.split(None, 1)[0])
-        joined = full and not signed and not _ITEM.match(line)
-        html += (" " if joined else "<br>", escape(line.strip()))
+        goes_on = full and not signed and (flowed or not _ITEM.match(line))
+        space = "" if joined and not before.endswith("  ") else " "
+        html += (space if goes_on else "<br>", escape(line.strip()))
     return f"<p>{''.join(html)}</p>"

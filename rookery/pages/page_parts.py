@@ -60,14 +60,14 @@ class PagePart(NamedTuple):
     """name that links to this part have behind the `#`"""
 
 
-def read_part(html: str, url: str, limits: ReadLimits) -> Page:
-    """Return the page that this HTML is, all of it article; it may hold no text.
+def read_part(html: str, url: str, limits: ReadLimits, whole: bool = True) -> Page:
+    """Return the page that this HTML is, with `whole` all of it article; it may hold no text.
 
     `url` is the base of its relative links. Raises Failed: too_large.
     """
     if html.count("<") > limits.tags:
         check_size(count_tags(html), limits.tags, "tags")
-    return build_page(read_html(simplify_markup(html)), url, whole=True)
+    return build_page(read_html(simplify_markup(html)), url, whole=whole)
 
 
 def read_labels(labels: Iterable[str]) -> Page:

@@ -101,12 +101,13 @@ _TYPES = {
         "pdf": "application/pdf",
         "markdown": "text/markdown text/x-markdown",
         "json": "application/json",
+        "subtitles": "text/vtt application/x-subrip",
         "docx": f"{_OOXML}.wordprocessingml.document",
         "pptx": f"{_OOXML}.presentationml.presentation",
         "xlsx": f"{_OOXML}.spreadsheetml.sheet",
         "open_document": f"{_OASIS}.text {_OASIS}.presentation {_OASIS}.spreadsheet",
         "epub": "application/epub+zip",
-        "mail": "message/rfc822",
+        "mail": "message/rfc822 multipart/related application/x-mimearchive",
         "mailbox": "application/mbox",
         "notebook": "application/x-ipynb+json",
         "feed": "application/rss+xml application/atom+xml",
@@ -225,8 +226,8 @@ def detect_type(data: bytes, url: str, content_type: str = "") -> str:
     """Return the type of the bytes: html, markdown, a kind of text, pdf, docx, pptx, xlsx,
     open_document, epub, mail, mailbox, notebook, feed, man, picture, encrypted, or "".
 
-    Kinds of text are text, rst, csv, json, log and code; "" is none of these. Bytes that say what
-    they are come first, then the server's word, then the address's suffix.
+    Kinds of text are text, rst, csv, json, log, subtitles and code; "" is none of these. Bytes that
+    say what they are come first, then the server's word, then the address's suffix.
     """
     declared = content_type.split(";")[0].strip().lower()
     suffix = _get_suffix(url)

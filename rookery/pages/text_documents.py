@@ -2,9 +2,10 @@
 
 import csv
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
+from html import escape, unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,13 +19,19 @@ from rookery.pages.page_parts import (
     join_parts,
     read_part,
 )
-from rookery.records import Block, Page
+from rookery.records import Block, Mark, Page
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
 
-_FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"""^title:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
+_FRONT = re.compile(
+    r"\A(---|\+\+\+)[ \t]*\n(?=(?:[ \t]*(?:#[^\n]*)?\n)*[\w\"'\[.-]+[ \t]*[]:=])"
+    r"(.*?\n)(?:\1|\.\.\.)[ \t]*(?:\n|\Z)",
+    re.DOTALL,
+)
+"""a block of values between lines of marks; other text between two lines is text"""
+_FRONT_TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
 _UNDERLINED = re.compile(
     r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"
@@ -65,7 +72,7 @@ _COLUMN = re.compile(r"(?=.*[^\W\d]|(?:19|20)\d\d$)[^\n]{1,60}")
 _MINIFIABLE = (".js", ".mjs", ".cjs", ".css")
 _MINIFIED_LINE = 1000
 """characters of a line, on average, in a minified program"""
-_TITLED_BY_NAME = frozenset(("csv", "json", "log", "code"))
+_TITLED_BY_NAME = frozenset(("csv", "json", "log", "code", "subtitles"))
 _LONGEST_HEADER = 300
 """characters of a row of names that stands above every passage of its table"""
 _MOST_LINES = 100
@@ -87,17 +94,71 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kind = _guess_kind(text) if kind == "text" else kind
+    text = _JSON_STRING.sub(_unescape_string, text) if kind == "json" and "\\" in text else text
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
         detail = "minified: it was written to be run and not to be read"
         raise build_read_error(Outcome.MINIFIED, detail)
-    blocks = tuple(TEXT_READERS[kind](text))
+    blocks, marks = tuple(TEXT_READERS[kind](text)), tuple[Mark, ...]()
+    if kind == "subtitles":
+        text, blocks, marks = _read_subtitles(text)
     if not blocks:
         raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space")
     first = next((block for block in blocks if block.article), blocks[0])
     title = text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH].strip()
     if kind in _TITLED_BY_NAME:
         title = unquote(url.partition("#")[0]).rstrip("/").rpartition("/")[2] or title
-    return Page(url=url, title=title, text=text, blocks=blocks, fetched=fetched)
+    return Page(url=url, title=title, text=text, blocks=blocks, marks=marks, fetched=fetched)
+
+
+_JSON_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_CONTROL = re.compile(r"[\0-\b\v-\x1f\x7f\ud800-\udfff]")
+
+
+def _unescape_string(string: re.Match[str]) -> str:
+    """Return a string of JSON as its reader sees it: characters and line breaks for escapes."""
+    try:
+        return '"' + _CONTROL.sub("\ufffd", json.loads(string[0], strict=False)) + '"'
+    except ValueError:
+        return string[0]
+
+
+_TIMING = re.compile(r"[ \t]*((?:\d+:)?\d\d:\d\d)[.,]\d{1,3}[ \t]*-->[^\n]*\n?")
+_CUE_TAG = re.compile(r"</?[a-zA-Z0-9][^<>\n]*>|\{\\[^{}\n]*\}")
+_CUE_BREAK = re.compile(r"""[.!?…。！？♪)\]]["'”’)\]]*$""")
+_UNSPACED = re.compile(r"[\u2e80-\ua4cf\uff00-\uffef]\Z")
+
+
+def _read_subtitles(text: str) -> tuple[str, tuple[Block, ...], tuple[Mark, ...]]:
+    """Return subtitles (SRT, WebVTT) as text, blocks and marks: cues joined into sentences.
+
+    Remarks and style sheets among them are hidden text.
+    """
+    rolling, last, sentence = re.search(r"<\d\d:\d\d", text) is not None, "", ""
+    sentences, hidden, marks = list[str](), list[str](), list[Mark]()
+    at = 0
+    for group in re.split(r"\n(?:[ \t]*\n)+", text.strip("\ufeff\n")):
+        timing = _TIMING.search(group)
+        if timing is None:
+            hidden.append(group.strip())
+            continue
+        shown = (unescape(_CUE_TAG.sub("", line)) for line in group[timing.end() :].split("\n"))
+        lines = [" ".join(line.split()) for line in shown if line.strip()]
+        # Captions that roll show each line again above the next.
+        for line in lines[rolling and lines[:1] == [last] :]:
+            ended = _CUE_BREAK.search(sentence) or len(sentence) > _LONGEST_GROUP
+            if sentence and (ended or line.startswith(("-", "–"))):
+                sentences.append(sentence)
+                at, sentence = at + len(sentence) + len("\n\n"), ""
+            close = _UNSPACED.search(sentence) and _UNSPACED.match(line[:1])
+            sentence += " " if sentence and not close else ""
+            marks.append(Mark(at + len(sentence), at + len(sentence + line), "time", timing[1]))
+            sentence, last = sentence + line, line
+    sentences.append(sentence)
+    blocks, start = list[Block](), 0
+    for body in (texts := [*sentences, *filter(None, hidden)] if marks else []):
+        blocks.append(Block(start, start + len(body), "paragraph", 0, start <= at, start > at))
+        start += len(body) + len("\n\n")
+    return "\n\n".join(texts), tuple(blocks), tuple(marks)
 
 
 def _guess_kind(text: str) -> str:
@@ -264,13 +325,14 @@ TEXT_READERS: dict[str, Callable[[str], Iterator[Block]]] = {
     "csv": _read_records,
     "json": _read_json,
     "log": _read_lines,
+    "subtitles": _read_paragraphs,
     "code": _read_code,
 }
 """by kind of text, what cuts it into blocks; the text itself stays as it is"""
 
 
 def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """Return Markdown (CommonMark with tables) as a Page, read through the HTML reader.
+    """Return Markdown (CommonMark with tables and struck-out text) as a Page, read as HTML.
 
     Front matter is kept as hidden text, and its title is the page's. Raises Failed: too_large,
     empty_after_extraction.
@@ -279,8 +341,8 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
     text = text.replace("\r\n", "\n").lstrip("\ufeff")
     front, title, hidden = _FRONT.match(text), "", ""
     if front:
-        named = _FRONT_TITLE.search(front[1])
-        title, hidden = named[1] if named else "", f"<div hidden>{escape(front[1])}</div>"
+        named = _FRONT_TITLE.search(front[2])
+        title, hidden = named[1] if named else "", f"<div hidden>{escape(front[2])}</div>"
         text = text[front.end() :]
     html = _make_markdown_parser().render(text) + hidden
     return join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
@@ -295,7 +357,16 @@ def _check_markdown(size: int, limits: ReadLimits) -> None:
 def _make_markdown_parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark").enable("table")
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    define = next(one for one in markdown.block.ruler.__rules__ if one.name == "reference").fn
+
+    def define_or_show(state: "StateBlock", line: int, end: int, silent: bool) -> bool:
+        # A definition whose name begins so is a footnote, which is shown.
+        start = state.bMarks[line] + state.tShift[line]
+        return not state.src.startswith("[^", start) and define(state, line, end, silent)
+
+    markdown.block.ruler.at("reference", define_or_show)
+    return markdown
 
 
 _TERMINAL_COLOR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")

@@ -224,6 +224,47 @@ def decode_text(data: bytes, content_type: str = "", markup: bool = True) -> str
     return _guess_encoding(data)
 
 
+_CODE_PAGE = re.compile(r"(?:x|win|windows|ibm|ms|dos|cp)*0*(\d{3,5})")
+_NO_CHARSETS = frozenset("ascii usascii ansix341968 punycode idna unicodeescape".split())
+_JIS = re.compile(rb"\x1b(\$[@B]|\([BJI])([^\x1b]*)")
+
+
+def decode_mail_text(data: bytes, content_type: str, markup: bool) -> str:
+    """Decode `data` as `decode_text` does, by all names of encodings that mail programs know."""
+    declared = _HEADER.search(content_type)
+    label = re.sub(r"[^a-z0-9]", "", declared[1].lower()) if declared else ""
+    if ("2022jp" in label or label.startswith("cp5022") or not label) and _JIS.search(data):
+        return _decode_jis(data)
+    if declared is None or _find_codec(declared[1]) or label in _NO_CHARSETS:
+        return decode_text(data, content_type, markup)
+    name = {"eucjpms": "euc_jp", "cp51932": "euc_jp", "eucjpwin": "euc_jp"}.get(label, label)
+    for known in (declared[1], name, _CODE_PAGE.sub(r"cp\1", name), name.removeprefix("x")):
+        try:
+            return str(data.decode(known, "replace"))
+        except (LookupError, ValueError):  # no such encoding of text, or a NUL in its name
+            continue
+    return decode_text(data, "", markup)
+
+
+def _decode_jis(data: bytes) -> str:
+    """Decode ISO-2022-JP with the characters of Windows, which mail programs write in it."""
+    if b"\x1b$(" in data or b"\x1b$A" in data:  # Korean, Chinese, or rare characters
+        return data.decode("iso2022_jp_2", "replace")
+
+    def shift_pairs(part: re.Match[bytes]) -> bytes:
+        if part[1] == b"(I":
+            return bytes(byte | 0x80 for byte in part[2])
+        if part[1] in (b"(B", b"(J"):
+            return part[2]
+        shifted = bytearray()
+        for row, cell in zip(part[2][::2], part[2][1::2], strict=False):
+            lead = (row - 0x21) // 2 + (0x81 if row < 0x5F else 0xC1)
+            shifted += bytes((lead & 255, cell + (0x1F + (cell > 0x5F) if row % 2 else 0x7E) & 255))
+        return bytes(shifted)
+
+    return _JIS.sub(shift_pairs, data).decode("cp932", "replace")
+
+
 def _codec_of_markup(head: bytes) -> codecs.CodecInfo | None:
     found = _XML.search(head) or _META.search(head)
     if found is None:

@@ -55,6 +55,7 @@ _PREFIXES = {
     f"{_OOXML}/spreadsheetml/2006/main": "x",
     f"{_STRICT}/spreadsheetml/main": "x",
     "http://www.idpf.org/2007/opf": "opf",
+    "http://openebook.org/namespaces/oeb-package/1.0/": "opf",
     "http://www.w3.org/2001/04/xmlenc#": "enc",
     "http://www.w3.org/2005/Atom": "atom",
     "http://purl.org/rss/1.0/": "rss",

@@ -700,21 +700,28 @@ def read_epub(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     (a book that only one shop's program opens), too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
-    rootfile = next(archive.parse_part(_CONTAINER).iter("?.rootfile"), None)
-    name = "" if rootfile is None else join_part_name("", rootfile.get("full-path", ""))
+    rootfile = next(_iter_local(archive.parse_part(_CONTAINER), "rootfile"), Element(""))
+    usual = next((part for part in sorted(archive.names) if part.endswith(".opf")), "")
+    name = join_part_name("", rootfile.get("full-path", usual))
     package = archive.parse_part(name)
     if not package.tag:
         raise build_read_error(Outcome.MALFORMED, "the archive holds no list of a book's chapters")
     folder = name.rpartition("/")[0]
-    items = [(item.get("id", ""), item) for item in package.iterfind("opf.manifest/opf.item")]
-    files = {name: join_part_name(folder, item.get("href", "")) for name, item in items}
-    spine = (one.get("idref", "") for one in package.iterfind("opf.spine/opf.itemref"))
-    chapters = [files[name] for name in spine if name in files]
+    hrefs = {one.get("id", ""): one.get("href", "") for one in _iter_local(package, "item")}
+    spine = (one.get("idref", "") for one in _iter_local(package, "itemref"))
+    files = (urldefrag(hrefs[name]).url for name in spine if name in hrefs)
+    chapters = [join_part_name(folder, file) for file in files]
     if len(chapters) > _MOST_CHAPTERS:
         raise build_read_error(Outcome.TOO_LARGE, f"a book of {len(chapters):,} chapters")
-    title = " ".join((package.findtext("opf.metadata/dc.title") or "").split())
+    titles = (one.text or "" for one in _iter_local(package, "title"))
+    title = " ".join(next(titles, "").split())
     _refuse_encrypted(archive, chapters)
     return join_parts(_read_chapters(archive, chapters, url), url, fetched, title, limits)
+
+
+def _iter_local(tree: Element, name: str) -> Iterator[Element]:
+    """Yield the elements of a name in any namespace: of packages in the wild, many have none."""
+    return (one for one in tree.iter() if one.tag.rpartition(".")[2].lower() == name)
 
 
 def _refuse_encrypted(archive: DocumentArchive, chapters: list[str]) -> None:

@@ -55,6 +55,7 @@ _PARTS = {
     "message": "message {}",
     "sheet": "sheet “{}”",
     "chapter": "chapter “{}”",
+    "time": "at {}",
 }
 """kinds of marks over the parts of a document, and how their values are shown"""
 

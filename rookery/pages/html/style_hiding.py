@@ -32,11 +32,12 @@ _MAY_HIDE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0?\.?0*%?\s*(?:[;!\"]|$)"
     r"|font(?:-size)?\s*:\s*[01](?:\.\d+)?(?![\d.])|-(?:\d{3,}|\d\d+r?em)|clip\s*:|clip-path\s*:"
     r"|height\s*:\s*[01](?:px)?\s*(?:[;!\"]|$)|width\s*:\s*[01](?:px)?\s*(?:[;!\"]|$)"
-    r"|scale[xy3d]*\(\s*0|text-indent\s*:\s*1\d\d%"
+    r"|scale[xy3d]*\(\s*0|text-indent\s*:\s*1\d\d%|text-decoration(?:-line)?\s*:[^;]*line-through"
 )
 _HIDING_WORDS = (
     "none", "hidden", "collapse", "opacity", "font", "clip", "scale", "indent", "-9", "-1", "ght:0",
     "ght: 0", "dth:0", "dth: 0", "ght:1", "ght: 1", "dth:1", "dth: 1", "-2", "-3", "-5", "color",
+    "through",
 )  # fmt: skip
 """of which each rule that may hide has one: quicker to look for than a pattern"""
 _COLOURLESS = re.compile(r"(?<![\w-])color\s*:\s*(?:white|#fff|#fefefe|transparent)")
@@ -86,6 +87,7 @@ _PROPERTIES = {
     ),
     "box": frozenset("height max-height width max-width overflow overflow-x overflow-y".split()),
     "color": frozenset("color background background-color".split()),
+    "struck": frozenset(("text-decoration", "text-decoration-line")),
 }
 """the properties that decide each way of hiding"""
 _MOVING = tuple("transition animation will-change".split())
@@ -138,7 +140,8 @@ def _parse_styles(body: str) -> dict[str, str]:
 
 def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
     """Return the ways in which declarations hide an element: display, visibility, opacity,
-    font-size, place, box and color; `inline` ones are not lifted by a transition of visibility."""
+    font-size, place, box, color and struck (through); `inline` ones are not lifted by a transition
+    of visibility."""
     get = {name: _drop_importance(value) for name, value in styles.items()}.get
     hiding = set[str]()
     moving = any(name.startswith(_MOVING) and value != "none" for name, value in styles.items())
@@ -164,6 +167,9 @@ def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
         hiding.add("box")
     if "color" in styles and _is_colourless(get) and not moving:
         hiding.add("color")
+    lines = get("text-decoration-line") or get("text-decoration") or ""
+    if "line-through" in lines and "transparent" not in lines:
+        hiding.add("struck")
     return frozenset(hiding)
 
 
