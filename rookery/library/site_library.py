@@ -26,7 +26,8 @@ from rookery.library.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.network.fetcher import Fetcher, fetch_pages
+from rookery.network.fetcher import BUSY_OUTCOMES, Fetcher, fetch_pages
+from rookery.network.http_response import parse_retry_after
 from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
 
 CRAWL_FORMAT = "1"
@@ -38,6 +39,8 @@ _NON_PAGE_SUFFIX = re.compile(
 )
 
 _FEED_SUFFIX = re.compile(r"\.(?:xml|rss|atom)$", re.IGNORECASE)
+_BUSY_PAUSES = (5.0, 20.0)
+"""seconds after which pages that a busy server refused are asked for again, where it names none"""
 _MOST_SITEMAPS = 5
 """sitemaps and feeds that are read for addresses of pages"""
 
@@ -310,6 +313,7 @@ class SiteLibrary(Library):
         deadline = time.monotonic() + self._limits.seconds
         scope, attempts = self._scope, 0
         waiting, queued, texts = [self._start], {self._start}, set[str]()
+        pauses = list(_BUSY_PAUSES)
         while waiting and len(texts) < self._limits.pages and attempts < 2 * self._limits.pages:
             room = min(4 * self._limits.parallel, self._limits.pages - len(texts))
             batch, waiting = waiting[:room], waiting[room:]
@@ -331,6 +335,21 @@ class SiteLibrary(Library):
                 self._progress(len(texts), min(len(queued), self._limits.pages), page.url)
             if time.monotonic() > deadline:
                 break
+            if not waiting and pauses:
+                waiting = self._wait_for_busy(crawl, pauses.pop(0), deadline)
+
+    def _wait_for_busy(self, crawl: FinishedCrawl, pause: float, deadline: float) -> list[str]:
+        """Return the pages that a busy server refused, once it may be asked; none where that
+        is after the deadline."""
+        busy = [failure for failure in crawl.failures if failure.outcome in BUSY_OUTCOMES]
+        retry_after = [parse_retry_after(failure.detail) for failure in busy]
+        pause = max((pause if seconds is None else seconds for seconds in retry_after), default=0.0)
+        if not busy or time.monotonic() + pause > deadline:
+            return []
+        self._progress(0, 0, f"the site is busy; waiting {pause:.0f} seconds")
+        time.sleep(pause)
+        crawl.failures = [failure for failure in crawl.failures if failure not in busy]
+        return [failure.what for failure in busy]
 
     def _find_listed_pages(self, start: Page, scope: SiteScope, deadline: float) -> list[str]:
         """Return the pages of the site that sitemaps list, and feeds that the first page links to.

@@ -35,9 +35,11 @@ from rookery.network.access_rules import (
 from rookery.network.http_response import (
     ACCEPTED_ENCODINGS,
     HTTPCORE_ERRORS,
+    FetchCookies,
     check_status,
     classify_http_error,
     decode_content,
+    parse_retry_after,
     read_header,
     read_redirect,
 )
@@ -232,6 +234,10 @@ def build_user_agent(contact: str) -> str:
     return f"{USER_AGENT[:-1]}; contact: {contact})"
 
 
+BUSY_OUTCOMES = frozenset(("http_429", "http_503"))
+BUSY_PAUSES = (1.0, 2.0, 4.0)
+"""seconds after which a page of a server that is busy is asked for again, where it names no time"""
+
 TEXTLESS_TYPES = ("image/", "audio/", "video/", "font/")
 
 HttpHeaders = Sequence[tuple[str, str]]
@@ -374,7 +380,7 @@ class Fetcher:
         until = time.monotonic() + self._limits.seconds
         options = _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
         self._readers.start()  # its start costs no time while the server is waited for
-        got = self._fetch_or_fail(url, options, until)
+        got = self._fetch_patiently(url, options, until)
         try:
             return self._read_fetched(got, until - time.monotonic())
         except Failed as failed:
@@ -401,6 +407,20 @@ class Fetcher:
         job = PageJob(got.data, got.url, got.content_type, got.fetched)
         return self._readers.read_page(job, seconds)
 
+    def _fetch_patiently(self, url: str, want: _FetchOptions, until: float) -> FetchResponse:
+        """Fetch; ask a server that is busy again after the time that it names, or growing pauses,
+        while they end before `until`."""
+        for pause in BUSY_PAUSES:
+            try:
+                return self._fetch_or_fail(url, want, until)
+            except Failed as failed:
+                retry_after = parse_retry_after(failed.failure.detail)
+                pause = pause if retry_after is None else max(retry_after, 0.1)
+                busy = failed.failure.outcome in BUSY_OUTCOMES
+                if not busy or time.monotonic() + pause > until or self._closed.wait(pause):
+                    raise
+        return self._fetch_or_fail(url, want, until)
+
     def _fetch_or_fail(self, url: str, want: _FetchOptions, until: float) -> FetchResponse:
         try:
             return self._follow_redirects(url, want, until)
@@ -409,12 +429,18 @@ class Fetcher:
 
     def _follow_redirects(self, url: str, want: _FetchOptions, until: float) -> FetchResponse:
         first = current = normalize_url(url, self._limits.url)
-        visited: set[str] = set()
-        while current.url not in visited and len(visited) <= self._limits.redirects:
-            visited.add(current.url)
+        # A site may set a cookie and redirect to the same address: that is no circle.
+        cookies = FetchCookies()
+        visited: set[tuple[str, str]] = set()
+        while (step := (current.url, cookies.write_header(current))) not in visited and len(
+            visited
+        ) <= self._limits.redirects:
+            visited.add(step)
             try:
                 sent = want.headers if current.origin == first.origin else ()
-                got = self._request_once(current, want._replace(headers=sent), until)
+                if step[1] and not any(name.lower() == "cookie" for name, _ in sent):
+                    sent = (*sent, ("Cookie", step[1]))
+                got = self._request_once(current, want._replace(headers=sent), until, cookies)
                 if isinstance(got, FetchResponse):
                     return got
                 current = normalize_url(got, self._limits.url)
@@ -426,14 +452,17 @@ class Fetcher:
                 detail = f"redirected to {current.url}: {error.detail}"
                 raise FetchError(error.outcome, detail) from None
         often = f"more than {self._limits.redirects} times"
-        how = "in a circle" if current.url in visited else often
+        how = "in a circle" if step in visited else often
         detail = f"the server redirects {how}, at last to {current.url}"
         raise FetchError(Outcome.TOO_MANY_REDIRECTS, detail)
 
     def _request_once(
-        self, url: NormalizedUrl, want: _FetchOptions, until: float
+        self, url: NormalizedUrl, want: _FetchOptions, until: float, cookies: FetchCookies
     ) -> FetchResponse | str:
-        """Make one request; return its response, or the address to which it redirects."""
+        """Make one request; return its response, or the address to which it redirects.
+
+        Cookies that the server sets are added to `cookies`.
+        """
         delay = self._robots.check_permission(url, until) if want.obey_robots else 0.0
         with (
             self._host_limiter.hold_slot(url.host, min(delay, self._limits.delay), until),
@@ -443,6 +472,7 @@ class Fetcher:
                 answer = self._send_request(url, want.headers, until)
             except HTTPCORE_ERRORS as error:
                 raise classify_http_error(error, url.host) from None
+            cookies.add_from(answer, url)
             try:
                 return read_redirect(answer, url) or self._read_response(answer, url, want)
             except HTTPCORE_ERRORS as error:

@@ -73,6 +73,41 @@ def read_redirect(answer: httpcore.Response, url: NormalizedUrl) -> str | None:
         raise FetchError(Outcome.INVALID_URL, f"it redirects to no address: {error}") from None
 
 
+_MOST_COOKIES = 50
+_LONGEST_COOKIE = 4096
+
+
+class FetchCookies:
+    """The cookies of one fetch with its redirects, each sent only to the host that set it."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    def add_from(self, answer: httpcore.Response, url: NormalizedUrl) -> None:
+        """Keep the cookies that a response sets, and forget those that it withdraws."""
+        for _, header in (pair for pair in answer.headers if pair[0].lower() == b"set-cookie"):
+            pair, *options = header.decode("latin-1").split(";")
+            name, equals, value = (part.strip() for part in pair.partition("="))
+            about = {one.strip().lower() for one in options}
+            if not (name and equals and pair.isascii() and len(pair) <= _LONGEST_COOKIE):
+                continue
+            if any(
+                re.match(r"max-age\s*=\s*(?:0|-)|expires\s*=.*\b19[67]\d", one) for one in about
+            ):
+                self._values.pop((url.host, name), None)
+            elif len(self._values) < _MOST_COOKIES or (url.host, name) in self._values:
+                self._values[url.host, name] = (value, "secure" in about)
+
+    def write_header(self, url: NormalizedUrl) -> str:
+        """Return the value of the header Cookie for a request; empty where there are none."""
+        sent = (
+            f"{name}={value}"
+            for (host, name), (value, secure) in self._values.items()
+            if host == url.host and (url.scheme == "https" or not secure)
+        )
+        return "; ".join(sent)
+
+
 def check_status(answer: httpcore.Response) -> None:
     """Raise FetchError (http_<status>) unless the status is 200 to 299, and not 206 (a part)."""
     if 200 <= answer.status < 300 and answer.status != 206:

@@ -170,8 +170,7 @@ def _split_message(message: Message) -> tuple[list[Message], list[str]]:
             (bodies if read else attachments).append(part if read else name or kind)  # type: ignore[arg-type]
         elif kind == "multipart/alternative":
             # The last is the fullest (RFC 2046, 5.1.4), but for kinds that few programs show.
-            shown = [one for one in parts if _is_shown(one.get_content_type())]
-            waiting[:0] = shown[-1:] or parts[-1:]
+            waiting[:0] = sorted(parts, key=lambda one: _is_shown(one.get_content_type()))[-1:]
         elif parts:
             waiting[:0] = parts
         elif part.get_content_maintype() == "text" and kind not in _NOT_SHOWN and not attached:

@@ -141,8 +141,10 @@ def _read_subtitles(text: str) -> tuple[str, tuple[Block, ...], tuple[Mark, ...]
         if timing is None:
             hidden.append(group.strip())
             continue
-        shown = (unescape(_CUE_TAG.sub("", line)) for line in group[timing.end() :].split("\n"))
-        lines = [" ".join(line.split()) for line in shown if line.strip()]
+        plain_lines = (
+            unescape(_CUE_TAG.sub("", line)) for line in group[timing.end() :].split("\n")
+        )
+        lines = [" ".join(line.split()) for line in plain_lines if line.strip()]
         # Captions that roll show each line again above the next.
         for line in lines[rolling and lines[:1] == [last] :]:
             ended = _CUE_BREAK.search(sentence) or len(sentence) > _LONGEST_GROUP

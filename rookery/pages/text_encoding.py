@@ -238,9 +238,9 @@ def decode_mail_text(data: bytes, content_type: str, markup: bool) -> str:
     if declared is None or _find_codec(declared[1]) or label in _NO_CHARSETS:
         return decode_text(data, content_type, markup)
     name = {"eucjpms": "euc_jp", "cp51932": "euc_jp", "eucjpwin": "euc_jp"}.get(label, label)
-    for known in (declared[1], name, _CODE_PAGE.sub(r"cp\1", name), name.removeprefix("x")):
+    for codec_name in (declared[1], name, _CODE_PAGE.sub(r"cp\1", name), name.removeprefix("x")):
         try:
-            return str(data.decode(known, "replace"))
+            return str(data.decode(codec_name, "replace"))
         except (LookupError, ValueError):  # no such encoding of text, or a NUL in its name
             continue
     return decode_text(data, "", markup)

@@ -11,6 +11,7 @@ from stage import Said, Stage, stage
 from rookery.errors import Failed
 from rookery.library.page_archive import PageArchive
 from rookery.library.site_library import SiteLibrary, SiteLimits, make_site_scope
+from rookery.network import fetcher as fetching
 from rookery.network.fetcher import Fetcher
 
 
@@ -151,6 +152,23 @@ def test_a_site_that_is_down_is_answered_from_the_older_crawl(web: Web) -> None:
     site = web.open(limits=SiteLimits(fresh_seconds=0))
     assert len(site.search("oaks", 5)) == 1
     assert [failure.outcome for failure in site.failures] == ["http_404", "http_404"]
+
+
+def test_pages_of_a_site_that_is_busy_are_asked_for_again(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "BUSY_PAUSES", ())
+    page = web.server.routes["/birds/jay.html"]
+    web.server.routes["/birds/jay.html"] = Said("", status=429, headers=(("Retry-After", "1"),))
+
+    def recover(count: int, total: int, what: str) -> None:
+        if "busy" in what:
+            web.server.routes["/birds/jay.html"] = page
+
+    url = web.url("/birds/")
+    site = SiteLibrary(url, web.archive, web.fetcher, web.cache, progress=recover)
+    assert [failure.outcome for failure in site.failures] == ["http_404"]
+    assert len(site.search("oaks", 5)) == 1
 
 
 def test_a_site_that_was_never_there_says_why(web: Web) -> None:

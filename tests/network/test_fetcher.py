@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import brotli
@@ -337,6 +338,48 @@ def test_statuses(fetcher: Fetcher, status: int) -> None:
         found = failure(fetcher.fetch_response, server.url())
         assert found.outcome == f"http_{status}"
         assert "17" in found.detail
+
+
+def test_a_server_that_is_busy_is_asked_again(fetcher: Fetcher) -> None:
+    waits = iter((reply(b"", "503 Busy"), reply(b"", "429 Slow", Retry_After="1"), PAGE))
+    with serving({"/": lambda visit: visit.send(next(waits))}) as server:
+        assert "Crows" in fetcher.fetch_page(server.url()).title
+        times = [visit.at for visit in server.visits if visit.path == "/"]
+        assert all(0.9 < after - before < 2.5 for before, after in pairwise(times))
+    with serving({"/": reply(b"", "503 Busy", Retry_After="3600")}) as server:
+        assert failure(fetcher.fetch_page, server.url()).outcome == "http_503"
+        assert [visit.path for visit in server.visits].count("/") == 1
+
+
+def test_a_fetch_keeps_its_cookies_to_itself_and_to_their_host(fetcher: Fetcher) -> None:
+    def ask(visit: Visit) -> None:
+        seen = visit.headers.get("cookie", "")
+        if "seen=1; b=2" in seen:
+            visit.send(PAGE if visit.path == "/" else redirect(away))
+            return
+        answer = redirect(visit.path).replace(b"\r\n\r\n", b"\r\nSet-Cookie: b=2\r\n\r\n")
+        more = b"\r\nSet-Cookie: seen=1; Path=/; HttpOnly\r\nSet-Cookie: s=3; Secure\r\n"
+        visit.send(answer.replace(b"\r\n", more, 1))
+
+    with serving({"/": ask, "/away": ask}) as server, serving({"/": PAGE}) as other:
+        away = other.url(host="localhost")
+        assert fetcher.fetch_response(server.url()).url == server.url()
+        assert fetcher.fetch_response(server.url()).url == server.url()
+        sent = [visit.headers.get("cookie") for visit in server.visits]
+        assert sent == [None, "seen=1; b=2", None, "seen=1; b=2"]
+        assert fetcher.fetch_response(server.url("/away")).url == away
+        assert "cookie" not in other.visits[0].headers
+
+
+def test_a_cookie_that_changes_nothing_is_a_circle(fetcher: Fetcher) -> None:
+    again = redirect("/").replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=1\r\n\r\n")
+    gone = again.replace(b"a=1", b"a=1; Max-Age=0")
+    with serving({"/": again}) as server:
+        assert outcome(fetcher, server.url()) == "too_many_redirects"
+        assert len(server.visits) == 2
+    with serving({"/": gone}) as server:
+        assert outcome(fetcher, server.url()) == "too_many_redirects"
+        assert len(server.visits) == 1
 
 
 # Time
