@@ -503,7 +503,7 @@ class CommandCompleter(Completer):
         view = self.session.find_shown_view()
         if typed.startswith("quote") and view is not None:
             for span in list_quotable_spans(self.session):
-                sentence = sanitize_text(" ".join(view.page.text[slice(*span)].split()))
+                sentence = sanitize_text(" ".join(view.page.quote_whole_words(*span).text.split()))
                 if "\N{REPLACEMENT CHARACTER}" not in sentence:  # which nobody can type
                     yield f"Quote: {sentence}", ""
 

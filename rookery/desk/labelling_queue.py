@@ -124,10 +124,10 @@ _LIKE_THIS = [
     items.c.form == select(_this.c.form).where(_this.c.id == _ITS).scalar_subquery(),
 ]
 """items of the same batch and form as one"""
-_done = select(func.count(judgements.c.item.distinct())).join(items)
-_done = _done.where(*_LIKE_THIS, judgements.c.person == _ASKER)
-_waiting = select(slots.c.item).join(items).where(*_LIKE_THIS, or_(_MINE, _FREE & _UNSEEN), OPEN)
-_waiting = _waiting.distinct().limit(MAX_BATCH_ITEMS)
+_judged_items = select(func.count(judgements.c.item.distinct())).join(items)
+_done = _judged_items.where(*_LIKE_THIS, judgements.c.person == _ASKER)
+_open_items = select(slots.c.item).join(items).where(*_LIKE_THIS, or_(_MINE, _FREE & _UNSEEN), OPEN)
+_waiting = _open_items.distinct().limit(MAX_BATCH_ITEMS)
 _PROGRESS_IN_BATCH = select(
     _done.scalar_subquery().label("done"),
     select(func.count()).select_from(_waiting.subquery()).scalar_subquery().label("waiting"),
