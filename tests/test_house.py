@@ -56,23 +56,23 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_340, 8),  # what a word is, for every quote: 120 lines of records
-    "answers": (2_853, 19),
-    "browser": (1_656, 9),
-    "cli": (3_985, 15),
-    "desk": (9_425, 42),
-    "evidence": (1_166, 8),
-    "learn": (6_818, 31),
-    "library": (4_361, 16),
-    "measure": (2_163, 15),
-    "models": (1_463, 6),
-    "network": (1_336, 6),
-    "pages": (6_560, 27),
-    "quotes": (2_581, 12),
-    "server": (8_303, 29),
-    "shell": (2_719, 15),
+    "(top)": (1_331, 7),  # outcomes are an enum, and what a word is: for every quote
+    "answers": (2_644, 14),
+    "browser": (1_525, 7),
+    "cli": (3_721, 13),
+    "desk": (8_500, 34),
+    "evidence": (1_109, 6),
+    "learn": (6_444, 24),
+    "library": (4_019, 14),
+    "measure": (2_003, 12),
+    "models": (1_379, 6),
+    "network": (1_286, 5),
+    "pages": (7_226, 26),  # office files, PDFs and mail are read as their reader sees them
+    "quotes": (2_503, 11),
+    "server": (7_454, 20),
+    "shell": (2_569, 13),
 }
-MOST_CODE_LINES = 56_600
+MOST_CODE_LINES = 54_000
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
