@@ -196,10 +196,10 @@ def _read_by_kind(
 @cache
 def _load_document_readers() -> dict[str, Callable[[bytes, str, str, ReadLimits], Page]]:
     """Import the readers of documents by kind when the first one is read: they cost time."""
-    from rookery.pages import external_programs, mail_documents, zip_documents
+    from rookery.pages import external_programs, mail_documents, word_documents, zip_documents
 
     return {
-        "docx": zip_documents.read_docx,
+        "docx": word_documents.read_docx,
         "pptx": zip_documents.read_pptx,
         "xlsx": zip_documents.read_xlsx,
         "open_document": zip_documents.read_open_document,

@@ -238,12 +238,16 @@ def _read_rst(text: str) -> Iterator[Block]:
 
 
 def _read_records(text: str) -> Iterator[Block]:
-    """Yield the rows of a table in CSV or TSV, each a block; a first row of names is a heading."""
+    """Yield the rows of a table in CSV or TSV, each a block; a row of names, the first but for
+    lines of one cell such as a title, is a heading."""
     rows = list(_record_spans(text))
-    first = text[slice(*rows[0][0])] if rows else ""
+    cell_counts = (sum(map(bool, map(str.strip, cells))) for _, cells in rows)
+    top = sum(1 for _ in itertools.takewhile(lambda count: count < 2, cell_counts))
     for number, ((start, end), cells) in enumerate(rows):
-        named = number == 0 < len(rows) - 1 and len(first) <= _LONGEST_HEADER and _names_all(cells)
-        yield from _trim_block(text, start, end, "heading" if named else "cell", level=int(named))
+        names = (
+            number == top < len(rows) - 1 and _names_all(cells) and end - start <= _LONGEST_HEADER
+        )
+        yield from _trim_block(text, start, end, "heading" if names else "cell", level=int(names))
 
 
 def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:

@@ -46,6 +46,7 @@ _PREFIXES = {
     f"{_OASIS}:drawing:1.0": "draw",
     "http://purl.org/dc/elements/1.1/": "dc",
     "http://www.w3.org/1999/xlink": "xlink",
+    "http://www.w3.org/1998/Math/MathML": "math",
     f"{_OOXML}/presentationml/2006/main": "p",
     f"{_STRICT}/presentationml/main": "p",
     f"{_OOXML}/drawingml/2006/main": "a",
@@ -178,16 +179,17 @@ def _write_text(element: Element) -> str:
     """Return the content of an element as HTML: RSS says HTML, Atom says which of three."""
     kind = element.get("type", "text" if element.tag.startswith("atom.") else "html")
     if kind == "xhtml":
-        return "".join(map(_write_xhtml, element))
+        return "".join(map(write_xhtml, element))
     text = "".join(element.itertext())
     return escape(text) if kind in ("text", "text/plain") else text
 
 
-def _write_xhtml(element: Element) -> str:
+def write_xhtml(element: Element) -> str:
+    """Return an element of XHTML or MathML as HTML."""
     name = element.tag.rpartition(".")[2]
     own = ((key, value) for key, value in element.items() if "." not in key)
     attributes = "".join(f' {key}="{escape(value)}"' for key, value in own)
-    children = (_write_xhtml(child) + escape(child.tail or "") for child in element)
+    children = (write_xhtml(child) + escape(child.tail or "") for child in element)
     inner = escape(element.text or "") + "".join(children)
     return f"<{name}{attributes}>{inner}</{name}>"
 

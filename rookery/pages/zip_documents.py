@@ -1,4 +1,4 @@
-"""Read documents that are zip archives: DOCX, PPTX, XLSX, the formats of LibreOffice, and EPUB.
+"""Read documents that are zip archives: PPTX, XLSX, the formats of LibreOffice, and EPUB.
 
 Parts are unpacked within limits, whatever an archive declares. Rows of a spreadsheet are kept
 sparse: a reader that lays them out in memory is ended by two cells far apart.
@@ -19,7 +19,8 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
-from rookery.errors import Outcome
+from rookery.errors import Failed, Outcome
+from rookery.pages.html.html_parser import format_list_number
 from rookery.pages.page_parts import (
     NOWHERE,
     PagePart,
@@ -33,7 +34,7 @@ from rookery.pages.page_parts import (
     read_part,
 )
 from rookery.pages.text_encoding import decode_text
-from rookery.pages.xml_documents import parse_xml, rewrite_xhtml
+from rookery.pages.xml_documents import parse_xml, rewrite_xhtml, write_xhtml
 from rookery.records import Link, Page
 
 
@@ -120,40 +121,23 @@ def read_core_title(archive: DocumentArchive) -> str:
     return (archive.parse_part("docProps/core.xml").findtext("dc.title") or "").strip()
 
 
-def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """Return a Word document as a Page, without its pictures.
+def read_embedded_part(archive: DocumentArchive, name: str) -> Page:
+    """Return what a part of a document shows that is a document itself; a line that says so where
+    it cannot be read."""
+    from rookery.pages.page_reader import read_page
 
-    Its archive is checked before mammoth reads it. Raises Failed: too_large, encrypted, malformed,
-    empty_after_extraction.
-    """
-    import mammoth
-
-    archive = DocumentArchive(data, limits)
-    names = (name for name in sorted(archive.names) if name.endswith((".xml", ".rels")))
-    parts = {name: archive.read_part(name) for name in names}
-    if any(b"<!DOCTYPE" in part or b"<!ENTITY" in part for part in parts.values()):
-        raise build_read_error(Outcome.MALFORMED, "the document's XML declares entities")
-    without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
+    # What holds itself ends at the limit.
+    limits = msgspec.structs.replace(
+        archive.limits, unpacked_bytes=archive.limits.unpacked_bytes // 2
+    )
     try:
-        checked = io.BytesIO(_build_archive(parts))
-        html = mammoth.convert_to_html(checked, convert_image=without_pictures).value
-    except MemoryError:
-        raise
-    # Mammoth has no exception of its own: what a damaged document raises is up to its parts.
-    except Exception as error:
-        detail = f"the document cannot be read ({error!r})"[:300]
-        raise build_read_error(Outcome.MALFORMED, detail) from error
-    title = read_core_title(DocumentArchive(data, limits))
-    return join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
-
-
-def _build_archive(parts: dict[str, bytes]) -> bytes:
-    """Return a fresh archive of these parts, so that nothing unchecked is read."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
+        mail = "message/rfc822" if name.lower().endswith((".mht", ".mhtml")) else ""
+        page = read_page(archive.read_part(name), f"file:///{quote(name)}", mail, limits=limits)
+    except Failed as failed:
+        file = name.rpartition("/")[2] or "without a name"
+        return read_labels([f"An embedded part is not read: {file} ({failed.failure.detail})"])
+    blocks = (msgspec.structs.replace(block, article=True) for block in page.blocks)
+    return msgspec.structs.replace(page, blocks=tuple(blocks), title="")
 
 
 def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -186,6 +170,9 @@ def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
         yield PagePart(
             read_part(html, NOWHERE, archive.limits), "slide" * (not hidden), str(number)
         )
+        for kind, target in parts.values():
+            if kind in ("package", "oleObject", "chart", "diagramData") and not hidden:
+                yield PagePart(read_embedded_part(archive, target))
 
 
 def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
@@ -299,7 +286,7 @@ def _read_sheet(name: str, table: str, hidden: bool, limits: ReadLimits) -> Page
 _LEFT_OUT = frozenset(
     "text.table-of-content text.alphabetical-index office.annotation text.sequence-decls"
     " text.variable-decls text.user-field-decls office.forms table.shapes office.change-info"
-    " text.script draw.object".split()
+    " text.script".split()
 )
 _WRAPPED = {
     "text.p": ("<p>", "</p>"),
@@ -333,9 +320,20 @@ class _OpenDocumentWriter:
         self.unread: list[str] = []
         """lines about what is not read"""
         self.styles: dict[tuple[str, str], Element] = {}
+        self.numberings: dict[str, dict[int, Element]] = {}
+        """levels by the name of a list's style; those of headings are below an empty name"""
+        self.counts: dict[str, dict[int, int]] = {}
+        """the last number of each level"""
+        self.lists: list[str] = []
+        """the style of each open list"""
+        self.label = ""
+        """the number that stands before the next text"""
         for tree in trees:
             for one in tree.iter("style.style"):
                 self.styles[one.get("style.family", ""), one.get("style.name", "")] = one
+            for one in (*tree.iter("text.list-style"), *tree.iter("text.outline-style")):
+                name = one.get("style.name", "") if one.tag == "text.list-style" else ""
+                self.numberings[name] = {_get_count(rule, "text.level"): rule for rule in one}
 
     def is_hidden(self, element: Element, name: str = "") -> bool:
         """Tell whether an element's style, here or above it, hides its text or strikes it out."""
@@ -377,9 +375,17 @@ class _OpenDocumentWriter:
         if tag == "draw.frame" and element.get("presentation.class") == "title":
             lines = ("".join(line.itertext()) for line in element.iter("text.p"))
             return f"<h2>{escape(' '.join(lines))}</h2>"
+        if tag in ("draw.object", "draw.object-ole"):
+            return self._write_object(element)
+        if tag in ("text.list", "text.list-item", "text.h"):
+            self._number_text(element)
+        label = self.label if tag in ("text.p", "text.h") else ""
+        self.label = self.label.removeprefix(label)
         inline_inside = inline and tag.startswith(("text.", "?."))
-        inner = self.write_children(element, inline_inside)
-        if tag == "text.h":
+        inner = escape(label) + self.write_children(element, inline_inside)
+        if tag == "text.list":
+            self.lists.pop()
+        elif tag == "text.h":
             level = element.get("text.outline-level", "1")
             inner = f"<h{level}>{inner}</h{level}>" if level in "123456" else f"<p>{inner}</p>"
         elif tag == "text.a":
@@ -389,6 +395,50 @@ class _OpenDocumentWriter:
             hider = "span" if inline else "div"
             start, end = f"<{hider} hidden>{start}", f"{end}</{hider}>"
         return f"{start}{inner}{end}"
+
+    def _write_object(self, element: Element) -> str:
+        """Return a formula as MathML; say of another embedded object that it is not read."""
+        name = join_part_name("", element.get("xlink.href", ""))
+        formula = element.find("math.math")
+        if formula is None:
+            formula = self.archive.parse_part(f"{name}/content.xml")
+        if formula.tag == "math.math":
+            return write_xhtml(formula)
+        self.unread.append(f"An embedded part is not read: {name}")
+        return ""
+
+    def _number_text(self, element: Element) -> None:
+        """Count a heading or an item of a list, and note the number that stands before its text."""
+        depth, style = len(self.lists), self.lists[-1] if self.lists else ""
+        if element.tag == "text.list":
+            name = element.get("text.style-name", style)
+            goes_on = element.get("text.continue-numbering") == "true"
+            continued = goes_on or element.get("text.continue-list") is not None
+            if name != style and not continued:
+                self.counts.pop(name, None)
+            self.lists.append(name)
+            return
+        if element.tag == "text.h":
+            if depth or element.get("text.is-list-header") == "true":
+                return
+            depth = _get_count(element, "text.outline-level")
+        rules, counts = self.numberings.get(style, {}), self.counts.setdefault(style, {})
+        starts = {at: _get_count(one, "text.start-value") for at, one in rules.items()}
+        number = counts.get(depth, starts.get(depth, 1) - 1) + 1
+        number = _get_count(element, "text.start-value", number)
+        counts = self.counts[style] = {at: one for at, one in counts.items() if at < depth}
+        counts[depth] = number
+        rule = rules.get(depth, Element(""))
+        numbered_levels = range(depth + 1 - _get_count(rule, "text.display-levels"), depth + 1)
+        kinds = (
+            (at, rules[at].get("style.num-format", "")) for at in numbered_levels if at in rules
+        )
+        numbers = (
+            format_list_number(counts.get(at, starts[at]), kind) for at, kind in kinds if kind
+        )
+        if rule.get("style.num-format"):
+            before, behind = rule.get("style.num-prefix", ""), rule.get("style.num-suffix", "")
+            self.label = f"{before}{'.'.join(numbers)}{behind} "
 
     def write_table(self, table: Element, headed: bool) -> str:
         """Return the HTML of a table with the columns and rows that hold anything.

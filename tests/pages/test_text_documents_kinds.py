@@ -233,3 +233,13 @@ def test_any_text_keeps_every_character_in_its_blocks(text: str, ending: str) ->
     inside = "".join(page.text[block.start : block.end] for block in page.blocks)
     assert "".join(inside.split()) == "".join(page.text.split())
     assert all(page.text[p.start : p.end].strip() for p in cut_passages(page))
+
+
+def test_lines_above_the_names_of_columns_are_no_names() -> None:
+    for text in (
+        "sep=;\nwell;depth\nMill;38\nRow;51\n",
+        "Wells,\n,\nwell,depth\nMill,38\nRow,51\n",
+    ):
+        page = read_page(text.encode(), "file:///wells.csv")
+        names = [page.text[one.start : one.end] for one in page.blocks if one.kind == "heading"]
+        assert [name.replace(";", ",") for name in names] == ["well,depth"]

@@ -240,3 +240,53 @@ def test_tables_of_libreoffice_hide_and_merge() -> None:
     page = read_page(open_document(sheets, styles), "file:///a.ods")
     assert join_visible_text(page) == "A\n\nnorth | Monday\nnorth | Friday"
     assert sorted(list_hidden(page)) == ["500", "B", "folded", "hidden sheet", "secret"]
+
+
+def test_lists_and_headings_of_libreoffice_have_their_numbers() -> None:
+    level = (
+        '<text:list-level-style-number text:level="{}" style:num-format="{}" style:num-suffix="{}"'
+        ' text:display-levels="{}"/>'
+    )
+    styles = (
+        f'<text:list-style style:name="L1">{level.format(1, "1", ".", 1)}'
+        f"{level.format(2, 'a', ')', 1)}</text:list-style>"
+        '<text:outline-style style:name="Outline">'
+        f"{level.replace('list-level-style-number', 'outline-level-style').format(1, '1', '', 1)}"
+        f"{level.replace('list-level-style-number', 'outline-level-style').format(2, '1', '', 2)}"
+        "</text:outline-style>"
+    )
+    item = "<text:list-item><text:p>{}</text:p>{}</text:list-item>"
+    body = (
+        '<office:text><text:h text:outline-level="1">Rent</text:h>'
+        '<text:h text:outline-level="2">Amount</text:h>'
+        '<text:h text:outline-level="2">Notice</text:h>'
+        f'<text:list text:style-name="L1">{item.format("one", "")}'
+        f"{item.format('two', '<text:list>' + item.format('inner', '') + '</text:list>')}"
+        "</text:list>"
+        "<text:p>Between.</text:p>"
+        f'<text:list text:style-name="L1" text:continue-numbering="true">{item.format("three", "")}'
+        f'</text:list><text:list text:style-name="L1">{item.format("new", "")}</text:list>'
+        "</office:text>"
+    )
+    shown = join_visible_text(read_page(open_document(body, styles), "file:///a.odt")).split("\n")
+    assert [line for line in shown if line] == [
+        "1 Rent", "1.1 Amount", "1.2 Notice", "1. one", "2. two", "a) inner", "Between.",
+        "3. three", "1. new",
+    ]  # fmt: skip
+
+
+def test_formulas_of_libreoffice_are_read_and_other_objects_told() -> None:
+    formula = (
+        '<math xmlns="http://www.w3.org/1998/Math/MathML"><semantics><mrow><mi>Q</mi><mo>=</mo>'
+        "<msup><mi>d</mi><mn>2</mn></msup></mrow><annotation>Q = d^2</annotation>"
+        "</semantics></math>"
+    )
+    frame = '<draw:frame><draw:object xlink:href="./{}"/></draw:frame>'
+    body = (
+        f"<office:text><text:p>The flow is {frame.format('O1')} litres.</text:p>"
+        f"<text:p>Chart {frame.format('O2')}</text:p></office:text>"
+    )
+    page = read_page(open_document(body, **{"O1/content.xml": formula}), "file:///a.odt")
+    assert page.text.startswith("The flow is Q=d^2 litres.")
+    assert page.text.endswith("An embedded part is not read: O2")
+    assert page.blocks[-1].furniture

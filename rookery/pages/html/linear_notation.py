@@ -31,9 +31,10 @@ _SCRIPTED = re.compile(r"[\^_][\w+−-]+$")
 _FRACTION = re.compile(r"(?:[^\s/()]+|\([^()]*\))/(?:[^\s/()]+|\([^()]*\))")
 _FENCED_TWICE = re.compile(r"\(\(([^()]* choose [^()]*)\)\)")
 _ACCENTS = {
-    **dict.fromkeys("¯‾―ˉ_", ("\u0304", "overline")), **dict.fromkeys("^ˆ", ("\u0302", "hat")),
-    **dict.fromkeys("~˜", ("\u0303", "tilde")), **dict.fromkeys("→⃗", ("\u20d7", "vec")),
-    **dict.fromkeys("˙.", ("\u0307", "dot")), "¨": ("\u0308", "ddot"),
+    **dict.fromkeys("¯‾―ˉ_\u0304\u0305", ("\u0304", "overline")),
+    **dict.fromkeys("^ˆ\u0302", ("\u0302", "hat")), "¨": ("\u0308", "ddot"),
+    **dict.fromkeys("~˜\u0303", ("\u0303", "tilde")), **dict.fromkeys("→⃗", ("\u20d7", "vec")),
+    **dict.fromkeys("˙.\u0307", ("\u0307", "dot")),
 }  # fmt: skip
 _PRIMES = frozenset("′″‴'*†°")
 
@@ -170,7 +171,7 @@ def _linearize_root(node: Any, parts: list[str]) -> str:
     if node.tag == "msqrt":
         return "√" + _group_term(_join_terms(parts), _FACTOR)
     base, index = (*parts, "")[:2]
-    sign = {"2": "√", "3": "∛", "4": "∜"}.get(index, f"√[{index}]")
+    sign = {"": "√", "2": "√", "3": "∛", "4": "∜"}.get(index, f"√[{index}]")
     return sign + _group_term(base, _FACTOR)
 
 
