@@ -64,7 +64,7 @@ def score_floors(world: Data, pages: int) -> FloorScores:
 
 
 def draw_windows(page: Page, size: int, seed: str) -> list[Quote]:
-    """Return WINDOWS_DRAWN windows of so many characters, made whole words, each start as likely."""
+    """Return WINDOWS_DRAWN windows of so many characters, in whole words, each start as likely."""
     size = min(size, len(page.text))
     chance = Random(f"{seed} windows {size}")
     starts = [chance.randint(0, len(page.text) - size) for _ in range(WINDOWS_DRAWN)]
