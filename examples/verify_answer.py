@@ -9,20 +9,16 @@ from pathlib import Path
 
 import rookery
 from rookery.answers.answer_session import EvidenceSources
-from rookery.shell.answer_verification import (
-    CheckedSources,
-    DocumentLookup,
-    check_saved_answers,
-    judge_saved_claims,
-    make_claim_judge,
-)
+from rookery.shell import answer_verification as checks
 
 file, documents, *ranker = map(Path, sys.argv[1:])
-judge = make_claim_judge(str(*ranker))
+judge = checks.make_claim_judge(str(*ranker))
 with EvidenceSources(rookery.Settings()) as sources:
-    pages = CheckedSources(DocumentLookup(documents), sources, False, file.absolute().parent)
-    verdicts = check_saved_answers(file.read_bytes(), file.name, pages)
-    claims = judge_saved_claims(file.read_bytes(), file.name, verdicts, pages, judge)
+    pages = checks.CheckedSources(
+        checks.DocumentLookup(documents), sources, False, file.absolute().parent
+    )
+    verdicts = checks.check_saved_answers(file.read_bytes(), file.name, pages)
+    claims = checks.judge_saved_claims(file.read_bytes(), file.name, verdicts, pages, judge)
 for verdict in verdicts:
     print(verdict.outcome, verdict.detail)
 for claim in claims:

@@ -405,13 +405,21 @@ def _trim_block(reading: _ParsedText, start: int, end: int) -> Span:
     quotation marks round the whole."""
     text = reading.shown.text
     low = max(start, end - MAX_ATTRIBUTION)
+    cited = _list_cited(reading.cited, start, end)
+    if cited and cited[-1].end == end and _is_in_marks(text[start : cited[-1].start].rstrip()):
+        end = cited[-1].start
     for lead in LEAD.finditer(text, low, end):
         if _names_source(reading, lead.start(), lead.end(), end):
             end = lead.start()
             break
     end = start + len(text[start:end].rstrip())
-    whole = [*_pair_marks(text[start:end], [])] == [(0, end - start)] and text[end - 1] in CLOSES
+    whole = _is_in_marks(text[start:end])
     return start + whole, end - whole
+
+
+def _is_in_marks(text: str) -> bool:
+    """Return whether one pair of quotation marks stands round the whole text."""
+    return [*_pair_marks(text, [])] == [(0, len(text))] and text[-1] in CLOSES
 
 
 def _names_source(reading: _ParsedText, lead: int, start: int, end: int) -> bool:

@@ -18,9 +18,8 @@ from rookery.browser.browser_commands import BrowserRules
 from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
-from rookery.pages.text_folding import INVISIBLE
 from rookery.quotes.verification import verify_quotes
-from rookery.records import Block, Completion, Episode, Hit, Library, Page, Question
+from rookery.records import INVISIBLE, Block, Completion, Episode, Hit, Library, Page, Question
 
 PAGES = list_injected_pages()
 HIDDEN = [each for each in PAGES if not each.visible]

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from growth import AT_MOST, growth_of
 
+from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.saved_answers import (
-    ClaimedQuote,
     SavedAnswer,
     extract_claimed_quotes,
     parse_saved_answers,
@@ -428,3 +428,13 @@ def test_a_broken_answer_of_ours_is_named_with_its_line() -> None:
 def test_no_text_is_slow(text: str) -> None:
     part = text[: len(text) // 16] + text[-2:]
     assert growth_of(lambda times: markdown(part * times), 1) < AT_MOST
+
+
+def test_a_link_behind_a_block_quotes_marks_is_its_source() -> None:
+    blocks = [f"> “{FACES} {n}” [x](https://x.example/{n})\n\n" for n in range(3)]
+    claimed = extract_claimed_quotes("".join(blocks).encode(), "answer.md")
+    assert [(each.text, each.url) for each in claimed] == [
+        (f"{FACES} {n}", f"https://x.example/{n}") for n in range(3)
+    ]
+    inside = extract_claimed_quotes(f"> “{FACES}” [never]({A}) do.\n".encode(), "answer.md")
+    assert [each.text for each in inside] == [f"“{FACES}” never do."]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rookery.quotes.saved_answers import ClaimedQuote
+from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.verification import (
     Verdict,
     check_claimed_quote,
