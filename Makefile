@@ -18,7 +18,7 @@ demo: .venv/ready
 
 # What trains, and so loads torch.
 LEARN := tests/learn tests/recipes tests/models/test_remote_model_real_server.py \
-	tests/cli/test_learn_command.py tests/cli/test_reinforce_command_desk.py \
+	tests/cli/test_learn_command.py tests/cli/test_learn_command_desk.py \
 	tests/desk/test_human_feedback.py
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist
 
