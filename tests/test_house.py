@@ -68,7 +68,7 @@ SIZE_LIMITS = {
     "models": (1_379, 6),
     "network": (1_286, 5),
     "pages": (7_226, 26),  # office files, PDFs and mail are read as their reader sees them
-    "quotes": (2_503, 11),
+    "quotes": (2_508, 11),
     "server": (7_454, 20),
     "shell": (2_569, 13),
 }
