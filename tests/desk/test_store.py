@@ -156,7 +156,7 @@ FILLING = """
 import resource, sys, time
 from rookery.desk import labelling_queue, accounts
 from rookery.desk.store import Store
-from rookery.desk.labelling_records import LabellingItem
+from rookery.desk.forms import LabellingItem
 from rookery.errors import Failed
 from rookery.records import Question
 place = sys.argv[1]

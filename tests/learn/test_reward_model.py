@@ -102,7 +102,7 @@ def test_whatever_is_cut_question_and_answer_are_whole_or_refused(
     showing: RewardInputEncoder, sizes: list[int], words: int, context: int
 ) -> None:
     page = Page("https://long.example", "Long", "crow nest " * 40)
-    answer = Answer("egg " * words, tuple(page.quote(0, size + 1) for size in sizes))
+    answer = Answer("egg " * words, tuple(page.quote_whole_words(0, size + 1) for size in sizes))
     tight = showing._replace(context=context)
     alone = len(showing._replace(context=10**6).encode_answer(ASKED, Answer(answer.text)).tokens)
     if alone > context:

@@ -535,7 +535,7 @@ def test_a_tie_of_three_counts_and_an_endless_answer_is_left_out_and_counted(
     world: Path, tmp_path: Path
 ) -> None:
     page = Page("https://crow.example", "Crows", "crow magpie raven nest seed " * 60)
-    quoted = Answer("crow [1]", (page.quote(0, 1500),))
+    quoted = Answer("crow [1]", (page.quote_whole_words(0, 1500),))
     more = [
         Comparison(question(900), (Answer("a"), Answer("b"), Answer("c")), (1 / 3,) * 3, "ada"),
         Comparison(question(901), (Answer("crow " * 500), Answer("b")), (1.0, 0.0), "ada"),

@@ -432,7 +432,7 @@ BAD = {
     "no claim cites": "No",
     "empty claim": "%<>%(Crow)%[Crows are clever birds.]%",
     "empty quote": "%<Crows do.>%(Crow)%[]%",
-    "short quote": "%<Crows do.>%(Crow)%[bird]%",
+    "short quote": "%<Crows do.>%(Crow)%[are]%",
 }
 
 
