@@ -265,7 +265,7 @@ def split_published_document(data: bytes) -> Iterator[bytes]:
             parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
             if "data" in parts:
                 squad = prepare_type(list[_SquadArticle])
-                articles = msgspec.json.decode(parts["data"], type=squad)
+                articles = msgspec.json.decode(parts["data"], type=prepare_type(squad))
                 values = [one for each in articles for some in each.paragraphs for one in some.qas]
             elif "Data" in parts:
                 values = msgspec.json.decode(parts["Data"], type=list[msgspec.Raw])
