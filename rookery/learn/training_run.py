@@ -76,8 +76,10 @@ class SavedRecord(Generic[R]):
 
     def load(self, folder: Path) -> None:
         """Read the record that `save` wrote to a folder."""
-        kind = prepare_type(type(self.record))
-        self.record = msgspec.json.decode((folder / self._name).read_bytes(), type=prepare_type(kind))
+        kind = type(self.record)
+        self.record = msgspec.json.decode(
+            (folder / self._name).read_bytes(), type=prepare_type(kind)
+        )
 
 
 class BestValidation(NamedTuple):
