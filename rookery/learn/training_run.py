@@ -77,9 +77,8 @@ class SavedRecord(Generic[R]):
     def load(self, folder: Path) -> None:
         """Read the record that `save` wrote to a folder."""
         kind = type(self.record)
-        self.record = msgspec.json.decode(
-            (folder / self._name).read_bytes(), type=prepare_type(kind)
-        )
+        data = (folder / self._name).read_bytes()
+        self.record = msgspec.json.decode(data, type=prepare_type(kind))
 
 
 class BestValidation(NamedTuple):
