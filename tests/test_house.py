@@ -254,12 +254,7 @@ def list_imported_modules(source: str, modules: Iterable[str]) -> set[str]:
 
 @pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
-    # A document may hold documents of any kind, which are read where they are met.
-    embedding = {
-        f"rookery.pages.{name}" for name in ("page_reader", "word_documents", "zip_documents")
-    }
-    found = find_import_circles({name_module(path): path.read_text("utf-8") for path in FILES})
-    assert set(found) == embedding
+    assert find_import_circles({name_module(path): path.read_text("utf-8") for path in FILES}) == []
 
 
 def test_a_planted_circle_is_seen() -> None:

@@ -5,7 +5,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from html import escape
 from urllib.parse import unquote, urlsplit
 
@@ -199,8 +199,8 @@ def _load_document_readers() -> dict[str, Callable[[bytes, str, str, ReadLimits]
     from rookery.pages import external_programs, mail_documents, word_documents, zip_documents
 
     return {
-        "docx": word_documents.read_docx,
-        "pptx": zip_documents.read_pptx,
+        "docx": partial(word_documents.read_docx, reader=read_page),
+        "pptx": partial(zip_documents.read_pptx, reader=read_page),
         "xlsx": zip_documents.read_xlsx,
         "open_document": zip_documents.read_open_document,
         "epub": zip_documents.read_epub,

@@ -16,7 +16,12 @@ from xml.etree.ElementTree import Element
 from rookery.errors import Outcome
 from rookery.pages.html.html_parser import format_list_number
 from rookery.pages.page_parts import PagePart, ReadLimits, build_read_error, join_parts, read_part
-from rookery.pages.zip_documents import DocumentArchive, read_core_title, read_embedded_part
+from rookery.pages.zip_documents import (
+    DocumentArchive,
+    PageReader,
+    read_core_title,
+    read_embedded_part,
+)
 from rookery.records import Page
 
 _OOXML = "http://schemas.openxmlformats.org"
@@ -39,10 +44,11 @@ _FIELD_TEXT = frozenset(_W + name for name in ("t", "tab", "br", "sym", "noBreak
 _STYLES = {"upperLetter": "A", "lowerLetter": "a", "upperRoman": "I", "lowerRoman": "i"}
 
 
-def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: PageReader) -> Page:
     """Return a Word document as a Page, without its pictures.
 
-    Its archive is checked before mammoth reads it. Embedded documents stand at their place. Raises
+    Its archive is checked before mammoth reads it. Embedded documents stand at their place, as
+    `reader` reads them. Raises
     Failed: too_large, encrypted, malformed, empty_after_extraction.
     """
     import mammoth
@@ -73,7 +79,9 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
             if number % 2 == 0:
                 yield PagePart(read_part(piece, url, limits))
             elif name := "".join(writer.embedded[int(piece) :][:1]):
-                yield PagePart(read_embedded_part(archive, relations.get(name, ("", ""))[1]))
+                yield PagePart(
+                    read_embedded_part(archive, relations.get(name, ("", ""))[1], reader)
+                )
 
     return join_parts(read_pieces(), url, fetched, read_core_title(archive), limits)
 

@@ -10,7 +10,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from html import escape
@@ -36,6 +36,9 @@ from rookery.pages.page_parts import (
 from rookery.pages.text_encoding import decode_text
 from rookery.pages.xml_documents import parse_xml, rewrite_xhtml, write_xhtml
 from rookery.records import Link, Page
+
+PageReader = Callable[..., Page]
+"""reads a document of any kind, as `page_reader.read_page` does"""
 
 
 class DocumentArchive:
@@ -121,18 +124,16 @@ def read_core_title(archive: DocumentArchive) -> str:
     return (archive.parse_part("docProps/core.xml").findtext("dc.title") or "").strip()
 
 
-def read_embedded_part(archive: DocumentArchive, name: str) -> Page:
-    """Return what a part of a document shows that is a document itself; a line that says so where
-    it cannot be read."""
-    from rookery.pages.page_reader import read_page
-
+def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) -> Page:
+    """Return what a part of a document shows that is a document itself, by the reader of all kinds;
+    a line that says so where it cannot be read."""
     # What holds itself ends at the limit.
     limits = msgspec.structs.replace(
         archive.limits, unpacked_bytes=archive.limits.unpacked_bytes // 2
     )
     try:
         mail = "message/rfc822" if name.lower().endswith((".mht", ".mhtml")) else ""
-        page = read_page(archive.read_part(name), f"file:///{quote(name)}", mail, limits=limits)
+        page = reader(archive.read_part(name), f"file:///{quote(name)}", mail, limits=limits)
     except Failed as failed:
         file = name.rpartition("/")[2] or "without a name"
         return read_labels([f"An embedded part is not read: {file} ({failed.failure.detail})"])
@@ -140,17 +141,19 @@ def read_embedded_part(archive: DocumentArchive, name: str) -> Page:
     return msgspec.structs.replace(page, blocks=tuple(blocks), title="")
 
 
-def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
+def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: PageReader) -> Page:
     """Return a PowerPoint presentation as a Page: titles of slides as headings, a mark `slide` over
     each, its notes behind it.
 
     Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
-    return join_parts(_read_pptx_slides(archive), url, fetched, read_core_title(archive), limits)
+    return join_parts(
+        _read_pptx_slides(archive, reader), url, fetched, read_core_title(archive), limits
+    )
 
 
-def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
+def _read_pptx_slides(archive: DocumentArchive, reader: PageReader) -> Iterator[PagePart]:
     main = archive.find_main_part("ppt/presentation.xml")
     relations = archive.read_relations(main)
     slides = archive.parse_part(main).iterfind("p.sldIdLst/p.sldId")
@@ -172,7 +175,7 @@ def _read_pptx_slides(archive: DocumentArchive) -> Iterator[PagePart]:
         )
         for kind, target in parts.values():
             if kind in ("package", "oleObject", "chart", "diagramData") and not hidden:
-                yield PagePart(read_embedded_part(archive, target))
+                yield PagePart(read_embedded_part(archive, target, reader))
 
 
 def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
