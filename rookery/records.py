@@ -172,7 +172,7 @@ class _CharacterKinds(dict[int, str]):
         if INVISIBLE.match(character):
             return ""
         if UNSPACED.match(character):
-            return "v" if category[0] == "M" else "1" if category == "Nd" else "u"
+            return {"Nd": "1", "Mn": "v", "Mc": "v"}.get(category, "u")
         if character.isspace():
             return "\n"
         if category == "Sc":

@@ -139,10 +139,16 @@ class EvidenceSources:
         """Return the library of the settings' places, indexed at the first use. Raises Failed."""
         with self._lock:
             if self._library is None:
-                s, cache = self.settings, get_cache_folder()
-                options = (s.engine, s.offline, self._progress, s.selection)
-                archive, fetcher = self.archive, self.open_fetcher
-                self._library = open_places(s.places, archive, fetcher, cache, *options)
+                self._library = open_places(
+                    self.settings.places,
+                    self.archive,
+                    self.open_fetcher,
+                    get_cache_folder(),
+                    engine=self.settings.engine,
+                    offline=self.settings.offline,
+                    progress=self._progress,
+                    selection=self.settings.selection,
+                )
             return self._library
 
     def open_library_for_question(self, start: str = "", known_urls: Iterable[str] = ()) -> Library:

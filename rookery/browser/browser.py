@@ -322,18 +322,37 @@ class _BrowserState:
         window = view.window_at(self.position.top)
         scrollbar = view.get_scrollbar(window)
         head = format_prompt_head(question, self.quotes_text, self.actions_text, title, scrollbar)
-        prompt = f"{head}{window.text}{format_prompt_foot(actions_left)}"
-        state = (tuple(self.quotes), tuple(self.past_actions), title, scrollbar, window.text)
-        place = (view.page.url, view.page.digest, window.start, window.end)
-        return Observation(prompt, question, *state, actions_left, *place, self.note)
+        return Observation(
+            prompt=f"{head}{window.text}{format_prompt_foot(actions_left)}",
+            question=question,
+            quotes=tuple(self.quotes),
+            past=tuple(self.past_actions),
+            title=title,
+            scrollbar=scrollbar,
+            text=window.text,
+            left=actions_left,
+            url=view.page.url,
+            digest=view.page.digest,
+            start=window.start,
+            end=window.end,
+            note=self.note,
+        )
 
     def build_answer_prompt(self, actions_left: int) -> Observation:
         """Return the observation that starts the answering phase."""
         titled = ((self._title_with_domain(quote.title, quote.url), quote) for quote in self.quotes)
-        question, past = self.task.question.text, tuple(self.past_actions)
-        prompt = format_answer_prompt(question, titled)
-        state = (tuple(self.quotes), past, "", (0, 0), "", actions_left)
-        return Observation(prompt, question, *state, note=self.note, answering=True)
+        return Observation(
+            prompt=format_answer_prompt(self.task.question.text, titled),
+            question=self.task.question.text,
+            quotes=tuple(self.quotes),
+            past=tuple(self.past_actions),
+            title="",
+            scrollbar=(0, 0),
+            text="",
+            left=actions_left,
+            note=self.note,
+            answering=True,
+        )
 
     def run_command(
         self, command: BrowserCommand | None

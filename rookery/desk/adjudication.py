@@ -711,9 +711,19 @@ def restore_decisions(connection: Connection, exported: Iterable[Decision]) -> N
 
 def convert_to_judgement(decision: Decision) -> Judgement:
     """Return a decision as the judgement that is learnt from."""
-    about = (decision.id, decision.item, decision.by)
-    values, times = (decision.filled, decision.form_version), (decision.at, decision.at)
-    return Judgement(*about, "done", *values, 0, (), False, *times)
+    return Judgement(
+        id=decision.id,
+        item=decision.item,
+        by=decision.by,
+        kind="done",
+        filled=decision.filled,
+        form_version=decision.form_version,
+        guide_version=0,
+        order=(),
+        whole=False,
+        began=decision.at,
+        ended=decision.at,
+    )
 
 
 def _insert_decision(connection: Connection, decision: Decision) -> None:

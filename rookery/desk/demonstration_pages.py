@@ -473,9 +473,19 @@ class DemonstrationPages:
         filled = judgement_conversion.add_episode({"comment": comment} if comment else {}, episode)
         if suggestions:
             filled[SUGGESTIONS_KEY] = msgspec.to_builtins(suggestions)
-        versions = (DEMONSTRATION_FORM.digest, load_guide(store, DEMONSTRATION_FORM.name).version)
-        times = (visit.status.began, store.clock())
-        judgement = Judgement("", key.item, key.person, "done", filled, *versions, (), True, *times)
+        judgement = Judgement(
+            id="",
+            item=key.item,
+            by=key.person,
+            kind="done",
+            filled=filled,
+            form_version=DEMONSTRATION_FORM.digest,
+            guide_version=load_guide(store, DEMONSTRATION_FORM.name).version,
+            order=(),
+            whole=True,
+            began=visit.status.began,
+            ended=store.clock(),
+        )
         kind = labelling_queue.submit_judgement(store, visit.status.token, key.person, judgement)
         return redirect_after_post(f"/desk?said={kind}")
 

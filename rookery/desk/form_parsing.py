@@ -451,9 +451,18 @@ class TaskForm:
             words = self._describe_condition(each, field.required_when)
             needed = _("needed where %(condition)s", condition=words)
         options, values = _list_options(field, self.answers), tuple(self.raw.get(each.name, ()))
-        state = (self._is_required(each), self.problems.get(each.problem_name, ""))
-        about = (each.answer, each.quote)
-        return FormControl(each.name, field, options, values, *state, *about, when, needed)
+        return FormControl(
+            name=each.name,
+            field=field,
+            options=options,
+            values=values,
+            required=self._is_required(each),
+            problem=self.problems.get(each.problem_name, ""),
+            answer=each.answer,
+            quote=each.quote,
+            when=when,
+            needed=needed,
+        )
 
     def _describe_condition(self, each: FormInput, condition: FormCondition) -> str:
         other = self._find_condition_input(each, condition).field

@@ -336,10 +336,19 @@ def _submit_form(request: Request, item_id: str, begun: TaskDraft, sheet: TaskFo
         _store_draft(request, item_id, begun)
         number = sheet.turn_page(len(sheet.pages) - 1, "submit")
         return redirect_after_post(f"/tasks/{item_id}?page={number}&check=1")
-    versions = (sheet.form.digest, form_versions.load_guide(store, sheet.form.name).version)
-    layout, times = (sheet.order, sheet.whole), (begun.began, store.clock())
     judgement = Judgement(
-        "", item_id, name, "done", sheet.filled, *versions, *layout, *times, begun.supersedes
+        id="",
+        item=item_id,
+        by=name,
+        kind="done",
+        filled=sheet.filled,
+        form_version=sheet.form.digest,
+        guide_version=form_versions.load_guide(store, sheet.form.name).version,
+        order=sheet.order,
+        whole=sheet.whole,
+        began=begun.began,
+        ended=store.clock(),
+        supersedes=begun.supersedes,
     )
     try:
         kind = labelling_queue.submit_judgement(store, begun.token, name, judgement)

@@ -117,10 +117,10 @@ def build_shard(task: ShardTask, progress: ShardProgress = lambda *_: None) -> S
         progress(task.number, count, files)
 
     shard = DocumentShard(task.number, note.count, folder)
-    options = (report_files, FolderLimits(processes=1), selection, shard)
+    limits = FolderLimits(processes=1)
     with (
         PageArchive(folder / SHARD_ARCHIVE) as archive,
-        FolderLibrary(roots, archive, folder, *options) as library,
+        FolderLibrary(roots, archive, folder, report_files, limits, selection, shard) as library,
     ):
         index = SearchIndex(folder / "index")
         sizes = (library.count_pages(), len(index), tuple(index.list_languages()))

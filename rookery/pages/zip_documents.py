@@ -700,8 +700,10 @@ def _write_number(value: str, code: str, from_1904: bool) -> str:
         return chr(0xE000 + len(literals))
 
     sections = _LITERAL.sub(keep_literal, code).split(";")
-    chosen = 0 if number > 0 or len(sections) < 2 else 1 if number < 0 else 2 % len(sections)
-    section = sections[chosen].lower() if chosen < len(sections) else ""
+    chosen = 0
+    if len(sections) > 1 and number <= 0:
+        chosen = 1 if number < 0 else 2 % len(sections)
+    section = sections[chosen].lower()
     if not code or _CONDITION.search(code) or "general" in section:
         return plain
     if re.search("[ydhs]|mm", section):

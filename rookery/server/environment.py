@@ -378,15 +378,21 @@ class EnvSession:
         if ended is not None:
             slow = self._source.slow_reward
             reward = await self._run_work(slow, self._source.compute_reward, ended)
-        place = (self.episode_id or "", selected.split, selected.index, selected.task.question.id)
-        steps = len(browser.steps)
-        if observation is not None:
-            actions, note = observation.left, observation.note
-            about = EnvStepMetadata(*place, steps, observation.answering, actions, note, session)
-        else:
-            assert ended is not None
-            results = (ended.stop, ended.answer, browser.browsed.quotes, ended.failures)
-            about = EnvStepMetadata(*place, steps, False, 0, "", session, *results)
+        about = EnvStepMetadata(
+            episode_id=self.episode_id or "",
+            split=selected.split,
+            index=selected.index,
+            task=selected.task.question.id,
+            step=len(browser.steps),
+            answering=bool(observation and observation.answering),
+            actions_left=observation.left if observation else 0,
+            note=observation.note if observation else "",
+            session=session,
+            stop=ended.stop if ended else "",
+            answer=ended.answer if ended else None,
+            quotes=browser.browsed.quotes if ended else (),
+            failures=ended.failures if ended else (),
+        )
         return EnvStepResult(EnvObservation(browser.prompt), reward, ended is not None, about)
 
     async def _run_work(self, slow: bool, work: Callable[[Given], Done], value: Given) -> Done:

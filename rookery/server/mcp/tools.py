@@ -921,8 +921,18 @@ def _build_window_result(
     window = browser.read_window()
     page, following = window.page, _compute_next_offset(window)
     url = caller.public_url(page.url, page.digest)
-    place = (window.start, window.end, window.view_end, following)
-    output = WindowOutput(browser.id, url, page.title, page.digest, *place, window.text, match)
+    output = WindowOutput(
+        session=browser.id,
+        url=url,
+        title=page.title,
+        digest=page.digest,
+        start=window.start,
+        end=window.end,
+        total=window.view_end,
+        next_offset=following,
+        text=window.text,
+        found=match,
+    )
     fence = secrets.token_hex(4)  # random, so that no page can forge the end of its own text
     more = "the end" if following is None else f"more with offset {following}"
     about = f"{page.title}\n{url}\n" if url else f"{page.title}\n"
