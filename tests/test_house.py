@@ -67,7 +67,7 @@ SIZE_LIMITS = {
     "measure": (2_003, 12),
     "models": (1_379, 6),
     "network": (1_286, 5),
-    "pages": (7_226, 26),  # office files, PDFs and mail are read as their reader sees them
+    "pages": (7_060, 26),  # office files, PDFs and mail are read as their reader sees them
     "quotes": (2_508, 11),
     "server": (7_470, 20),
     "shell": (2_569, 13),
