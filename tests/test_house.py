@@ -62,14 +62,14 @@ SIZE_LIMITS = {
     "cli": (3_721, 13),
     "desk": (8_538, 34),
     "evidence": (1_109, 6),
-    "learn": (6_445, 24),
+    "learn": (6_448, 24),
     "library": (4_019, 14),
     "measure": (2_003, 12),
     "models": (1_379, 6),
     "network": (1_286, 5),
     "pages": (7_060, 26),  # office files, PDFs and mail are read as their reader sees them
     "quotes": (2_508, 11),
-    "server": (7_470, 20),
+    "server": (7_471, 20),
     "shell": (2_569, 13),
 }
 MOST_CODE_LINES = 54_000

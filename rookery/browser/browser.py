@@ -130,7 +130,7 @@ def _find_shown(
     if window:
         yield from window.find_all(text)
     for reading in read_typed_text(text):
-        for offset in (after, 0):
+        for offset in dict.fromkeys((after, 0)):
             yield from islice(finder.find_all(reading, offset, spaced=False), MAX_PLACES)
 
 

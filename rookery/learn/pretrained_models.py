@@ -466,7 +466,7 @@ def save_pretrained_model(
     in its place: a kill between the two leaves it beside, as `.NAME.old`. Raises Failed
     (unwritable), or OSError for other files than the weights.
     """
-    new, old = (folder.with_name(f".{folder.name}.{age}") for age in ("new", "old"))
+    new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     whole: Any = merge_lora(model)
     with silence_transformers():
@@ -475,6 +475,15 @@ def save_pretrained_model(
         except SafetensorError as error:  # is no OSError, as it is where others write
             raise make_unwritable_error(folder, str(error)) from error
         tokenizer.save_pretrained(new)
+    replace_folder(folder, new)
+
+
+def replace_folder(folder: Path, new: Path) -> None:
+    """Put the folder `new` in the place of another, if there is one, and delete that afterwards.
+
+    A kill between the two leaves the old one beside, as `.NAME.old`.
+    """
+    old = folder.with_name(f".{folder.name}.old")
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)

@@ -30,6 +30,7 @@ from rookery.learn.pretrained_models import (
     convert_load_errors,
     freeze_lower_layers,
     load_weights,
+    replace_folder,
     require_model_files,
     require_weights,
     silence_transformers,
@@ -141,8 +142,7 @@ class RetrievalModel(nn.Module):
         self.references.write_folder(new)
         if self.questions is not None:
             self.questions.write_folder(new / evidence_model.QUESTION_FOLDER)
-        shutil.rmtree(folder, ignore_errors=True)
-        new.rename(folder)
+        replace_folder(folder, new)
 
 
 def _batch_by_length(order: Sequence[int], rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:

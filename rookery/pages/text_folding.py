@@ -281,10 +281,10 @@ def find_places(
     folded_text = fold_text(text).text.strip()
     if not folded_text:
         return
-    for start in (max(after, 0), 0):
+    for start in dict.fromkeys((max(after, 0), 0)):
         yield from _find_exact(page.text, text.strip(), start)
     folded = folded or fold_text(page.text)
-    for start in (folded.from_source_offset(max(after, 0)), 0):
+    for start in dict.fromkeys((folded.from_source_offset(max(after, 0)), 0)):
         for span in find_folded_spans(folded, folded_text, start):
             yield folded.to_source_span(*span)
 

@@ -842,11 +842,12 @@ def load_reader_rating(store: Store, stored: StoredAnswer, person: str) -> Reade
 
 
 def _make_item(stored: StoredAnswer) -> LabellingItem:
-    assert stored.answered is not None
+    answer = _get_answer(stored)
+    assert stored.answered is not None  # or there were no answer
     episode = stored.answered.episode
     writer = " ".join(filter(None, [episode.by, stored.wanted.model]))
     return LabellingItem(
-        THUMBS_FORM.name, episode.question, (_get_answer(stored),), (writer,), source=RATINGS_BATCH
+        THUMBS_FORM.name, episode.question, (answer,), (writer,), source=RATINGS_BATCH
     )
 
 

@@ -25,6 +25,7 @@ from rookery.learn.pretrained_models import (
     load_policy_tokenizer,
     load_trainable_model,
     locate_model,
+    replace_folder,
 )
 from rookery.learn.random_models import write_tiny_model
 from rookery.models.installed_models import install_model
@@ -206,3 +207,16 @@ def test_threads_that_load_at_once_leave_the_library_as_it_was(folder: Path) -> 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(load_model, [folder] * 24))
     assert PreTrainedModel.tie_weights is before
+
+
+def test_a_folder_is_replaced_and_a_kill_loses_neither(tmp_path: Path) -> None:
+    folder, new = tmp_path / "model", tmp_path / ".model.new"
+    for text in ("first", "second"):
+        new.mkdir()
+        (new / "weights").write_text(text)
+        replace_folder(folder, new)
+        assert (folder / "weights").read_text() == text
+        assert [each.name for each in tmp_path.iterdir()] == ["model"]
+    with pytest.raises(FileNotFoundError):  # as if it were killed between the two renames
+        replace_folder(folder, new)
+    assert (tmp_path / ".model.old" / "weights").read_text() == "second"

@@ -21,7 +21,15 @@ from rookery.desk.accounts import PersonRole
 from rookery.desk.forms import Judgement
 from rookery.desk.judgement_conversion import convert_to_ratings
 from rookery.desk.store import Store
-from rookery.server.answer_pages import ProgressLine, format_source_name
+from rookery.errors import Failed
+from rookery.server.answer_pages import (
+    ProgressLine,
+    flag_citation,
+    format_source_name,
+    load_reader_rating,
+    save_answer_rating,
+)
+from rookery.server.api.answer_queue import find_answer
 from rookery.server.api.answer_sessions import FINAL_EVENTS
 from rookery.server.app import build_web_app
 from rookery.server.monitoring import ObservabilityMiddleware
@@ -284,6 +292,19 @@ def test_nobody_is_handed_out_what_readers_rated(reading: Reading) -> None:
     visit = reading.visit()
     visit.post(f"{answered(visit)}/rate", thumbs="up")
     assert "Nothing to do just now" in reading.visit("lena", "labeller").get("/desk").text
+
+
+def test_what_has_no_answer_cannot_be_rated(reading: Reading) -> None:
+    visit, store = reading.visit(), reading.opened.store
+    stored = find_answer(store, answered(visit).removeprefix("/answers/"))
+    unfinished = stored._replace(answered=None)
+    for rate in (
+        lambda: save_answer_rating(store, unfinished, visit.name, "up", ""),
+        lambda: load_reader_rating(store, unfinished, visit.name),
+        lambda: flag_citation(store, unfinished, visit.name, 1, ""),
+    ):
+        with pytest.raises(Failed, match="not_rated"):
+            rate()
 
 
 def test_a_wrong_citation_is_a_flag_that_says_which(reading: Reading) -> None:
