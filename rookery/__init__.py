@@ -105,9 +105,9 @@ def ask(
 
     `method` is extract (the default, without a model), webgpt, gophercite, webglm or sides; it and
     `places` take the place of those in `settings`. A declined answer has `declined` set and brings
-    the closest quotes. `progress` is called while documents are read. Raises Failed where no
-    answer could be made (no source could be searched, a model gave none, a setting is wrong), and
-    ValueError for an empty question.
+    the closest quotes. `progress` is called while documents are read. Raises Failed where no answer
+    could be made (no source could be searched, a model gave none, a setting is wrong), and
+    ValueError for a question that is empty or too long.
     """
     with _open_session(places, method, settings, progress) as session:
         episode = session.answer(_make_question(question))
@@ -126,8 +126,9 @@ def ask_many(
 ) -> Iterator[Episode]:
     """Answer questions one after the other as `ask` does, and yield an Episode for each, in order.
 
-    The library is opened once. An episode without an answer names the reasons in `stop` and
-    `failures`. Raises Failed only where a setting is wrong, and ValueError for an empty question.
+    The library is opened once, when the first episode is asked for, and closed after the last. An
+    episode without an answer names the reasons in `stop` and `failures`. Raises Failed only where a
+    setting is wrong, and ValueError at a question that is empty or too long.
     """
     with _open_session(places, method, settings, progress) as session:
         for number, question in enumerate(questions, 1):
@@ -157,7 +158,8 @@ def browse(
     ends or `max_actions` commands were sent. Where something was quoted, and the end was not
     Nonsense or Controversial, a last Observation (`answering`) asks for the answer's text. The
     generator's return value, a BrowseResult, holds the quotes and that text. Commands are those of
-    WebGPT's table 1, as `docs/manual.md` lists them.
+    WebGPT's table 1, as `docs/manual.md` lists them. The library stays open. Raises ValueError for
+    a question that is empty or too long.
     """
     from rookery.browser.browser import browse_library
     from rookery.browser.browser_commands import BrowserRules, BrowserTask

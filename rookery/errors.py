@@ -237,7 +237,7 @@ USER_ERROR_OUTCOMES = frozenset(each for each in Outcome if each.user_error)
 
 
 class Failed(Exception):
-    """A page could not be opened or a search not be made; `failure` says which and why."""
+    """Something could not be read, searched or done; `failure` says what and why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.what}: {failure.outcome}: {failure.detail}")

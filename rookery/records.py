@@ -38,7 +38,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value that survives a round trip through one line of JSON."""
 
     def to_json(self) -> str:
-        """Return this record as one line of JSON, without a line break."""
+        """Return this record as one line of JSON, without a line break.
+
+        Numbers that are not finite are written as null. Raises UnicodeEncodeError for text that
+        holds half a surrogate pair.
+        """
         return msgspec.json.encode(self).decode()
 
     @classmethod
@@ -259,7 +263,8 @@ def is_word_edge(text: str, position: int) -> bool:
 def find_last_edge(text: str, start: int, limit: int) -> int:
     """Return the last edge of a word behind `start`, at `limit` or before, and behind no space.
 
-    Where there is none, as in one long word, the first edge from `limit` on is returned.
+    Where there is none, as in one long word, the first edge from `limit` on is returned. `limit` is
+    at most the length of the text.
     """
     end = limit
     while end > start and (text[end - 1].isspace() or not is_word_edge(text, end)):
@@ -268,7 +273,10 @@ def find_last_edge(text: str, start: int, limit: int) -> int:
 
 
 def widen_to_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the least span of a text that holds text[start:end] and cuts no word."""
+    """Return the least span of a text that holds text[start:end] and cuts no word.
+
+    An empty span inside a word becomes that word. Raises ValueError for offsets outside the text.
+    """
     return _find_edge(text, start, -1), _find_edge(text, end, 1)
 
 
@@ -443,7 +451,10 @@ class Library(Protocol):
     """
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the k best results, best first. Raises Failed if the search cannot be made."""
+        """Return the k best results, best first; fewer, or none, where no more match.
+
+        Raises Failed if the search cannot be made.
+        """
         ...
 
     def fetch(self, url: str) -> Page:
@@ -471,6 +482,7 @@ class Policy(Protocol):
         """Return n completions of one prompt.
 
         `allow` maps the tokens written so far to the ids that may follow; without it any may.
+        Raises Failed where the completions cannot be had.
         """
 
 

@@ -72,9 +72,7 @@ class CompletionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     @property
     def token_limit(self) -> int:
-        """Maximum tokens of one completion: `max_tokens`, or DEFAULT_MAX_TOKENS where it is not
-        set.
-        """
+        """Maximum tokens of one completion: `max_tokens`, or DEFAULT_MAX_TOKENS if that is None."""
         return self.max_tokens or DEFAULT_MAX_TOKENS
 
 
@@ -157,8 +155,11 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
                 raise ValueError(f"{name} must be a number from 0 on, and is {number}")
 
     def to_cache_key(self) -> str:
-        """Serialise the settings; those of sampling only where they are given, so that what was
-        recorded before there were any is found."""
+        """Return the settings as JSON, alike for equal settings.
+
+        Completion settings that are not set are left out, so that recordings made before these
+        settings existed are still found.
+        """
         fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
         for name in COMPLETION_FIELDS:
             if fields[name] == usual[name]:
@@ -218,7 +219,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
                 msgspec.structs.force_setattr(self, name, default)
 
     def to_cache_key(self) -> str:
-        """Serialise every setting that a model's answer depends on, except the model itself."""
+        """Return as JSON each setting that a model's answer depends on, except the model itself."""
         relevant = Settings(
             self.places,
             self.engine,
@@ -240,8 +241,10 @@ def get_data_folder() -> Path:
 
 
 def locate_archive(database: str = "") -> Path | str:
-    """Return the place of the page archive: a PostgreSQL database where one is named, else the file
-    in the data folder. A file, such as a SQLite store, is none."""
+    """Return the page archive's place: `database` if it is an address, else the data folder's file.
+
+    An address holds `://`; anything else, such as the path of a SQLite store, is passed over.
+    """
     return database if "://" in database else get_data_folder() / ARCHIVE
 
 
@@ -251,7 +254,10 @@ def get_cache_folder() -> Path:
 
 
 def is_local_model(settings: ModelSettings) -> bool:
-    """Return True if the settings name a model on this machine and not one of a server."""
+    """Return True if the settings name a model on this machine and not one of a server.
+
+    A script of replies (`script:FILE`) is no model, and neither is an empty name.
+    """
     if settings.model.startswith(LOCAL):
         return True
     is_name = bool(settings.model) and not settings.model.startswith(SCRIPT)

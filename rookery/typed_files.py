@@ -23,9 +23,10 @@ MAX_LINE_BYTES = 512_000_000
 
 
 def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
-    """Yield the value of each line that is not blank, decoded as `kind`.
+    """Yield the value of each line that is not blank, in order, decoded as `kind`.
 
-    Raises Failed: not_found; bad_line, which names the line.
+    Lines are read, and errors raised, as values are taken. Raises Failed: not_found (also for a
+    file that cannot be read); bad_line, which names the line.
     """
     decoder = msgspec.json.Decoder(prepare_type(kind))
     try:
@@ -48,7 +49,10 @@ def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T], where: str) -> T
 
 
 def read_toml_table(path: Path) -> dict[str, Any]:
-    """Read a TOML file as nested dictionaries. Raises Failed (bad_config)."""
+    """Read a TOML file as nested dictionaries.
+
+    Raises Failed (bad_config) for a file that is no TOML, and for one that cannot be read.
+    """
     try:
         return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as error:

@@ -206,7 +206,10 @@ def check_numeric_host(host: str, allow_private: bool | tuple[str, ...]) -> None
 
 
 def resolve_with_system(host: str, port: int) -> list[str]:
-    """Return the addresses of a host as the operating system knows them, in its order."""
+    """Return the addresses of a host as the operating system knows them, in its order, each once.
+
+    It blocks as long as the system takes. Raises OSError where there are none.
+    """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -262,8 +265,9 @@ class GuardedBackend(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         """Resolve a host, check its addresses, and return a connection to the first that answers.
 
-        No address is tried if one of them is blocked. `timeout` is a moment of time.monotonic().
-        Raises FetchError or httpcore's errors.
+        No address is tried if one of them is blocked. `timeout` is a moment of time.monotonic();
+        None sets no limit. Raises FetchError (unresolved, blocked_address, timed_out) or httpcore's
+        errors.
         """
         addresses = _resolve_in_time(self._resolve, host, port, timeout)
         check_addresses(host, addresses, self._allow_private)
@@ -329,14 +333,19 @@ class TimedStream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Wait for bytes until the moment `timeout`, and return at most `max_bytes` of them.
 
-        Empty if the other side has closed the connection.
+        Empty if the other side has closed the connection. Raises FetchError (timed_out) if the
+        moment is past already, and httpcore.ReadTimeout if it comes meanwhile.
         """
         data = self._stream.read(max_bytes, get_seconds_left(timeout))
         self._ended = not data
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all bytes of the buffer, until the moment `timeout`."""
+        """Send all bytes of the buffer, until the moment `timeout`.
+
+        Raises FetchError (timed_out) if the moment is past already, and httpcore.WriteTimeout if it
+        comes meanwhile.
+        """
         self._stream.write(buffer, get_seconds_left(timeout))
 
     def start_tls(

@@ -104,7 +104,11 @@ class RobotsCache:
         return rules.parsed.crawl_delay(self._product_token) or 0.0
 
     def list_sitemaps(self, target: NormalizedUrl, until: float) -> tuple[str, ...]:
-        """Return the sitemaps that the site's robots.txt names; none if it could not be read."""
+        """Return the sitemaps that the site's robots.txt names; none if it could not be read.
+
+        `until` is a moment of time.monotonic(). Raises FetchError: timed_out, or the reason why the
+        host cannot be reached.
+        """
         rules = self._get_rules(target, until)
         return tuple(rules.parsed.sitemaps) if rules.parsed else ()
 
@@ -344,7 +348,10 @@ class Fetcher:
         self.close()
 
     def close(self) -> None:
-        """End every connection and reader; a fetch that another thread has under way fails soon."""
+        """End every connection and reader; a fetch that another thread has under way fails soon.
+
+        Later fetches raise RuntimeError.
+        """
         self._closed.set()
         for pool in (*self._direct_pools, *self._proxy_pools.values()):
             pool.close()
@@ -353,8 +360,9 @@ class Fetcher:
     def fetch_response(self, url: str, headers: HttpHeaders = ()) -> FetchResponse:
         """Return the response at this address, robots.txt or not: for interfaces made for programs.
 
-        Redirects are followed; the headers go to the address's own origin only. Raises Failed;
-        ValueError for headers that HTTP forbids.
+        It may be of any type; a busy server is not asked again. Redirects are followed; the headers
+        go to the address's own origin only. Raises Failed with an outcome of FETCH_OUTCOMES or
+        `http_<status>`; ValueError for headers that HTTP forbids.
         """
         until = time.monotonic() + self._limits.seconds
         return self._fetch_or_fail(url, _FetchOptions(headers), until)
@@ -364,7 +372,8 @@ class Fetcher:
     ) -> FetchResponse:
         """Return what a page that is rendered asks for; for a document, robots.txt is asked.
 
-        `within_origin` refuses redirects to another origin. Raises Failed as `fetch_response`.
+        `within_origin` refuses redirects to another origin; pictures, sound, films and fonts are
+        refused always (unsupported_type). Raises Failed as `fetch_response`.
         """
         obey_robots = document and self._obey_robots
         headers = (("Accept", accept),)
@@ -372,10 +381,13 @@ class Fetcher:
         return self._fetch_or_fail(url, options, time.monotonic() + self._limits.seconds)
 
     def fetch_page(self, url: str) -> Page:
-        """Return the page at this address, as far as robots.txt permits it. Raises Failed.
+        """Return the page at this address, as far as robots.txt permits it.
 
-        A Fetcher made with `obey_robots` False does not ask robots.txt. The page is read in
-        another process, within the time that the fetch has left.
+        Its URL is the one after redirects. A Fetcher made with `obey_robots` False does not ask
+        robots.txt. A busy server (429, 503) is asked again, three times at most, after the pause
+        that it names or growing ones. The page is read in another process, within the time that the
+        fetch has left; rendering takes time of its own. Raises Failed with the outcomes of
+        `fetch_response` and of `ReaderPool.read_page`.
         """
         until = time.monotonic() + self._limits.seconds
         options = _FetchOptions(obey_robots=self._obey_robots, refused_types=TEXTLESS_TYPES)
@@ -391,7 +403,8 @@ class Fetcher:
     def list_sitemaps(self, url: str) -> tuple[str, ...]:
         """Return the addresses of sitemaps that the site's robots.txt names, else the usual one.
 
-        None where the site cannot be reached.
+        The usual one need not exist; without `obey_robots` it is the only one. Empty where the
+        address is wrong or the site cannot be reached.
         """
         named: tuple[str, ...] = ()
         try:

@@ -84,7 +84,11 @@ class FetchCookies:
         self._values: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def add_from(self, answer: httpcore.Response, url: NormalizedUrl) -> None:
-        """Keep the cookies that a response sets, and forget those that it withdraws."""
+        """Keep the cookies that a response sets, and forget those that it withdraws.
+
+        Cookies beyond 50, and those that are not ASCII or have more than 4,096 characters, are
+        passed over.
+        """
         for _, header in (pair for pair in answer.headers if pair[0].lower() == b"set-cookie"):
             pair, *options = header.decode("latin-1").split(";")
             name, equals, value = (part.strip() for part in pair.partition("="))

@@ -117,9 +117,11 @@ class ChromiumRenderer:
         self._slots = threading.BoundedSemaphore(limits.browsers)
 
     def render_page(self, fetcher: Fetcher, page: FetchResponse) -> FetchResponse:
-        """Return a fetched page as its scripts leave it. Raises Failed.
+        """Return a fetched page as its scripts leave it: HTML in UTF-8 without the scripts.
 
-        Outcomes: no_renderer, timed_out, too_large, too_many_redirects, crashed.
+        Its URL is where the scripts have led. It waits while `limits.browsers` other pages are
+        rendered, and then `limits.seconds` at most. Raises Failed: no_renderer, timed_out,
+        too_large, too_many_redirects, crashed.
         """
         if find_spec("playwright") is None:
             detail = "install it with pip install 'rookery[render]', and Chromium, for --render"

@@ -56,8 +56,9 @@ def is_local(url: str) -> bool:
 def read_manual(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return a man page, which may be compressed, as a Page.
 
-    It is read by mandoc; where that is not installed, as the text that it is written in. Raises
-    Failed: malformed, too_large, timed_out, empty_after_extraction.
+    It is read by mandoc; where that is not installed, or the page is no file of this machine, as
+    the text that it is written in. Raises Failed: malformed, too_large, timed_out,
+    empty_after_extraction.
     """
     if data.startswith(b"\x1f\x8b"):
         data = _unpack_manual(data, limits)
@@ -82,10 +83,11 @@ def _unpack_manual(data: bytes, limits: ReadLimits) -> bytes:
 
 
 def run_reader(command: Sequence[str], data: bytes, seconds: float) -> bytes:
-    """Return what a program writes when it is given these bytes; it may take so many seconds.
+    """Run a program, give it these bytes on its standard input, and return its standard output.
 
-    It runs in an empty folder, so that a page that includes other files finds none. Raises Failed:
-    timed_out, malformed.
+    It may take so many seconds, and runs in an empty folder, so that a page that includes other
+    files finds none. An error code is passed over where there is output. Raises Failed: timed_out,
+    malformed.
     """
     with tempfile.TemporaryDirectory() as empty:
         try:
@@ -107,8 +109,9 @@ def run_reader(command: Sequence[str], data: bytes, seconds: float) -> bytes:
 def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return the text of a picture (PNG, JPEG, TIFF) that Tesseract reads, under a mark `ocr`.
 
-    The pages of a TIFF have marks `page`. Raises Failed: unsupported_type where the picture is not
-    a file or Tesseract is not installed, timed_out, malformed, empty_after_extraction.
+    The pages of a TIFF have marks `page`. Raises Failed: unsupported_type where the picture is no
+    file of this machine with the ending of a picture, or Tesseract is not installed; timed_out,
+    malformed, empty_after_extraction.
     """
     named = url.lower().endswith(_PICTURE_ENDINGS)  # not each nameless blob of a cache
     if not (named and is_local(url)) or shutil.which("tesseract") is None:

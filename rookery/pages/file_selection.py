@@ -157,8 +157,9 @@ def list_folders(
     """List each folder at or below `roots` once, however many links lead to it, then named files.
 
     Files are listed where they are themselves among `roots`, whatever the selection. Folders that
-    are left out are not entered. Folders that cannot be entered are added to `unreadable`. Raises
-    Failed (bad_pattern) for a pattern that is none.
+    are left out are not entered. Names in a folder have no order. Folders that cannot be entered
+    are added to `unreadable` as the iteration meets them. Raises Failed (bad_pattern), when the
+    first folder is asked for, for a pattern that is none.
     """
     patterns = _SelectionPatterns(selection)
     folders = (root for root in roots if not os.path.isfile(root))

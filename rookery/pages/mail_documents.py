@@ -63,7 +63,8 @@ def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
 def read_mailbox(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return the messages of a mailbox in their order as a Page, with a mark `message` over each.
 
-    Its title is the file's name. Raises Failed as `read_mail` does.
+    Its title is the file's name. Messages without text are left out, but counted. Without a line
+    that begins a message, the whole is read as one mail. Raises Failed as `read_mail` does.
     """
     title = unquote(url.rpartition("/")[2])
     starts = [match.start() for match in _POSTMARK.finditer(data)]
@@ -247,10 +248,10 @@ def _write_body(part: Message) -> str:
 
 
 def write_plain_mail(text: str, flowed: bool = False, joined: bool = False) -> str:
-    """Return plain text of a mail as HTML: paragraphs joined where a program has broken their
-    lines, lines marked by `>` as quotations, the signature at the end left as lines.
+    """Return plain text of a mail as HTML, with the paragraphs that a program has broken joined.
 
-    Of `flowed` text that is `joined` (RFC 3676: DelSp), the space at a broken line's end goes.
+    Lines marked by `>` become quotations, and the signature at the end stays as lines. Of `flowed`
+    text that is `joined` (RFC 3676: DelSp), the space at a broken line's end goes.
     """
     html, depth = list[str](), 0
     paragraph = list[str]()

@@ -51,7 +51,11 @@ class MarkdownView(msgspec.Struct, frozen=True):
         return written + max(at - shown, 0)
 
     def from_source(self, at: int) -> int:
-        """Return the offset in the text of an offset in the source that was asked for."""
+        """Return the offset in the text of a place in the source, else of the next known one.
+
+        Known are the beginnings of lines and the `offsets` that `view_markdown` was given. Behind
+        the last one it is the end of the text.
+        """
         return next((shown for shown, written in self.places if written >= at), len(self.text))
 
 

@@ -110,9 +110,11 @@ def build_sparse_table(rows: Sequence[Mapping[int, str]], headed: bool, limits: 
 def join_parts(
     parts: Iterable[PagePart], url: str, fetched: str, title: str, limits: ReadLimits
 ) -> Page:
-    """Return one page of all parts in their order; without a title, its first line is the title.
+    """Return one page of all parts in their order; parts without text are left out.
 
-    Links below NOWHERE are left out. Raises Failed: too_large, empty_after_extraction.
+    Without a title, the first part's that has one is taken, else the first line of what is shown; a
+    title is cut to 200 characters. Links below NOWHERE are left out. Raises Failed: too_large,
+    empty_after_extraction.
     """
     texts: list[str] = []
     blocks: list[Block] = []

@@ -153,8 +153,12 @@ def read_page(
 ) -> Page:
     """Return the Page that these bytes are: HTML, a document of a known kind, or text.
 
-    Raises `Failed` with the outcome unsupported_type, binary, minified, malformed, encrypted,
-    too_large, timed_out, empty_after_extraction or needs_javascript.
+    `url` is stored, its ending may tell the type, and only for a file of this machine (`file:`) are
+    installed programs run. `content_type` is the server's header, empty where there is none;
+    `fetched` is stored as it is. Raises `Failed` with the outcome unsupported_type, binary,
+    minified, malformed, encrypted, too_large, timed_out, empty_after_extraction or
+    needs_javascript. A damaged file may make a parser raise other errors, for which `ReaderPool`
+    raises Failed (crashed).
     """
     try:
         page = _read_by_kind(data, url, content_type, fetched, limits)

@@ -28,7 +28,7 @@ def neutralize_text(text: str) -> str:
 
 
 def neutralize_line(text: str) -> str:
-    """Neutralize a text and put it on one line.
+    """Neutralize a text and put it on one line; white space is evened out, so that offsets change.
 
     The methods' prompts begin their parts (`Page:`, `Reference [1]:`, `Question:`) on lines of
     their own, so that a page that is shown on one line forges none of them.

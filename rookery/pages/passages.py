@@ -59,7 +59,7 @@ def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passa
     Short neighbouring blocks below the same headings are joined, long ones cut between sentences.
     Hidden text and headings are in no passage, nor what nobody would quote: furniture, lists of
     links and, outside the article, short blocks and what reads like a copyright line, a cookie
-    banner or an advert.
+    banner or an advert. A page without blocks counts as one paragraph of article.
     """
     visible_blocks = [block for block in page.blocks if not (block.hidden or block.furniture)]
     article = [block for block in visible_blocks if block.article]
@@ -148,7 +148,7 @@ def _cut_span(text: str, span: tuple[int, int], sizes: PassageSizes) -> Iterator
 
 
 def get_headings_above(page: Page, at: int) -> str:
-    """Return the headings that text[at] stands under, outermost first, joined by ` > `."""
+    """Return the headings that text[at] stands under, outermost first, joined by ` > `; else ""."""
     open_headings: list[tuple[int, str]] = []
     for block in page.blocks:
         if block.start >= at:
@@ -162,7 +162,7 @@ def find_sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
     """Return the spans of the sentences in page.text[start:end], cut off at these two offsets.
 
     A row of a table and a line of code count as one; no other crosses a block. Headings, captions
-    and hidden text hold none.
+    and hidden text hold none. Sentences end by the rules of English in every language.
     """
     if not page.blocks:
         return _sentences_in_block(page.text, start, end, by_line=False)

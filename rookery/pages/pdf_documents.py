@@ -106,8 +106,9 @@ def read_pdf(
     Running heads, feet and page numbers are furniture and never stand inside a paragraph; one that
     crosses pages is one block, and the marks meet inside it. Threads take turns. `recognize` is
     given the numbers of the pages without text, from 0, and yields the paragraphs of those that it
-    can read; marks `ocr` cover them. Raises Failed: encrypted, malformed, too_large,
-    empty_after_extraction, and what `recognize` raises where no page has text of its own.
+    can read; marks `ocr` cover them. Raises Failed: encrypted, malformed, too_large (also after
+    `limits.seconds`), empty_after_extraction, and what `recognize` raises where no page has text of
+    its own.
     """
     with PDFIUM_LOCK:
         pages, title = _read_lines(data, limits)
@@ -217,7 +218,8 @@ def open_upright_page(document: Any, number: int) -> UprightPage:
     """Open a page, from 0, and turn it in the opened document if its letters do not stand upright.
 
     PDFium finds fewer lines and tables on a page that is shown turned, or whose text lies on its
-    side, and reads it in another order.
+    side, and reads it in another order. The caller holds PDFIUM_LOCK and closes the page. Raises
+    pypdfium2's PdfiumError for a damaged page.
     """
     page, turns = document[number], []
     if turn := page.get_rotation():

@@ -80,7 +80,10 @@ class PdfPage(msgspec.Struct, frozen=True):
 
 
 def list_pdf_pages(page: Page) -> list[PdfPage]:
-    """Return the pages of a PDF with their spans of the stored text; empty for other pages."""
+    """Return the pages of a PDF with their spans of the stored text; empty for other pages.
+
+    The pages of a TIFF that was read by OCR have the same marks and are returned too.
+    """
     return [
         PdfPage(int(mark.value), mark.start, mark.end)
         for mark in page.marks
@@ -89,14 +92,20 @@ def list_pdf_pages(page: Page) -> list[PdfPage]:
 
 
 def make_box_job(pdf: bytes, page: Page, sheet: PdfPage, span: TextSpan) -> DrawJob:
-    """Return the job that finds where the words of page.text[span] stand on this PDF page."""
+    """Return the job that finds where the words of page.text[span] stand on this PDF page.
+
+    Words on other pages are left out; where none are on this one, the job finds no boxes.
+    """
     low, high = max(span[0], sheet.start), min(span[1], sheet.end)
     inside = (low - sheet.start, high - sheet.start) if low < high else (0, 0)
     return DrawJob(pdf, sheet.number, page.text[sheet.start : sheet.end], inside)
 
 
 class PdfRenderer:
-    """Draws pages of PDFs, a few at a time."""
+    """Draws pages of PDFs, a few at a time, each in a process of its own; threads may share one.
+
+    A call waits for its turn, and then for the drawing, a minute at most.
+    """
 
     def __init__(self) -> None:
         self._semaphore = threading.Semaphore(MAX_CONCURRENT_DRAWS)
@@ -152,7 +161,10 @@ def run_drawing_process() -> None:
 
 
 def draw_pdf_page(job: DrawJob) -> DrawnPage:
-    """Draw a page or its boxes in this very process, one thread at a time and without limits."""
+    """Draw a page or its boxes in this very process, without limits.
+
+    The caller keeps other threads out of PDFium meanwhile. Raises pypdfium2's errors.
+    """
     import pypdfium2
 
     document = pypdfium2.PdfDocument(job.pdf)

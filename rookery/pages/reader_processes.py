@@ -143,8 +143,10 @@ class ReaderPool:
     def read_page(self, job: PageJob, seconds: float = FileLimits().seconds) -> Page:
         """Return the page that these bytes are, read within so many seconds.
 
-        Raises Failed with the outcomes of `page_reader.read_page`, and timed_out, too_large (it
-        needs too much memory), crashed, no_reader (no process can be started).
+        It waits for the page. Raises Failed with the outcomes of `page_reader.read_page`, and
+        timed_out, too_large (it needs too much memory), crashed, no_reader (the process ends as it
+        starts); OSError where the system starts no process; RuntimeError once the pool is closed.
+        Time and memory are not bounded on systems other than POSIX.
         """
         until = time.monotonic() + seconds
         limits = FileLimits(seconds=seconds, memory=self._memory)
@@ -162,7 +164,10 @@ class ReaderPool:
         return result.page
 
     def close(self) -> None:
-        """End all processes; a page that another thread is reading fails (crashed)."""
+        """End all processes; a page that another thread is reading fails (crashed).
+
+        The pool cannot be used again.
+        """
         with self._changed:
             self._closed = True
             self._stop_idle()
@@ -200,10 +205,12 @@ def _stop_readers(readers: "list[_ReaderProcess]") -> None:
 
 
 def read_jobs(jobs: Iterable[ReadJob], limits: FileLimits, processes: int) -> Iterator[ReadResult]:
-    """Yield the result of each job, as it is finished, read by so many processes.
+    """Yield the result of each job, as it is finished and in no order, read by so many processes.
 
-    Where `processes` is 0, or the system is not POSIX, files are read here and in order. Raises
-    Failed (no_reader) if processes cannot start.
+    Jobs are taken as processes become free, and the processes end with the iteration. Where
+    `processes` is 0, or the system is not POSIX, files are read here and in order, as `read_file`
+    does. Raises Failed (no_reader) if processes end as they start, and OSError where the system
+    starts none.
     """
     if processes == 0 or os.name != "posix":
         yield from (read_file(job, limits) for job in jobs)
@@ -231,7 +238,8 @@ def read_jobs(jobs: Iterable[ReadJob], limits: FileLimits, processes: int) -> It
 def read_file(job: ReadJob, limits: FileLimits) -> ReadResult:
     """Read one file in this process; what goes wrong is returned as the result's failure.
 
-    The result has neither page nor failure if the content is the one that `job.known` names.
+    The result has neither page nor failure if the content is the one that `job.known` names. Of the
+    limits only `largest` is enforced here.
     """
     sha256 = ""
     try:

@@ -91,7 +91,7 @@ LONGEST_TERM = 60
 def find_language(text: str) -> str:
     """Return which of LANGUAGES a text is in, by its commonest words; English where few are known.
 
-    Texts in other alphabets are English by this.
+    Only its first 4,000 characters are looked at. Texts in other alphabets are English by this.
     """
     return _find_language_of_sample(text[:_LANGUAGE_SAMPLE])
 
@@ -108,8 +108,9 @@ def _find_language_of_sample(text: str) -> str:
 def split_terms(text: str, language: str = ENGLISH) -> list[str]:
     """Return the stemmed, lower-case words of a text in order, repeated; stop words are kept.
 
-    Latin words are stemmed as those of `language`, those of other alphabets as their own. Accents
-    are dropped. Scripts without spaces between words give pairs of characters.
+    Latin words are stemmed as those of `language`, one of LANGUAGES, and cut to LONGEST_TERM
+    characters; those of other alphabets are stemmed as their own. Accents are dropped. Scripts
+    without spaces between words give pairs of characters.
     """
     if "_" in text:
         text = _LOWERED_NUMBER.sub("", text)
@@ -122,7 +123,8 @@ def get_question_terms(text: str, language: str = ENGLISH) -> list[str]:
     """Return the distinct search terms of a question that say what it is about, in order.
 
     Its Latin words are stemmed as those of `language`, which is the page's that they are looked for
-    on. Stop words and question words are left out, unless there are no others.
+    on. Stop words, question words and words of comparing are left out as `count_question_terms`
+    says.
     """
     return list(count_question_terms(text, language))
 
@@ -130,10 +132,9 @@ def get_question_terms(text: str, language: str = ENGLISH) -> list[str]:
 def count_question_terms(text: str, language: str = ENGLISH) -> Counter[str]:
     """Count the search terms of a question that say what it is about, in their order.
 
-    Its Latin words are stemmed as those of `language`.
-
-    Stop words and question words are left out, unless there are no others, and so are words of
-    comparing, unless fewer than two others are left.
+    Its Latin words are stemmed as those of `language`. Stop words and question words are left out,
+    unless there are no others, and so are words of comparing, unless fewer than two others are
+    left.
     """
     every = Counter(split_terms(text, language))
     asking, comparing = _get_question_stems(language), _get_comparing_stems(language)

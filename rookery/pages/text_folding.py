@@ -276,7 +276,8 @@ def find_places(
     """Yield the spans of the page that read `text`, from `after` on and then from the start.
 
     Exact occurrences come before those that are equal only once folded. Also those are yielded that
-    cut a word or are hidden. White space round `text` does not count.
+    cut a word or are hidden, and one span may be yielded several times. White space round `text`
+    does not count; text that is white or invisible throughout stands nowhere.
     """
     folded_text = fold_text(text).text.strip()
     if not folded_text:
@@ -297,7 +298,10 @@ def _find_exact(text: str, sought: str, start: int) -> Iterator[tuple[int, int]]
 
 
 def is_quotable(page: Page, start: int, end: int) -> bool:
-    """Return whether page.text[start:end] cuts no word and overlaps no hidden block."""
+    """Return whether page.text[start:end] cuts no word and overlaps no hidden block.
+
+    Raises ValueError for offsets outside the text.
+    """
     edges = is_word_edge(page.text, start) and is_word_edge(page.text, end)
     return edges and not is_hidden_span(page, start, end)
 

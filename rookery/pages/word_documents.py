@@ -48,8 +48,8 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: P
     """Return a Word document as a Page, without its pictures.
 
     Its archive is checked before mammoth reads it. Embedded documents stand at their place, as
-    `reader` reads them. Raises
-    Failed: too_large, encrypted, malformed, empty_after_extraction.
+    `reader` reads them; one that cannot be read is a line that says so. Raises Failed: too_large,
+    encrypted, malformed, empty_after_extraction.
     """
     import mammoth
 

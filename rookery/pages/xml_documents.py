@@ -69,9 +69,11 @@ _PREFIXES = {
 
 
 def parse_xml(data: bytes, limits: ReadLimits) -> Element:
-    """Return the root element. Names in unknown namespaces begin with `?.`, of none have no prefix.
+    """Parse XML and return its root element, with names as `prefix.name` by the prefixes used here.
 
-    Raises Failed: malformed (also for XML that declares entities), too_large.
+    Names in unknown namespaces begin with `?.`; names in no namespace have no prefix. Raises
+    Failed: malformed (also for XML that declares entities or is nested deeper than 200 elements),
+    too_large.
     """
     from xml.parsers import expat
 

@@ -66,8 +66,8 @@ class DocumentArchive:
     def read_part(self, name: str) -> bytes:
         """Return the content of a part; nothing where there is none.
 
-        Raises Failed: too_large where all that was read is more than the limit, encrypted,
-        malformed.
+        Raises Failed: too_large where all that was read so far, repeated reads included, is more
+        than the limit; encrypted; malformed.
         """
         with self._word_damage():
             if name not in self.names:
@@ -85,7 +85,10 @@ class DocumentArchive:
             return content
 
     def parse_part(self, name: str) -> Element:
-        """Return the root element of a part that is XML; one without a name where there is none."""
+        """Return the root element of a part that is XML; one without a name where there is none.
+
+        Raises Failed as `read_part` and `parse_xml` do.
+        """
         content = self.read_part(name)
         return parse_xml(content, self.limits) if content else Element("")
 
@@ -95,8 +98,10 @@ class DocumentArchive:
         return named.get("officeDocument", usual)
 
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return what a part of an Office document refers to: by id, the last word of the type and
-        the name of the other part, or an address."""
+        """Return what a part of an Office document refers to, by id; empty where that is nothing.
+
+        Each is the last word of the type, and the name of the other part or an address.
+        """
         folder, _, file = name.rpartition("/")
         root = self.parse_part(f"{folder}/_rels/{file}.rels" if folder else f"_rels/{file}.rels")
         relations = dict[str, tuple[str, str]]()
@@ -125,8 +130,11 @@ def read_core_title(archive: DocumentArchive) -> str:
 
 
 def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) -> Page:
-    """Return what a part of a document shows that is a document itself, by the reader of all kinds;
-    a line that says so where it cannot be read."""
+    """Return the page of a document embedded in an archive under `name`, as `reader` reads it.
+
+    All of it is article, and it has no title. Where it cannot be read, the page is one line that
+    says so; no Failed is raised.
+    """
     # What holds itself ends at the limit.
     limits = msgspec.structs.replace(
         archive.limits, unpacked_bytes=archive.limits.unpacked_bytes // 2
@@ -142,10 +150,11 @@ def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) 
 
 
 def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: PageReader) -> Page:
-    """Return a PowerPoint presentation as a Page: titles of slides as headings, a mark `slide` over
-    each, its notes behind it.
+    """Return a PowerPoint presentation as a Page, with a mark `slide` over each slide.
 
-    Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
+    Titles of slides are headings, notes stand behind their slide, and hidden slides are hidden
+    text. Embedded documents follow their slide, as `reader` reads them. Raises Failed: malformed,
+    encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
     return join_parts(
@@ -528,12 +537,12 @@ _MOST_DECIMALS = 15
 
 
 def read_xlsx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
-    """Return an Excel workbook as a Page: the name of each sheet as a heading, its first row as the
-    names of the columns, a mark `sheet` over it.
+    """Return an Excel workbook as a Page, with a mark `sheet` over each sheet.
 
-    Percentages, dates (as in 2024-03-01) and times are written as such, and numbers whose format
-    has text or signs of money with these; other numbers without thousands separators. Raises
-    Failed: malformed, encrypted, too_large, empty_after_extraction.
+    The name of a sheet is a heading, its first row the names of the columns; hidden sheets, rows
+    and columns are hidden text. Percentages, dates (as in 2024-03-01) and times are written as
+    such, and numbers whose format has text or signs of money with these; other numbers without
+    thousands separators. Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
     return join_parts(_read_sheets(archive), url, fetched, read_core_title(archive), limits)

@@ -123,8 +123,9 @@ def extract_claims(
 ) -> Iterator[ClaimedQuote]:
     """Yield the quotations of a Markdown text, then its sentences that cite without quoting.
 
-    `citations` are citations and `sources` numbered sources known from elsewhere than the text;
-    `where` words an offset as a place in the file.
+    `citations` are citations, with offsets into `text`, and `sources` numbered sources known from
+    elsewhere than the text; `where` words an offset as a place in the file. Quotations of fewer
+    than QUOTED_WORDS words are left out; one with several sources is yielded once for each.
     """
     citations = list(citations)
     view = view_markdown(text, [at for each in citations for at in (each.start, each.end)])

@@ -264,10 +264,10 @@ class TextTape(NamedTuple):
     def count_bytes_to_end(
         self, positions: IntArray, chars: IntArray | int, shortest: int, longest: int
     ) -> IntArray:
-        """Return for each position the fewest bytes to a permitted end of a quote with `chars`
-        characters.
+        """Return for each position the fewest bytes to a permitted end of a quote.
 
-        NEVER where it cannot be ended with `shortest` to `longest` characters before a separator.
+        The quote has `chars` characters at the position. NEVER where it cannot be ended with
+        `shortest` to `longest` characters before a separator.
         """
         chars_at_end = self.chars[positions] + np.maximum(shortest - chars, 0)
         ends = self.ends[np.maximum(positions, self.after.take(chars_at_end, mode="clip"))]
@@ -311,9 +311,7 @@ class IndexedDocument(NamedTuple):
     """digest of the grammar that it was indexed for"""
 
     def find_openings(self, byte: int, floor: int) -> IntArray:
-        """Return the positions on the tape, ascending from `floor` on, at which a quote may start
-        whose first byte is `byte`.
-        """
+        """Return the positions from `floor` on, ascending, where a quote may start with `byte`."""
         starts = self.heads.values[self.heads.bounds[byte] : self.heads.bounds[byte + 1]]
         return starts[starts.searchsorted(floor) :]
 
@@ -884,6 +882,8 @@ class VerbatimConstraint:
         It keeps the states it went through, some kilobytes for each token, so that each further
         token costs one step. Make a new one for each question. `written` and `budget` are as in
         `start_decoding`: the text that stands before the tokens, and the number of tokens left.
+        Raises ValueError as `start_decoding` does; the function raises it for a token that is not
+        allowed.
         """
         begun: _FilterMemo = self.start_decoding(written, budget), {}
 

@@ -336,7 +336,8 @@ def _classify_word(word: str) -> str:
 def list_guarded_words(text: str) -> list[str]:
     """Return the numbers, names and negations of a sentence: words that must stand in its source.
 
-    Names lose the ending of the genitive, and "one" is no number.
+    They are in order and repeated. Names lose the ending of the genitive and are cut at hyphens;
+    the first word is no name, and "one" is no number.
     """
     guarded = []
     for at, word in enumerate(_split_words(text)):

@@ -38,7 +38,9 @@ class SavedAnswer(Record, frozen=True):
 def extract_claimed_quotes(data: bytes, name: str) -> list[ClaimedQuote]:
     """Return the strings that the file `name` with these contents claims to quote, in its order.
 
-    Raises ValueError, with the line where there is one, for a file of no known form.
+    The ending of `name` tells JSON from Markdown, else the first characters do; any other text is
+    Markdown. Raises ValueError, with the line where there is one, for JSON of no known form and for
+    text that is not UTF-8.
     """
     text = _decode_text(data, name)
     if not _is_json(text, name):

@@ -68,7 +68,8 @@ def find_quote_pieces(page: Page, text: str) -> tuple[Quote, ...]:
 
     One quote if the whole stands there (an ellipsis may be the page's own) or if the ellipsis is at
     an edge. Otherwise one for each piece between ellipses, in the order of the page; of several
-    places the one that leaves out least.
+    places the one that leaves out least. Where the whole does not stand there, more than MAX_GAPS
+    ellipses give none, and only the first MAX_FIRST_PLACES places of the first piece are tried.
     """
     folded = fold_text(page.text)
     if whole := locate_quote(page, text, folded=folded):
@@ -367,8 +368,11 @@ def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> 
 def find_fault(
     page: Page, start: int, end: int
 ) -> tuple[Literal["hidden_text", "cut_word"], str] | None:
-    """Return why page.text[start:end] is no quote although it stands there, as outcome and
-    sentence; None if it is one."""
+    """Return why page.text[start:end] is no quote although it stands there; None if it is one.
+
+    The reason is an outcome and a sentence. Raises ValueError for an empty span and for one outside
+    the text.
+    """
     if is_hidden_span(page, start, end):
         return "hidden_text", "a reader of the page does not see these words"
     whole = page.quote_whole_words(start, end)

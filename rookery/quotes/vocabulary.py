@@ -39,7 +39,10 @@ class Vocabulary(msgspec.Struct, frozen=True):
             raise ValueError(f"token {self.end} is text ({self.tokens[self.end]!r}), not an end")
 
     def decode(self, ids: Iterable[int]) -> bytes:
-        """Return the text of these tokens as UTF-8 bytes; those that are no text are empty."""
+        """Return the text of these tokens as UTF-8 bytes; those that are no text are empty.
+
+        The bytes may end inside a character. Raises IndexError for ids of padding.
+        """
         return b"".join(self.tokens[number] or b"" for number in ids)
 
 

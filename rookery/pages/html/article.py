@@ -260,8 +260,11 @@ class ArticleRules(msgspec.Struct, frozen=True):
     """elements: beyond them nothing is cleaned, to bound the time"""
 
     def fit_script(self, text: str) -> "ArticleRules":
-        """Return the rules for a page with this text: where Chinese, Japanese or Korean is written,
-        two characters say what five say in an alphabet."""
+        """Return the rules for a page with this text, with lower thresholds for dense scripts.
+
+        Where Chinese, Japanese or Korean is written, two characters say what five say in an
+        alphabet.
+        """
         if text.isascii():
             return self
         sample = text[::8]  # an eighth tells the share, and takes an eighth of the time
@@ -306,8 +309,10 @@ EMBEDDED_CLASS = re.compile(
 
 
 def choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
-    """Try Readability's rules, then laxer ones, until the article has `rules.enough` characters;
-    return the longest."""
+    """Choose the article by Readability's rules, then by laxer ones; return a flag for each piece.
+
+    Laxer rules are tried until the article has `rules.enough` characters; the longest is returned.
+    """
     longest, best = 0, bytearray(len(tree.pieces))
     choice = ArticleChoice(tree, rules)
     for strip, weigh, clean in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
@@ -320,7 +325,7 @@ def choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
 
 
 def count_kept_characters(tree: HtmlTree, chosen: bytearray) -> int:
-    """Return the characters of the pieces that are flagged."""
+    """Return the number of characters of the pieces that are flagged."""
     stops = tree.pieces[1:]
     stops.append(len(tree.text))
     return sum(compress(map(sub, stops, tree.pieces), chosen))
@@ -818,8 +823,7 @@ def _choose_narrowest(
 
 
 def find_comments(tree: HtmlTree) -> bytearray:
-    """Return a flag for each piece of the tree's text: 1 where a class says that it is a comment of
-    a reader."""
+    """Return a flag for each piece of the tree's text: 1 in a reader's comment, by its class."""
     named = set(filter(_COMMENT_CLASS.search, set(tree.classes)))
     inside = bytearray(len(tree.tags))
     for number in _find_elements(tree, named, _CODE):
@@ -849,10 +853,10 @@ def drop_comments(
     comments: bytearray,
     in_article: bytearray,
 ) -> bytearray:
-    """Take out of an article the comments of its readers, unless they are what the page is for.
+    """Return an article without the comments of its readers, unless they are what the page is for.
 
     They are where little prose is left without them, as in a forum, the posts of which often have
-    the classes of comments.
+    the classes of comments. `in_article` itself stays as it is.
     """
     if not any(comments):
         return in_article
@@ -863,8 +867,10 @@ def drop_comments(
 
 
 def name_trimmings(tree: HtmlTree) -> list[tuple[int, int]]:
-    """Return the elements that their tag or class names as no part of an article; beside each 1, or
-    2 for an advert or a cookie banner."""
+    """Return the elements that their tag or class names as no part of an article, in order.
+
+    Beside each stands 1, or 2 for an advert or a cookie banner.
+    """
     named = _name_classes(tree, _is_named_trimming)
     return [
         (number, named.get(tree.classes[number], 1))
@@ -881,11 +887,12 @@ def _name_classes(tree: HtmlTree, name: Callable[[str], int]) -> dict[str, int]:
 def trim_article(
     tree: HtmlTree, in_article: bytearray, trimmings: list[tuple[int, int]]
 ) -> bytearray:
-    """Take out of an article what its markup names as no part of it, such as captions and bios.
+    """Return an article without what its markup names as no part of it, such as captions and bios.
 
     An element that holds a fifth of the article's characters stays, and a cookie banner or advert
     that holds nine tenths of the page's. Where more than half of the article would go, its markup
-    means something else by these names, and all but notices stays.
+    means something else by these names, and all but notices stays. `in_article` itself stays as it
+    is.
     """
     if not trimmings:
         return in_article
@@ -920,7 +927,10 @@ def _is_named_trimming(classes: str) -> int:
 
 
 def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list[TextBlock]:
-    """Return the blocks of the page's text."""
+    """Return the blocks of the page's text with their features, in order, one for each of its runs.
+
+    Of prose that stands on the page several times, only the first is marked as prose.
+    """
     blocks: list[TextBlock] = []
     texts_before: set[str] = set()
     text, owners, own, linked = tree.text, tree.owners, tree.own, tree.linked
@@ -949,7 +959,7 @@ def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list
 
 
 def drop_trailers(blocks: list[TextBlock], in_article: bytearray) -> None:
-    """Drop from an article with prose the blocks that point elsewhere.
+    """Clear the flags of the blocks that point elsewhere, in place, in an article with prose.
 
     Those are trailers, link-only blocks that are no paragraph, item or heading, and all link-only
     blocks behind its last prose.
@@ -964,7 +974,7 @@ def drop_trailers(blocks: list[TextBlock], in_article: bytearray) -> None:
 
 
 def count_prose(blocks: list[TextBlock], in_article: bytearray) -> int:
-    """Return the characters of the blocks of prose that are kept."""
+    """Return the number of characters of the blocks of prose that are kept."""
     return sum(block.size for block in blocks if block.prose and in_article[block.first])
 
 

@@ -297,7 +297,10 @@ _ROMAN_DIGITS = (
 
 
 def format_list_number(number: int, style: str) -> str:
-    """Return the number of a list item as `style` (`1`, `a`, `A`, `i` or `I`) writes it."""
+    """Return the number of a list item as `style` (`1`, `a`, `A`, `i` or `I`) writes it.
+
+    It is in digits where the style has no form of it: letters from 1 on, Roman numbers up to 3999.
+    """
     letters = ""
     if style in ("a", "A") and number > 0:
         while number:

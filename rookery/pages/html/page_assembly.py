@@ -38,7 +38,10 @@ class LinkResolver:
         self.origin = whole[0] if whole else ""
 
     def resolve_link(self, href: str) -> str:
-        """Return the absolute address of a link; "" for one never offered: mail, scripts, data."""
+        """Return the absolute address of a link; "" for one never offered: mail, scripts, data.
+
+        Links to files are offered only on pages that are files themselves.
+        """
         found = self.known.get(href)
         if found is None:
             found = self.known[href] = self._resolve_relative(href)
@@ -210,6 +213,11 @@ class TextPositions:
         self.labels = [run.label for run in tree.runs]
 
     def position_at(self, place: int) -> int:
+        """Return the offset in the text of a place, at most the text's length.
+
+        A place is an offset, or `~offset` for the beginning of the next block from there on, behind
+        the number of a list item.
+        """
         if place < 0:
             following = bisect_left(self.starts, ~place)
             if following == len(self.starts):
@@ -218,6 +226,10 @@ class TextPositions:
         return min(place, len(self.text))
 
     def span_at(self, place: int, end: int) -> tuple[int, int]:
+        """Return the span of the text from a place to an offset, without leading white space.
+
+        It is empty where no text lies between them.
+        """
         start = self.position_at(place)
         if end <= start:
             return start, start

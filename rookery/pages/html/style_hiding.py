@@ -139,9 +139,11 @@ def _parse_styles(body: str) -> dict[str, str]:
 
 
 def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
-    """Return the ways in which declarations hide an element: display, visibility, opacity,
-    font-size, place, box, color and struck (through); `inline` ones are not lifted by a transition
-    of visibility."""
+    """Return the ways in which declarations hide an element; empty if they do not.
+
+    The ways are display, visibility, opacity, font-size, place, box, color and struck (through).
+    `inline` declarations of visibility are not lifted by a transition.
+    """
     get = {name: _drop_importance(value) for name, value in styles.items()}.get
     hiding = set[str]()
     moving = any(name.startswith(_MOVING) and value != "none" for name, value in styles.items())
@@ -462,7 +464,7 @@ def _applies_to_screen(prelude: str) -> bool:
 
 
 def matches_screen(queries: str) -> bool:
-    """Tell whether a list of media queries holds for a screen of 1,280 pixels."""
+    """Tell whether a list of media queries, such as an empty one, holds for 1,280 pixels' width."""
     return any(map(_matches_query, queries.lower().split(",")))
 
 
