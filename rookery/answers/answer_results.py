@@ -98,7 +98,10 @@ class AskResult(Record, frozen=True, omit_defaults=True):
 def make_ask_result(
     episode: Episode, verdicts: Sequence[Verdict], made_with: AnswerProvenance | None = None
 ) -> AskResult:
-    """Return an episode as a line of saved answers, with its quotes checked."""
+    """Return an episode as a line of saved answers, with the counts of its quotes and failures.
+
+    `verdicts` are those of the answer's quotes; none for an episode without an answer.
+    """
     good = sum(verdict.verified for verdict in verdicts)
     counts = {"quotes": len(verdicts), "verified": good, **episode.count_failures()}
     answered = (episode.question, episode.answer, episode.stop, episode.by)
@@ -107,8 +110,11 @@ def make_ask_result(
 
 
 def select_told_failures(episode: Episode) -> tuple[Failure, ...]:
-    """Return the failures that are told in full: all where there is no answer, else that a part of
-    the library was not searched, since the answer may stand there."""
+    """Return the failures that are told in full: all where the episode's stop is not `end`.
+
+    Of an episode that answers, only those of shards that were not searched, since the answer may
+    stand there.
+    """
     if episode.stop != "end":
         return episode.failures
     return tuple(failure for failure in episode.failures if failure.outcome == Outcome.SHARD_FAILED)

@@ -107,7 +107,7 @@ class EvidenceSources:
             self._open.close()
 
     def open_fetcher(self) -> Fetcher:
-        """Return the network client, made at the first call."""
+        """Return the network client, made at the first call and closed by `close`."""
         with self._lock:
             if self._fetcher is None:
                 s = self.settings
@@ -136,7 +136,10 @@ class EvidenceSources:
             return WebLibrary(self._web_search, self.archive, self.open_fetcher(), offline)
 
     def open_library(self) -> Library:
-        """Return the library of the settings' places, indexed at the first use. Raises Failed."""
+        """Return the library of the settings' places, indexed at the first use. Raises Failed.
+
+        It is shared by all callers, and closed by `close`.
+        """
         with self._lock:
             if self._library is None:
                 self._library = open_places(
@@ -170,7 +173,9 @@ class EvidenceSources:
     def refresh_library(self) -> FolderLibrary | SiteLibrary | WarcLibrary:
         """Return the library of the first place, brought up to date: a site is crawled again.
 
-        Files and folders are opened, which reads what changed. Raises Failed, also for shards.
+        Files and folders are opened, all places of the settings as one library, which reads what
+        changed: they must be files or folders alone, or one WARC file. Raises Failed, also for
+        shards.
         """
         place = self.settings.places[0]
         if not is_url(place):
@@ -266,7 +271,7 @@ class EvidenceSources:
         return calibration
 
     def digest_evidence_model(self) -> str:
-        """Return a digest of the settings' evidence model."""
+        """Return a digest of the settings' evidence model, as it was at the first call."""
         from rookery.answers.library_calibration import digest_evidence_model
 
         with self._lock:
@@ -300,7 +305,10 @@ class EvidenceSources:
             raise Failed(Failure(self.settings.ranker, Outcome.BAD_MODEL, detail))
 
     def fetch_page(self, url: str) -> Page:
-        """Fetch a page now, keep it in the archive and return it. Raises Failed."""
+        """Fetch a page now, keep it in the archive and return it. Raises Failed.
+
+        It is fetched even where the settings are for offline use.
+        """
         page = self.open_fetcher().fetch_page(url)
         self.archive.store_page(page, requested_url=url)
         return page
@@ -412,7 +420,7 @@ class AnswerSession:
         return join_questions([*earlier, question])
 
     def configure_sampling(self) -> "BestOfNSettings":
-        """Return the settings of choosing among samples. Raises Failed without a calibration."""
+        """Return the settings of sampling. Raises Failed: no_calibration (--decline), bad_model."""
         from rookery.answers.best_of_n import BestOfNSettings
 
         found, judge = self.read_calibration(), self._load_sample_judge()
@@ -444,8 +452,7 @@ class AnswerSession:
         return self.open_models().is_local("write")
 
     def declines_by_extract(self) -> bool:
-        """Return True if answers are declined by the fixed rule of `extract`, not by a calibrated
-        score.
+        """Return True if the fixed rule of `extract` declines answers, and no calibrated score.
 
         So are those of `extract`, and those that a model on this machine puts into words. Raises
         Failed.
@@ -469,7 +476,10 @@ class AnswerSession:
             return self._calibration
 
     def open_models(self) -> "ModelPool":
-        """Return the models that the settings name. Raises Failed where one is misnamed."""
+        """Return the models that the settings name, which `close` closes.
+
+        Raises Failed where one is misnamed.
+        """
         with self._lock:
             if self._models is None:
                 from rookery.answers.model_pool import ModelPool
@@ -491,7 +501,10 @@ def open_library_alone(settings: Settings, progress: ProgressCallback | None = N
 
 
 class FallbackLibrary(Library):
-    """Searches the first library; what that one never showed is fetched from the other."""
+    """Searches the first library; what that one never showed is fetched from the other.
+
+    Closing it closes neither.
+    """
 
     def __init__(self, library: Library, fallback: Library) -> None:
         self._library = library

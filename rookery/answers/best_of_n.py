@@ -84,7 +84,7 @@ def choose_best_answer(
 
 
 def sum_logprob(*completions: Completion) -> float:
-    """Sum the log-probabilities of all tokens of these completions.
+    """Sum the log-probabilities of all tokens of these completions; 0 for no completion.
 
     NaN where a completion has none, so that a missing probability is not taken for certainty.
     """
@@ -201,7 +201,11 @@ class AnswerDraft(NamedTuple):
 
 
 def render_prompt(name: str, **parts: str) -> str:
-    """Fill in the prompt template of this name, a file in rookery/answers/prompts."""
+    """Fill in the prompt template of this name, a file in rookery/answers/prompts.
+
+    The template's last line breaks are left out. Raises KeyError where `parts` lacks one of its
+    names.
+    """
     text = files("rookery.answers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
     return Template(text.rstrip("\n")).substitute(parts)
 

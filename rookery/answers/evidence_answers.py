@@ -152,7 +152,7 @@ class PageSection(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its text."""
+        """Text of the section, without its headings."""
         return self.page.text[self.start : self.end]
 
 
@@ -171,7 +171,10 @@ def judge_listed_sections(
     judge: EvidenceJudge,
     scores: Sequence[float] = (),
 ) -> list[JudgedSection]:
-    """Judge these sections and return them, best first; `scores` are those of a search, if any."""
+    """Judge these sections and return them, best first.
+
+    `scores` are those of a search, one for each section in the same order; without them all are 0.
+    """
     judged = judge(question, [EvidencePassage(each.text, each.heading) for each in sections])
     scores = scores or [0.0] * len(sections)
     judged_sections = [
@@ -187,7 +190,9 @@ def narrow_section(
     """Judge runs of a section's blocks, and make the best run the span that answers.
 
     The span of the whole section misses the block that answers more often than a judgement of each
-    run does. Among runs nearly as good as the best, the shortest is taken.
+    run does. Among runs nearly as good as the best, the shortest is taken. Runs have at most
+    `longest` characters; a section with fewer than two is returned as it is. The other parts of the
+    judgement stay those of the whole section.
     """
     page = section.page
     first, last = (section.start + each for each in section.judgement.span)
@@ -225,7 +230,11 @@ def describe_section(section: JudgedSection, probability: float) -> RankedPassag
 def compose_evidence_answer(
     judged: Sequence[JudgedSection], settings: EvidenceSettings = EvidenceSettings()
 ) -> Answer:
-    """Quote the blocks that answer best, and what another page adds; decline below the limit."""
+    """Quote the blocks that answer best, and what another page adds; decline below the limit.
+
+    `judged` are the sections of one question, best first. The answer's score is the calibrated
+    probability of its first quote; without any quote it declines and has no score.
+    """
     quotes: list[tuple[Quote, float]] = []
     probabilities = estimate_probabilities(judged)
     for section, probability in zip(judged, probabilities, strict=True):

@@ -370,7 +370,10 @@ def store_library_calibration(calibration: LibraryCalibration, index: Path) -> N
 
 
 def load_library_calibration(index: Path) -> LibraryCalibration | None:
-    """Load the calibration in a folder of an index; None where there is none that can be read."""
+    """Load the calibration in a folder of an index; None where there is none that can be read.
+
+    It may be of other contents or another model: compare its digests.
+    """
     try:
         return LibraryCalibration.from_json((index / LIBRARY_CALIBRATION_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError, ValueError):

@@ -101,10 +101,10 @@ class ModelPool:
         self._open.close()
 
     def get_endpoint(self, role: str) -> ModelEndpoint | LocalEndpoint | str:
-        """Return the server of a role's model, or path: of one on this machine, with its settings;
-        script: as it is set.
+        """Return the endpoint of a role's model, with the settings that the pool was given.
 
-        Raises Failed: no_model, bad_endpoint.
+        It is a server's, that of a model on this machine, named path:FOLDER, or script:FILE as it
+        was set. Raises Failed: no_model, bad_endpoint.
         """
         settings = self.settings
         if settings.model.startswith(SCRIPT):
@@ -131,8 +131,10 @@ class ModelPool:
 
     @property
     def max_concurrent(self) -> int:
-        """Number of questions that may be answered at the same time: what the server shows that it
-        works on at once, and 16 at most; 1 by a model on this machine. Raises Failed.
+        """Number of questions that may be answered at the same time. Raises Failed.
+
+        It is the number that the server shows that it works on at once, and 16 at most; 1 for a
+        model on this machine and for a script. The server is asked for it; offline it is 16.
         """
         if not isinstance(self.get_endpoint("write"), ModelEndpoint):
             return 1
@@ -150,10 +152,11 @@ class ModelPool:
     ) -> Iterator["QuestionRecording"]:
         """Record the library and the models of one question, or replay them offline.
 
-        `cache_key` names everything besides question and models that the answer depends on. An
-        earlier recording is replaced where the new one is `complete` at the end. `library` is None
-        offline. `observe_text` receives what a model writes, as far as it has come. Offline, raises
-        Failed (not_recorded) without a recording.
+        Waits while another thread answers the same question. `cache_key` names everything besides
+        question and models that the answer depends on. An earlier recording is replaced where the
+        new one is `complete` at the end. `library` is None offline. `observe_text` receives what a
+        model writes, as far as it has come. Offline, raises Failed (not_recorded) without a
+        recording.
         """
         key = [question.id, question.text, cache_key, self.settings.to_cache_key()]
         name = digest_of("\n".join(key))
@@ -192,8 +195,9 @@ class ModelPool:
     def hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
         """Constrain the writing model to quote its sources verbatim. Raises Failed.
 
-        A server does it by grammar where it can, a model on this machine by token masks; the
-        result says where neither is possible, and why.
+        A server does it by grammar where it can, which one request finds out; a model on this
+        machine by token masks. The result says where neither is possible, and why. Nothing
+        constrains a script, or offline a model on this machine.
         """
         named = self.get_endpoint("write")
         if isinstance(named, ModelEndpoint):
@@ -218,9 +222,9 @@ class ModelPool:
         return Path(named.model.removeprefix(LOCAL)).resolve().name if local else named.model
 
     def open_model(self, role: str) -> LanguageModel:
-        """Return the role's model, opened at the first use; its replies are not recorded.
+        """Return the role's model, opened at the first use and closed with the pool.
 
-        Raises Failed.
+        Its replies are not recorded. Raises Failed.
         """
         named = self.get_endpoint(role)
         with self._turn:
@@ -276,7 +280,10 @@ class NameLocks:
 
     @contextmanager
     def hold_name(self, name: str) -> Iterator[None]:
-        """Wait until the name is free, then hold it."""
+        """Wait until the name is free, then hold it within the block.
+
+        A thread that holds a name and asks for it again waits for ever.
+        """
         with self._changed:
             self._changed.wait_for(lambda: name not in self._held)
             self._held.add(name)

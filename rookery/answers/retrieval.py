@@ -39,8 +39,8 @@ def gather_passages(
 ) -> RetrievedPassages:
     """Search a library for a question and collect the best passages, best first.
 
-    Pages without indexed passages are opened and indexed here. Failed searches and pages are listed
-    as failures; nothing is raised for them.
+    Pages without indexed passages are opened and indexed here. Of a text at several addresses only
+    one is used. Failed searches and pages are listed as failures; no Failed is raised for them.
     """
     try:
         hits = library.search(question[: limits.question], max(limits.passages, limits.pages))

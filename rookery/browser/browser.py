@@ -573,8 +573,10 @@ class BrowserEpisode:
         return self.accept_completion(Completion(replace_surrogates(text)))
 
     def accept_completion(self, completion: Completion) -> BrowserRequest | None:
-        """Take a command, or in the answering phase the answer. Raises ValueError where none is
-        awaited."""
+        """Take a command, or in the answering phase the answer.
+
+        Raises ValueError where none is awaited.
+        """
         if self.observation is None:
             why = "the library is being asked: no command is awaited"
             raise ValueError("the episode has ended: begin another" if self.result else why)
@@ -586,8 +588,10 @@ class BrowserEpisode:
         return self._advance_browser(reply)
 
     def answer_from(self, library: Library, request: BrowserRequest | None) -> None:
-        """Have a library answer a request, and those that follow from it. Raises Failed as
-        `answer_request` does."""
+        """Have a library answer a request, and those that follow from it; nothing for None.
+
+        Raises Failed as `answer_request` does.
+        """
         while request is not None:
             request = self.accept_reply(answer_request(library, request))
 

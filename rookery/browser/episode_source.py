@@ -146,15 +146,15 @@ class EpisodeSource:
 def remember_replies(library: Library) -> Library:
     """Return the library, whose contents must not change, with what it answered remembered.
 
-    Failures are not remembered. Threads may share it.
+    The last REMEMBERED_SEARCHES searches and REMEMBERED_PAGES pages are kept, failures are not.
+    Threads may share it.
     """
     search = lru_cache(REMEMBERED_SEARCHES)(library.search)
     return WrappedLibrary(library, search, lru_cache(REMEMBERED_PAGES)(library.fetch))
 
 
 def reward_accepted_answer(question: Question, answer: Answer) -> float:
-    """Return 1 where the answer, and a quote that it cites, contain the same accepted answer, else
-    0."""
+    """Return 1 if the answer and a quote that it cites contain the same accepted answer, else 0."""
     cited = {number for claim in answer.claims for number in claim.quotes}
     quotes = tuple(answer.quotes[number] for number in sorted(cited))
     shown = msgspec.structs.replace(answer, quotes=quotes, claims=())

@@ -130,18 +130,18 @@ def _write_text(space: UnicodeText, index: int, value: str, shared_memory: Any) 
 class BrowserEnv(gymnasium.Env[str, str]):
     """Browser sessions over a library as episodes: observations are prompts, actions are commands.
 
-    `reset` draws one of `tasks`, or takes options {"task": Task} or {"question": str}. `step`
-    returns `reward(question, answer)` for the action that is the answer, and 0 otherwise, also
-    for an episode that ends without one. An episode terminates and is never truncated: the numbers
-    of actions and quotes are part of the task and shown in the prompt, and running out of them
-    leads to the answering phase (WebGPT, section 2), so that no later value could be bootstrapped
-    from. For other limits there is `gymnasium.wrappers.TimeLimit`.
+    `reset` draws one of `tasks`, or takes options {"task": BrowserTask} or {"question": str}.
+    `step` returns `reward(question, answer)` for the action that is the answer, and 0 otherwise,
+    also for an episode that ends without one. An episode terminates and is never truncated: the
+    numbers of actions and quotes are part of the task and shown in the prompt, and running out of
+    them leads to the answering phase (WebGPT, section 2), so that no later value could be
+    bootstrapped from. For other limits there is `gymnasium.wrappers.TimeLimit`.
 
-    Each info has "observation" (the Observation; None at the end), "quotes", "stop" (empty
-    until the end) and "trajectory" (the Episode; None until the end). A prompt of more than
-    `longest` characters is returned without the end of its window's text; the Observation and the
-    Episode have it whole. A function as `library` is called once, in the process where the
-    environment runs, and `close` closes the library that it returned.
+    Each info has "observation" (the Observation; None at the end), "quotes", "stop" (empty until
+    the end) and "trajectory" (the Episode; None until the end). A prompt of more than `longest`
+    characters is returned without the end of its window's text; the Observation and the Episode
+    have it whole. A function as `library` is called once, in the process where the environment
+    runs, and `close` closes the library that it returned.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012

@@ -115,17 +115,20 @@ class PageView:
 
     @cached_property
     def top(self) -> int:
-        """Start of the first window: an offset into the page's text."""
+        """Start of the first shown block, an offset into the page's text; 0 if none is shown."""
         return next((block.start for block in self.page.blocks if self._shows_block(block)), 0)
 
     @cached_property
     def bottom(self) -> int:
-        """End of the last shown block: an offset into the page's text."""
+        """End of the last shown block, an offset into the page's text; 0 if none is shown."""
         backwards = reversed(self.page.blocks)
         return next((block.end for block in backwards if self._shows_block(block)), 0)
 
     def window_at(self, top: int) -> ViewWindow:
-        """Return the window that starts at `top` or, if nothing is shown there, next after it."""
+        """Return the window that starts at `top` or, if nothing is shown there, next after it.
+
+        It is empty where nothing follows.
+        """
         return _remember_place(self._windows, top, self._render_window)
 
     def get_window_text(self, top: int) -> WindowText:

@@ -267,11 +267,10 @@ def run_rollouts_in_workers(
 
     `make` returns the library, the policy and the recording; it must be picklable and is called
     once in each of `workers` processes (0: one for each processor), with `ray` on the machines of
-    the cluster at that address. A worker takes `share` tasks at a time, and one that dies costs
-    these and what waited for it, which is run again. The indices and seeds of sessions are those of
-    one process. Closing the
-    generator ends the work. Raises ChildProcessError where workers die again and again, and what
-    `run_rollouts` and `make` raise.
+    the cluster at that address. A worker takes `share` tasks at a time, whose episodes come
+    together; one that dies costs these and what waited for it, which is run again. The indices and
+    seeds of sessions are those of one process. Closing the generator ends the work. Raises
+    ChildProcessError where workers die again and again, and what `run_rollouts` and `make` raise.
     """
     shares = [(at, tuple(tasks[at : at + share])) for at in range(0, len(tasks), share)]
     run = partial(_make_share_runner, make, by, seed, limits)

@@ -101,14 +101,18 @@ def calibrate_threshold(
 
 
 def count_required_labels(target: float, confidence: float) -> int:
-    """Return the fewest labelled answers, all of them good, that can guarantee a share `target`."""
+    """Return the fewest labelled answers, all of them good, that can guarantee a share `target`.
+
+    `target` and `confidence` lie between 0 and 1, both excluded.
+    """
     return math.ceil(math.log1p(-confidence) / math.log(target) - 1e-9)
 
 
 def compute_lower_bound(good: int, count: int, confidence: float) -> float:
     """Return the one-sided Clopper-Pearson lower bound of the share of good answers.
 
-    `good` of `count` answers were good; the bound holds with probability `confidence`.
+    `good` of `count` answers were good; the bound holds with probability `confidence`. It is 0
+    where none was good.
     """
     low, high = 0.0, good / max(count, 1)
     for _ in range(50):
@@ -483,7 +487,10 @@ def write_calibration_curve(scored: ScoreSource, calibration: Calibration, home:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file atomically: readers see the old or the new text, and errors keep the old."""
+    """Replace a file atomically: readers see the old or the new text, and errors keep the old.
+
+    Its folder is made where it does not exist. Raises Failed (unwritable).
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

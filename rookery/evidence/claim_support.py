@@ -86,12 +86,12 @@ def judge_claim_support(
     Each passage is read alone and, where there are several, all are read as one text (ALCE, section
     3.3). What is longer than the model reads is cut into overlapping windows of neighbouring
     sentences. `supports` is the largest probability of any window, and `refutes` likewise, since
-    what stands in one place need not stand in another; where evidence for and against a claim
-    add up to more than 1, both are divided by their sum. A long claim is judged in parts: it is
+    what stands in one place need not stand in another; where evidence for and against a claim add
+    up to more than 1, both are divided by their sum. A long claim is judged in parts: it is
     supported as far as its least supported part, and refuted as far as its most refuted one.
 
-    A claim that is one of the passages word for word is supported without asking the judge.
-    Without a passage that says anything, the outcome is neither.
+    A claim that is one of the passages word for word is supported without asking the judge. Without
+    a passage that says anything, and for an empty claim, the outcome is neither.
     """
     if repeats_passage(claim, passages):
         return ClaimSupport(1.0, 0.0, 0.0)
@@ -430,7 +430,10 @@ class SupportFilter:
         self._cite = cache(cite_text)
 
     def parse_supported(self, text: str, finished: bool = True) -> Answer:
-        """Parse a completion. Raises CitationSyntaxError where nothing of it is supported."""
+        """Parse a completion. Raises CitationSyntaxError where nothing of it is supported.
+
+        The answer has only the quotes that it cites, in the order of first citation.
+        """
         answer = self._cite(text, finished).answer
         if not answer.text:
             raise CitationSyntaxError("no sentence of it is supported by what was quoted")

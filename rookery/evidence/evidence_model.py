@@ -113,7 +113,7 @@ class EvidenceTokenizer:
             raise ValueError("its tokenizer has no [CLS] or no [SEP]")
 
     def encode_pair(self, query: str, passage: EvidencePassage) -> EncodedPair:
-        """Encode a question or claim with a passage: [CLS] query [SEP] heading text [SEP]."""
+        """Encode a question or claim with a passage, cut: [CLS] query [SEP] heading text [SEP]."""
         asked = self._encode_text(query).ids[:MAX_QUERY_TOKENS]
         heading = self._encode_text(passage.heading).ids[:MAX_QUERY_TOKENS]
         read = self._encode_text(passage.text)
@@ -124,7 +124,7 @@ class EvidenceTokenizer:
         return EncodedPair(ids, types, [*before, *read.offsets[:room], (0, 0)])
 
     def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text of any length."""
+        """Return the number of tokens of a text of any length, [CLS] and [SEP] not counted."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _encode_text(self, text: str) -> Any:
@@ -137,7 +137,8 @@ def find_best_span(
     """Return the best span of characters and its log-odds over the span of [CLS] (no answer).
 
     `starts` and `ends` are the logits of each token; the best span is the one with the largest sum
-    among those of at most MAX_SPAN_TOKENS tokens of the passage's text.
+    among those of at most MAX_SPAN_TOKENS tokens of the passage's text. It is (0, 0) for a passage
+    without tokens.
     """
     inside = [number for number, (start, end) in enumerate(offsets) if end > start]
     if not inside:
@@ -170,7 +171,11 @@ class EvidenceModel:
     def judge_passages(
         self, query: str, passages: Sequence[EvidencePassage]
     ) -> list[EvidenceJudgement]:
-        """Judge each passage for a question or claim."""
+        """Judge each passage for a question or claim; the judgements are in the same order.
+
+        Only the first MAX_QUERY_TOKENS tokens of the query and of a heading are read, and of the
+        text those that leave no more than MAX_PAIR_TOKENS in all.
+        """
         # Equal passages are judged once: copies and overlapping windows are common.
         return _map_distinct(lambda passage: self._judge_passage(query, passage), passages)
 
@@ -214,7 +219,7 @@ def convert_to_probability(logit: float) -> float:
 
 
 def is_evidence_model(folder: Path) -> bool:
-    """Return True if a folder holds an evidence model."""
+    """Return True if a folder has the graph of an evidence model, which is not read."""
     return (folder / MODEL_FILE).is_file()
 
 
@@ -303,7 +308,7 @@ def cut_encoder_text(text: str) -> str:
 
 
 def is_dense_ranker(folder: Path) -> bool:
-    """Return True if a folder holds an exported encoder."""
+    """Return True if a folder has the graph of an exported encoder, which is not read."""
     return (folder / ENCODER_FILE).is_file()
 
 

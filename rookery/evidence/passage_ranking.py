@@ -258,11 +258,11 @@ _WORDS = re.compile(r"\w+")
 
 
 def drop_repeated_passages(ranked: Sequence[RankedPassage]) -> list[RankedPassage]:
-    """Drop each passage that repeats a better one.
+    """Return the passages, best first as they are given, without those that repeat a better one.
 
-    It repeats one that has DUPLICATE_SHARE of its three-word runs or, if it is shorter than three
-    words, all of its words next to one another. A longer passage does not repeat the short one it
-    holds.
+    A passage repeats one that has DUPLICATE_SHARE of its three-word runs or, if it is shorter than
+    three words, all of its words next to one another. A longer passage does not repeat the short
+    one it holds.
     """
     distinct: list[RankedPassage] = []
     compared: list[tuple[str, set[str]]] = []

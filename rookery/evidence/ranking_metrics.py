@@ -22,7 +22,8 @@ def score_rankings(worths: Sequence[Numbers], predicted: Sequence[Numbers]) -> d
 
     One row a question: the worths of its references, and the predicted ones. `spearman`, `accuracy`
     (pairs in the right order) and `ndcg` are those of WebGLM's table 7; `recall_k` is how often a
-    reference of the greatest worth is among the first k.
+    reference of the greatest worth is among the first k. A metric that is defined for no question
+    is left out.
     """
     measures: dict[str, RankingMetric] = {
         "spearman": compute_spearman,

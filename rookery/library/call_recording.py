@@ -122,9 +122,10 @@ class CallRecording:
             raise
 
     def begin_session(self, session: str, *metadata: bytes) -> None:
-        """Begin an empty session, in place of the one that had this name.
+        """Begin an empty session; one that had this name is deleted with its calls.
 
-        A library's session has metadata, which are kept as they are; a policy's has none.
+        A library's session takes one piece of metadata, which is kept as it is; a policy's takes
+        none.
         """
         row = (encode_column(session), *metadata)
         columns = ", ".join((self.tables.name, "about")[: len(row)])
@@ -134,7 +135,10 @@ class CallRecording:
             file.execute(insert, row)
 
     def rename_session(self, session: str, name: str) -> None:
-        """Rename a session, replacing one that has the name. Raises Failed (not_recorded)."""
+        """Rename a session; another one that has the name is deleted. Raises Failed (not_recorded).
+
+        The two names must differ: a session that is renamed to its own name is deleted.
+        """
         self.require_session(session)
         names = (encode_column(name), encode_column(session))
         column = self.tables.name
@@ -172,12 +176,18 @@ class CallRecording:
         )
 
     def select_calls(self, session: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return these columns of each call of a session, in the order of the answers."""
+        """Return these columns of each call of a session, in the order of the answers.
+
+        An unknown session has no calls. Strings may come as bytes: `decode_column` reads both.
+        """
         calls = f"{self.tables.calls} where {self.tables.session} = {self._number}"
         return self.select_rows(f"{', '.join(columns)} from {calls} order by number", session)
 
     def select_rows(self, query: str, *values: Argument) -> list[tuple[Any, ...]]:
-        """Return the rows that the SQL `select QUERY` finds in this file, with these parameters."""
+        """Return the rows that the SQL `select QUERY` finds in the database, with these parameters.
+
+        Strings may come as bytes: `decode_column` reads both.
+        """
         with self.archive.lock_connection() as file:
             return list(file.execute(f"select {query}", list(map(_encode_value, values))))
 
@@ -187,10 +197,10 @@ class CallRecording:
     ) -> Iterator[list[RecordedAnswer | Page]]:
         """Store the one answer that the body appends to the list, or the Failed that it raises.
 
-        The answer is stored under the session and the call's `arguments`; for a Page, which is
-        archived with it, the second argument is the address that was requested. A Failed is raised
-        again. Where the body raises another error nothing is stored. Raises IndexError for a body
-        that appends none.
+        The answer is stored under the session, which must have been begun, and the call's
+        `arguments`; for a Page, which is archived with it, the second argument is the address that
+        was requested. A Failed is raised again. Where the body raises another error nothing is
+        stored. Raises IndexError for a body that appends none.
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         clock = time.perf_counter()
@@ -225,7 +235,7 @@ class CallRecording:
             raise failed
 
     def close(self) -> None:
-        """Close the archive, unless it was given; neither can be used afterwards."""
+        """Close the archive, unless it was given to the constructor: that one stays open."""
         if self._owns_archive:
             self.archive.close()
 
@@ -291,7 +301,10 @@ def list_recorded_versions(recording: CallRecording) -> frozenset[int]:
 def find_first_answer(
     recording: CallRecording, kind: str, what: str, k: int
 ) -> RecordedAnswer | None:
-    """Return what any session was first given for a call of LIBRARY_CALLS; None without one."""
+    """Return the answer that a call of LIBRARY_CALLS got first in any session; None without one.
+
+    It may be a failure. `kind`, `what` and `k` must all be equal; `k` is 0 for "fetch".
+    """
     with recording.archive.translate_decode_errors():
         for body in _select_first_answer(recording, kind, what, k):
             return unpack_records(body, _answer_decoder)
@@ -339,8 +352,8 @@ class WrappedLibrary(Library):
 class RecordingLibrary(Library):
     """A library that stores the answers of another one for a session before it gives them.
 
-    What the other raises besides `Failed` becomes a `Failed` (library_failed). Raises `Failed`
-    (not_recorded) where the session was not begun.
+    What the other raises besides `Failed` becomes a `Failed` (library_failed). Closing it does not
+    close the other one. Raises `Failed` (not_recorded) where the session was not begun.
     """
 
     def __init__(self, recording: CallRecording, library: Library, session: str) -> None:
@@ -451,15 +464,20 @@ class FrozenWeb(Library):
         return self._digest
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the results of the recorded search, or of a search in the recorded pages."""
+        """Return the results of the first recorded search with this query and `k`.
+
+        Where there is none, or it failed, the recorded pages are searched.
+        """
         recorded = find_first_answer(self._recording, "search", query, k)
         if recorded is not None and recorded.failure is None:
             return recorded.hits
         return self._pages.search(query, k)
 
     def fetch(self, url: str) -> Page:
-        """Return the recorded page. Raises Failed (not_recorded) where no session opened it, or the
-        recorded failure."""
+        """Return the page that a session was first given at this address, or that has this address.
+
+        Raises Failed: the recorded failure, or not_recorded where no session opened it.
+        """
         recorded = find_first_answer(self._recording, "fetch", url, 0)
         if recorded is None:
             try:

@@ -106,7 +106,10 @@ class FolderChanges(NamedTuple):
 
 
 def order_copies(row: ManifestRow) -> tuple[int, bytes]:
-    """Sort key of files with one text; the first is searched: nearest to the top, then by name."""
+    """Return the sort key of files with one text, the first of which is the one that is searched.
+
+    It is the one nearest to the top, of equals the first by path.
+    """
     return row.path.count(b"/"), row.path
 
 
@@ -138,7 +141,7 @@ class FolderManifest:
             file.execute("insert into about values (?)", (written,))
 
     def record_files(self, rows: Iterable[ManifestRow], deleted: Iterable[ManifestRow]) -> None:
-        """Record these rows of files, and delete the rows of `deleted`, in one transaction."""
+        """Delete the rows of `deleted`, then add or replace those of `rows`, in one transaction."""
         with self._begin_write() as file:
             for row in deleted:
                 where = (row.folder, row.name)
@@ -153,8 +156,7 @@ class FolderManifest:
         return next(iter(self._select_rows("where folder = ? and name = ?", (folder, name))), None)
 
     def list_failed(self) -> list[ManifestRow]:
-        """Return the rows of files that could not be read, without those of kinds that never
-        are."""
+        """Return the rows of files that could not be read, but for kinds that are never read."""
         rows = self._select_rows("where outcome != ''")
         return [row for row in rows if row.outcome not in LEFT_OUT_OUTCOMES]
 
@@ -213,7 +215,8 @@ class FolderManifest:
 
         Of a `shard`, only its files are looked at. A file is changed if its size or time differs
         from its row or if it was unreadable then. One changed a moment ago will count as changed
-        again the next time.
+        again the next time. Files in folders that can no longer be entered count as deleted.
+        Nothing is recorded. Raises Failed (bad_pattern).
         """
         changes = FolderChanges([], [], [])
         visited = set()
@@ -266,7 +269,7 @@ class FolderManifest:
 
 
 def get_shard_number(path: bytes, shards: int) -> int:
-    """Return the number of the shard, of so many, to which the file at this path belongs."""
+    """Return the number, below `shards`, of the shard to which the file at this path belongs."""
     return zlib.crc32(path) % shards
 
 
@@ -284,7 +287,7 @@ class DocumentShard(NamedTuple):
         return get_shard_number(path, self.shards) == self.number
 
     def select_names(self, folder: bytes, names: Mapping[bytes, T]) -> dict[bytes, T]:
-        """Return those of the names in a folder that belong to the part, with what they have."""
+        """Return the entries of `names` whose files in this folder belong to the part."""
         join, holds = os.path.join, self.holds_file
         return {name: each for name, each in names.items() if holds(join(folder, name))}
 
@@ -395,8 +398,9 @@ class FolderLibrary:
     def fetch(self, url: str) -> Page:
         """Return the page of the file at this `file://` address.
 
-        Raises Failed: url_not_shown for what is no file of the library, or the reason why this one
-        could not be read.
+        A page that the archive has lost is read from the file again, and the index updated. Raises
+        Failed: url_not_shown for what is no file of the library, or the reason why this one could
+        not be read.
         """
         path = convert_url_to_path(url)
         with self._lock:
@@ -424,8 +428,9 @@ class FolderLibrary:
     def refresh(self) -> None:
         """Bring the index up to date: read new and changed files, and remove deleted ones.
 
-        Where nothing changed, only sizes and times are read. Raises Failed (empty_library) where no
-        file could be read.
+        Where nothing changed, only sizes and times are read. Waits while another process or thread
+        is indexing the folder. Raises Failed: empty_library where no file could be read, or why one
+        of the folders named cannot be entered.
         """
         with self._lock:
             changed = not self._is_usable() or bool(self._find_changes())
@@ -445,7 +450,7 @@ class FolderLibrary:
         self._require_pages()
 
     def close(self) -> None:
-        """Close the manifest and the index in the cache."""
+        """Close the manifest and the index, but not the archive; a later call opens them again."""
         with self._lock:
             if self._manifest is not None:
                 self._manifest.close()
@@ -669,7 +674,10 @@ def _get_extension(row: ManifestRow) -> bytes:
 
 
 def resolve_roots(paths: Sequence[Path]) -> list[bytes]:
-    """Return the real paths, without those that lie within another. Raises Failed (not_found)."""
+    """Return the real paths as bytes, sorted, without those that lie within another.
+
+    Raises Failed (not_found) where one does not exist.
+    """
     for path in paths:
         if not path.exists():
             detail = "there is no such file or folder: check the path"
@@ -683,7 +691,10 @@ def _path_to_url(path: bytes) -> str:
 
 
 def convert_url_to_path(url: str) -> bytes:
-    """Return the path that a `file://` address names; empty where it names none here."""
+    """Return the path that a `file://` address names, without `..`; it need not exist.
+
+    Empty for other addresses and for files of other machines.
+    """
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return b""

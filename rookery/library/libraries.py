@@ -39,7 +39,10 @@ class CombinedLibrary:
         return (*self._search_failures, *chain.from_iterable(theirs))
 
     def contents_digest(self) -> str:
-        """Return a digest of the contents of all libraries."""
+        """Return a digest of the contents of all libraries.
+
+        Those whose contents are not known, as of the web, add nothing to it.
+        """
         return digest_of("\n".join(map(get_contents_digest, self._libraries)))
 
     @property
@@ -148,7 +151,7 @@ def get_bundled_folder() -> Path:
 
 
 def is_url(place: str) -> bool:
-    """Return whether a place begins with http:// or https://, and is not a file or folder."""
+    """Return whether a place begins with http:// or https://, in any case."""
     return place.lower().startswith(("http://", "https://"))
 
 
@@ -165,11 +168,12 @@ def open_places(
     """Open places as one library; where none is named, the web through the search engine `engine`.
 
     Places are folders, files, WARC files, folders of shards that were built, addresses of sites and
-    `rookery:corvids`. Pages go to
-    `archive`, indexes below `cache`; `fetcher` returns the network client when one is needed. With
-    `offline` nothing is fetched. `selection` says which files of the folders are read. Raises
-    Failed: no_folder where `selection` has patterns and no folder is named, or what opening a place
-    raises.
+    `rookery:corvids`. What is new or changed in them is read now, and sites are crawled, which
+    `progress` hears. Pages go to `archive`, indexes below `cache`; `fetcher` returns the network
+    client when one is needed; neither is closed with the library. With `offline` nothing is
+    fetched. `selection` says which files of the folders are read. Folders and files are searched as
+    one library, before shards, WARC files and sites. Raises Failed: no_folder where `selection` has
+    patterns and no folder is named, or what opening a place raises.
     """
     if not places and selection == FileSelection():
         return WebLibrary(make_web_search(engine), archive, fetcher(), offline)
@@ -206,9 +210,8 @@ def _is_warc_file(path: Path) -> bool:
 def resolve_place_path(place: str) -> Path:
     """Return the path that a place names: as a path, a `file://` address, or `rookery:corvids`.
 
-    The last stands for the bundled sample pages.
-
-    Raises Failed (not_found) for nothing at all, which a shell makes of an unset variable.
+    The last stands for the bundled sample pages. The path need not exist. Raises Failed (not_found)
+    for nothing at all, which a shell makes of an unset variable.
     """
     if not place.strip():
         raise Failed(Failure("''", Outcome.NOT_FOUND, "name a folder, a file or an address"))

@@ -88,18 +88,25 @@ class SqliteDatabase:
 
     @contextmanager
     def lock_connection(self) -> Iterator[sqlite3.Connection]:
-        """Hold the lock and give the connection."""
+        """Give the connection to the block, which holds the lock; each statement is committed.
+
+        Errors of SQLite and of the file system in the block become Failed.
+        """
         with self._lock, self.translate_errors():
             yield self._connection
 
     @contextmanager
     def begin_write(self) -> Iterator[sqlite3.Connection]:
-        """Hold the lock and give the connection, in a transaction."""
+        """Give the connection to the block, which holds the lock and is one transaction.
+
+        Where the block raises, nothing of it is stored; errors of SQLite and of the file system
+        become Failed.
+        """
         with self._lock, self.translate_errors(), begin_transaction(self._connection):
             yield self._connection
 
     def create_tables(self, statements: str) -> None:
-        """Create the tables and indexes of these statements where one of them is missing."""
+        """Run these `create ... if not exists ...;` statements where a name is missing."""
         wanted = re.findall(r"if not exists (\w+)", statements)
         with self.lock_connection() as file:
             found = file.execute("select name from sqlite_master").fetchall()
@@ -152,7 +159,7 @@ class PageArchive:
         """closes the database; the archive cannot be used after this"""
 
     def store_page(self, page: Page, requested_url: str = "") -> None:
-        """Store this version of the page.
+        """Store this version of the page, also a known one, as the latest of its URL.
 
         `requested_url`, if it is another address than the page's URL, is recorded as a redirect.
         """
@@ -196,7 +203,8 @@ class PageArchive:
     def find_page(self, digest: str, url: str = "") -> Page | None:
         """Return the stored version whose text has this digest; None if there is none.
 
-        It is the one at `url`, or at any URL where none is given; of several, the one stored last.
+        It is the one at `url`, of several there the one stored last. Without a `url` it is at any
+        URL, and of several any one.
         """
         where = "versions.digest = ? and url = ?" if url else "versions.digest = ?"
         values = [digest, encode_column(url)] if url else [digest]
@@ -213,7 +221,10 @@ class PageArchive:
         )
 
     def find_versions(self, url: str) -> Iterator[Page]:
-        """Yield the stored versions of this URL, the last one first, following a known redirect."""
+        """Yield the stored versions of this URL, the last one first, following a known redirect.
+
+        The versions of the redirect's target come after the URL's own.
+        """
         at = "url = ? or url = (select url from redirects where asked = ?)"
         with self.lock_connection() as file:
             find = f"select number from versions where {at} order by url = ? desc, seen desc"
@@ -278,7 +289,11 @@ class PageArchive:
         ]
 
     def delete_versions(self, numbers: Sequence[int]) -> None:
-        """Delete these versions in one transaction and return their space to the disk."""
+        """Delete these versions in one transaction and return their space to the disk.
+
+        Texts and layouts that no other version has, and redirects to URLs without versions, go with
+        them. A SQLite file is rewritten, which takes long for a large one.
+        """
         with self.begin_write() as file:
             for number in numbers:
                 file.execute("delete from versions where number = ?", (number,))
@@ -289,9 +304,10 @@ class PageArchive:
         self._database.release_space()
 
     def copy_archive(self, other: "PageArchive") -> int:
-        """Store what another archive has of pages, redirects and searches; return its versions.
+        """Store another archive's pages, redirects and searches; return the number of its versions.
 
-        The latest version of an address there is the latest here, too.
+        The latest version of an address there is the latest here, too. Recorded sessions are not
+        copied.
         """
         with other.lock_connection() as file:
             numbers = file.execute("select number from versions order by seen, number").fetchall()
@@ -346,7 +362,11 @@ def _open_database(place: Path | str) -> "SqliteDatabase | PostgresDatabase":
 
 
 def connect_sqlite(path: Path) -> sqlite3.Connection:
-    """Return a connection to the SQLite file `path` that waits for other processes and threads."""
+    """Return a connection to the SQLite file `path` that waits for other processes and threads.
+
+    It waits for a minute at most, commits each statement, and may be used by any thread, by one at
+    a time. Raises sqlite3.Error.
+    """
     file = sqlite3.connect(path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         _enable_wal(file)
@@ -374,7 +394,10 @@ def _enable_wal(file: sqlite3.Connection) -> None:
 
 @contextmanager
 def begin_transaction(file: sqlite3.Connection) -> Iterator[None]:
-    """Run the statements inside in one transaction, with the write lock taken at its start."""
+    """Run the statements inside in one transaction, with the write lock taken at its start.
+
+    It is rolled back where the block raises.
+    """
     file.execute("begin immediate")
     try:
         yield
@@ -552,7 +575,10 @@ def _encode_msgpack(value: object) -> bytes:
 
 
 def convert_nested(value: Any, kind: type[T], change: Callable[[T], object]) -> Any:
-    """Return nested dicts and lists with `change` applied to each value of type `kind` in them."""
+    """Return nested dicts and lists with `change` applied to each value of type `kind` in them.
+
+    Keys of dicts stay as they are, and tuples become lists.
+    """
     if isinstance(value, kind):
         return change(value)
     if isinstance(value, dict):

@@ -53,7 +53,10 @@ create table about (format bigint not null);
 
 
 def build_postgres_url(place: str) -> str:
-    """Return the address of a database as SQLAlchemy takes it."""
+    """Return the address of a database as SQLAlchemy takes it: with the driver psycopg.
+
+    An address that begins with neither postgresql:// nor postgres:// is returned as it is.
+    """
     for plain in ("postgresql://", "postgres://"):
         if place.startswith(plain):
             return "postgresql+psycopg://" + place.removeprefix(plain)
@@ -118,13 +121,20 @@ class PostgresDatabase:
 
     @contextmanager
     def lock_connection(self) -> Iterator[PostgresConnection]:
-        """Give a connection whose statements each see what is committed."""
+        """Give a connection whose statements each see what is committed; it locks nothing.
+
+        Errors of the database in the block become Failed.
+        """
         with self.translate_errors(), self._engine.connect() as connection:
             yield PostgresConnection(connection.execution_options(isolation_level="AUTOCOMMIT"))
 
     @contextmanager
     def begin_write(self) -> Iterator[PostgresConnection]:
-        """Give a connection in a transaction, alone among all that write."""
+        """Give a connection in a transaction, alone among all that write.
+
+        It waits for the others' turn. Where the block raises, nothing of it is stored; errors of
+        the database become Failed.
+        """
         with self.translate_errors(), self._engine.begin() as connection:
             # One lock for all: a page writes several rows, and two that wait for one another's
             # would fail. A transaction takes milliseconds.

@@ -336,14 +336,14 @@ def bundled_questions() -> Path:
 
 
 def read_questions(path: Path) -> Iterator[Question]:
-    """Yield the questions of a file, blank lines left out.
+    """Yield the questions of a file, blank lines and deleted questions left out.
 
     It has a Question in each line, with `id`, `text` and any other field of a Question; or it is a
     file of ELI5, Natural Questions, NQ-open, TriviaQA, KILT or SQuAD as their publishers give it
     (`convert_published_question` says what becomes of it), in which an id that was used before is
     given a number, as in `56be-2`. A file whose name ends in `.gz` or `.xz` is unpacked, and the
     path `-` is standard input. Raises ValueError naming the line that is not a question, or whose
-    own id was used before.
+    own id was used before, and OSError where the file cannot be read.
     """
     if str(path) == "-":
         yield from _read_each(sys.stdin.buffer, "standard input")
@@ -475,7 +475,7 @@ class SquadData(msgspec.Struct, frozen=True):
     """of each question, by its id: the numbers of its article and of its paragraph there"""
 
     def get_paragraph(self, question: Question) -> str:
-        """Return the paragraph that this question was written about."""
+        """Return the paragraph that this question was written about. Raises KeyError for others."""
         article, paragraph = self.places[question.id]
         return self.articles[article].paragraphs[paragraph]
 
@@ -495,10 +495,10 @@ class _File(msgspec.Struct):
 
 
 def read_squad(path: Path) -> SquadData:
-    """Return the articles and questions of a SQuAD file; one whose name ends in `.xz` is unpacked.
+    """Return the articles and questions of a SQuAD file; `.gz` and `.xz` files are unpacked.
 
-    An id that was used before is given a number, as in `56be-2`. Raises ValueError naming the
-    place that is not as in a SQuAD file, and OSError where the file cannot be read.
+    An id that was used before is given a number, as in `56be-2`. Raises ValueError naming the place
+    that is not as in a SQuAD file, and OSError where the file cannot be read.
     """
     read = _decode_file(path)
     articles = [
@@ -566,14 +566,21 @@ def _find_unused(
 
 
 def contains_gold_answer(text: str, gold: str) -> bool:
-    """Return True if a text contains a gold answer as whole words, typography and case ignored."""
+    """Return True if a text contains a gold answer as whole words, typography and case ignored.
+
+    Punctuation round the gold answer does not count; one that is nothing else is in no text.
+    """
     wanted = fold_text(gold).text.strip(" .,;:!?\"'")
     pattern = rf"(?<!\w){re.escape(wanted)}(?!\w)"
     return bool(wanted) and re.search(pattern, fold_text(text).text) is not None
 
 
 def is_correct_answer(question: Question, answer: Answer | None) -> bool:
-    """Return True if the answer's text and one of its quotes contain the same gold answer."""
+    """Return True if the answer's text and one of its quotes contain the same gold answer.
+
+    All quotes count, cited or not. False without an answer, and for a question without gold
+    answers.
+    """
     return answer is not None and any(
         contains_gold_answer(answer.text, gold)
         and any(contains_gold_answer(each.text, gold) for each in answer.quotes)

@@ -71,7 +71,7 @@ class QueryTerms(NamedTuple):
         ]
 
     def compute_largest_score(self, compute_idf: Callable[[str], float]) -> float:
-        """Return the most that the words of a query could bring a passage.
+        """Return the most that the words of a query could bring a passage; 0 without words.
 
         In another language than the query's, its words are unknown and therefore rare, so that the
         language in which they bring least counts.
@@ -84,7 +84,10 @@ class QueryTerms(NamedTuple):
 
 
 def parse_query(query: str, languages: Iterable[str]) -> QueryTerms:
-    """Return the terms of a query, stemmed in each of the languages, or else in English."""
+    """Return the terms of a query, stemmed in each of the languages, or in English without any.
+
+    Stop words count only where there are no others; a query without any word has no terms.
+    """
     words, pairs, by_language = Counter[str](), Counter[str](), []
     for language in list(languages) or [ENGLISH]:
         stems = count_question_terms(query, language)
@@ -100,10 +103,10 @@ def _weigh_repetition(count: int) -> float:
 
 
 def compute_idf(having: int, passages: int) -> float:
-    """Return BM25's inverse document frequency, always positive, of a term in `having` of the
-    passages.
+    """Return BM25's inverse document frequency of a term that `having` of `passages` passages have.
 
-    It is ln(1 + (N - n + 0.5) / (n + 0.5)); `having` may be larger than `passages`.
+    It is ln(1 + (N - n + 0.5) / (n + 0.5)), always positive; `having` may be larger than
+    `passages`.
     """
     # Passages that were removed still count among those that have the word, for a while.
     count = max(passages, having)
@@ -120,11 +123,14 @@ class TermCounts(NamedTuple):
     """passages that have a term, by field and term"""
 
     def compute_idf(self, field: str, term: str) -> float:
-        """Return the inverse document frequency of a term."""
+        """Return the inverse document frequency of a term. Raises KeyError for one not counted."""
         return compute_idf(self.having[field, term], self.passages)
 
     def get_mean_length(self, field: str) -> float:
-        """Return the terms of a mean passage in a field."""
+        """Return the mean number of terms of a passage in a field.
+
+        Raises ZeroDivisionError where there is no passage.
+        """
         return self.lengths[field] / self.passages
 
     def rate_term(self, field: str, term: str, count: float, length: float) -> float:
@@ -173,11 +179,17 @@ class SearchIndex:
         self._threads = min(os.cpu_count() or 1, MAX_WRITER_THREADS) if directory else 1
 
     def add(self, page: Page) -> None:
-        """Cut this page into passages and add each; `commit` makes them visible."""
+        """Cut this page into passages and add each; `commit` makes them visible.
+
+        Passages of an earlier version stay: `remove` its address first.
+        """
         self.add_entries(page.url, build_index_entries(page))
 
     def add_entries(self, url: str, entries: Iterable[IndexEntry]) -> None:
-        """Add the passages of the page at this address, as `build_index_entries` prepared them."""
+        """Add the passages of the page at this address, as `build_index_entries` prepared them.
+
+        `commit` makes them visible; passages that the address has already stay.
+        """
         for entry in entries:
             document = tantivy.Document()
             document.add_text("url", url)
@@ -189,11 +201,17 @@ class SearchIndex:
             self._open_writer().add_document(document)
 
     def remove(self, url: str) -> None:
-        """Remove all passages of the page at this address."""
+        """Remove all passages of the page at this address; `commit` makes it visible.
+
+        What is added for the address afterwards stays.
+        """
         self._open_writer().delete_documents_by_term("url", url)
 
     def commit(self) -> None:
-        """Make what was added and removed visible to searches, and lasting."""
+        """Make what was added and removed visible to searches, and lasting.
+
+        What other processes have committed becomes visible too, and they may write from now on.
+        """
         if self._writer is not None:
             self._writer.commit()
             self._writer.wait_merging_threads()
@@ -207,7 +225,8 @@ class SearchIndex:
         A score is the passage's BM25 divided by the most that the query's words could bring (about
         0 to 1, comparable across queries); neighbouring words of the query that are neighbours in
         the passage add to it. Of one index and one query, the k best are the first k of any larger
-        number. The query's words are stemmed in each language that the index holds pages in.
+        number. The query's words are stemmed in each language that the index holds pages in. Empty
+        for k below 1, for a query without words, and where no passage has one of them.
         """
         searcher = self._index.searcher()
         if k < 1 or not searcher.num_docs:
@@ -420,10 +439,11 @@ def _decode_hit(document: tantivy.Document, score: float = 0.0) -> Hit:
 
 @contextmanager
 def hold_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock file `path` against all other processes; wait while one has it.
+    """Hold the lock file `path` against all other processes; wait, however long, while one has it.
 
-    Its folder is made where it does not exist. `waiting` is called once if it has to wait. The
-    system takes the lock from a process that dies, so a killed one never blocks another.
+    Its folder is made where it does not exist. `waiting` is called once if it has to wait, and may
+    raise to give up. The system takes the lock from a process that dies, so a killed one never
+    blocks another. Raises Failed as `translate_storage_errors` does.
     """
     with translate_storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

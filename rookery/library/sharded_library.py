@@ -172,8 +172,10 @@ class Shard:
         return page
 
     def draw_pages(self, share: float) -> list[Page]:
-        """Return this share of the shard's pages, one at least, drawn by chance; the same ones from
-        the same contents."""
+        """Return this share of the shard's pages, drawn by chance and rounded up.
+
+        The same contents give the same pages; those that the archive has lost are left out.
+        """
         digests = sorted(set(self._manifest.list_digests()))
         drawn = Random(0).sample(digests, min(ceil(share * len(digests)), len(digests)))
         return [*filter(None, map(self._archive.find_page, drawn))]
@@ -203,7 +205,7 @@ class LocalShard:
         return getattr(self._shard.result(), method)(*arguments)
 
     def close(self) -> None:
-        """Close the files of the shard."""
+        """Close the files of the shard, after waiting until it has been opened."""
         if self._shard.exception() is None:
             self._shard.result().close()
 
@@ -269,7 +271,7 @@ class ShardedLibrary:
         return tuple(each for shard in self._note.shards for each in shard.skipped)
 
     def count_pages(self) -> int:
-        """Return the number of files that were read."""
+        """Return the number of files that were read when the shards were built, copies included."""
         return sum(shard.pages for shard in self._note.shards)
 
     def contents_digest(self) -> str:
@@ -277,11 +279,10 @@ class ShardedLibrary:
         return digest_of("\n".join(shard.contents for shard in self._note.shards))
 
     def draw_pages(self, count: int) -> list[Page]:
-        """Return `count` pages drawn by chance, or one more for each shard; all where there are not
-        so many.
+        """Return about `count` pages drawn by chance, at most one more for each shard.
 
-        The same contents give the same pages. Raises Failed (shard_failed) where a shard does not
-        answer.
+        All are returned where there are not so many. The same contents give the same pages. Raises
+        Failed (shard_failed) where a shard does not answer.
         """
         filled = [number for number, shard in enumerate(self._note.shards) if shard.pages]
         sampled: dict[int, list[Page]] = self._ask(filled, "draw_pages", count / self.count_pages())
@@ -294,7 +295,8 @@ class ShardedLibrary:
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the k best passages of all shards that answer, best first.
 
-        Raises Failed (search_failed) where none answers.
+        Empty for k below 1 and for a query without words. Raises Failed (search_failed) where none
+        answers.
         """
         terms = parse_query(query, self._languages)
         if k < 1 or not terms.words:
@@ -332,7 +334,7 @@ class ShardedLibrary:
         return page
 
     def close(self) -> None:
-        """Let all shards go."""
+        """Close all shards, and end the actors of a Ray cluster; the archive stays open."""
         for shard in self._shards:
             shard.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -478,7 +480,7 @@ def _build_share(share: Sequence[ShardTask], reports: "Queue[_Report]") -> None:
 
 
 def write_shards_note(directory: Path, note: ShardsNote) -> None:
-    """Write shards.json whole or not at all."""
+    """Write shards.json, whole or not at all, into a folder that exists. Raises OSError."""
     draft = directory / f"{NOTE_FILE}.{os.getpid()}"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(note)))
     draft.replace(directory / NOTE_FILE)
@@ -500,7 +502,7 @@ class RayShard:
         self._actor = actor.remote(folder)
 
     def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
-        """Call a method of the actor."""
+        """Call a method of `Shard` in the actor; the future raises what it raises."""
         future: Future[Any] = getattr(self._actor, method).remote(*arguments).future()
         return future
 
@@ -516,7 +518,8 @@ class RayShard:
 def open_ray_shards(address: str, folders: Sequence[Path]) -> list[RayShard]:
     """Start an actor for each folder of a shard, spread over the machines of the cluster.
 
-    Raises what `connect_to_ray` raises.
+    Waits until they have opened their shards, OPENING_SECONDS at most. Raises what `connect_to_ray`
+    raises.
     """
     ray = connect_to_ray(address)
     nodes = cycle(sorted(node["NodeID"] for node in ray.nodes() if node["Alive"]))

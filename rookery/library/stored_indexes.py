@@ -96,7 +96,10 @@ class StoredShards(Record, frozen=True):
 
 
 def record_shards_use(cache: Path, directory: Path) -> None:
-    """Note that the shards in a folder were built or opened now, so that they are listed."""
+    """Note that the shards in a folder were built or opened now, so that they are listed.
+
+    A note that cannot be written is left out without an error.
+    """
     real = os.path.realpath(directory)
     note = cache / SHARDS_FOLDER / sha256(os.fsencode(real)).hexdigest()[:32]
     with suppress(OSError):  # whoever may not write there has no list
@@ -105,9 +108,9 @@ def record_shards_use(cache: Path, directory: Path) -> None:
 
 
 def list_stored_shards(cache: Path) -> list[StoredShards]:
-    """Return the sharded libraries that were used on this machine, the one used last first.
+    """Return the sharded libraries that `cache` has notes of, the one used last first.
 
-    One whose folder is gone is left out.
+    One whose folder is gone, or whose shards.json is missing or cannot be read, is left out.
     """
     dated_shards: list[tuple[float, StoredShards]] = []
     for file in (cache / SHARDS_FOLDER).glob("*"):
@@ -145,7 +148,11 @@ def _decode_path(path: bytes) -> str:
 
 
 def list_stored_indexes(cache: Path) -> list[StoredIndex]:
-    """Return every index below `cache`, the one used last first."""
+    """Return every index below `cache`, the one used last first.
+
+    Each is opened to count its passages. The remains of an index whose removal was interrupted are
+    among them.
+    """
     newest_first = sorted(_iter_index_directories(cache), key=_get_last_used, reverse=True)
     return [_describe_index(directory) for directory in newest_first]
 
@@ -156,13 +163,19 @@ def get_index_directory(cache: Path, index: StoredIndex) -> Path:
 
 
 def collect_index_digests(cache: Path, indexes: Iterable[StoredIndex]) -> set[str]:
-    """Return the digests of all texts that these indexes below `cache` hold."""
+    """Return the digests of all texts that these indexes below `cache` hold.
+
+    An index whose contents cannot be read counts as empty.
+    """
     directories = (get_index_directory(cache, index) for index in indexes)
     return {digest for directory in directories for digest in _read_contents(directory)[0]}
 
 
 def list_index_digests(directory: Path) -> list[str]:
-    """Return the digests of the texts that the index in a folder of the cache holds, in order."""
+    """Return the digests, sorted, of the texts that the index in a folder of the cache holds.
+
+    Empty where its contents cannot be read.
+    """
     return sorted(set(_read_contents(directory)[0]))
 
 
@@ -190,7 +203,10 @@ def remove_stored_index(directory: Path) -> None:
 
 
 def measure_disk_size(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the bytes of a file, or of all files in a folder; 0 where there is neither.
+
+    Files that are removed meanwhile are not counted.
+    """
     if not path.is_dir():
         return path.stat().st_size if path.is_file() else 0
     size = 0

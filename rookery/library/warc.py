@@ -182,7 +182,10 @@ def _read_block(
 
 
 def convert_to_utc(written: str) -> str:
-    """Return a date in the form that pages have: UTC, to the second; empty if it is not a date."""
+    """Return a date in the form that pages have: UTC, to the second; empty if it is not a date.
+
+    A date without a time zone is taken as UTC.
+    """
     try:
         moment = datetime.fromisoformat(written)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -88,8 +88,9 @@ class WebLibrary(Library):
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the engine's first k results, or fewer; each may then be opened by `fetch`.
 
-        They are kept in the archive and, with `offline`, come from there. An empty list means that
-        the engine found nothing.
+        They are kept in the archive and, with `offline`, come from there; at least MIN_RESULTS are
+        asked for and kept. An empty list means that the engine found nothing. Raises Failed:
+        not_in_archive for what was never searched and is asked offline, or what the engine raises.
         """
         hits = self._load_stored_search(query) if self._offline else self._query_engine(query, k)
         for hit in hits[:k]:
@@ -190,7 +191,10 @@ def make_searxng_engine(base_url: str) -> SearchEngine:
 
 
 def make_brave_engine(base_url: str = "https://api.search.brave.com") -> SearchEngine:
-    """Return the engine Brave Search, which takes its key from BRAVE_API_KEY in the environment."""
+    """Return the engine Brave Search, which takes its key from BRAVE_API_KEY in the environment.
+
+    It gives 20 results at most. Without the key, searching raises Failed (no_key).
+    """
 
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
         key = _read_api_key("BRAVE_API_KEY", query)
@@ -210,7 +214,8 @@ def make_brave_engine(base_url: str = "https://api.search.brave.com") -> SearchE
 def make_google_engine(base_url: str = "https://www.googleapis.com") -> SearchEngine:
     """Return the engine Google Programmable Search.
 
-    It takes its key and engine from GOOGLE_API_KEY and GOOGLE_CSE_ID in the environment.
+    It takes its key and engine from GOOGLE_API_KEY and GOOGLE_CSE_ID in the environment; without
+    them, searching raises Failed (no_key). It gives 10 results at most.
     """
 
     def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
@@ -540,8 +545,8 @@ def merge_hits(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
 def canonicalize_address(url: str) -> str:
     """Return what two addresses of one page have in common, for comparing and not for opening.
 
-    Scheme, `www.`, the scheme's port, a last slash, the fragment and parameters that only tell
-    where a visitor came from are left out.
+    Scheme, `www.`, the ports 80 and 443, a last slash, the fragment and parameters that only tell
+    where a visitor came from are left out. What is no address is returned as it is.
     """
     try:
         parts = urlsplit(url)

@@ -64,8 +64,9 @@ ModelWriter = Callable[[Path], ModelSource]
 def install_model(name: str, home: Path, write: ModelWriter) -> InstalledModel:
     """Add a model whose files `write` puts into a folder, and return its record.
 
-    `home` is the user's data folder. The files are written beside and then renamed, so that what
-    is interrupted leaves no model. Raises Failed: bad_name, name_taken, or what `write` raises.
+    `home` is the user's data folder. The files are written beside and then renamed, so that what is
+    interrupted leaves no model. Only one process at a time may add a model of one name. Raises
+    Failed: bad_name, name_taken, or what `write` raises.
     """
     folder = _locate_model(name, home)
     if folder.exists():
@@ -134,7 +135,7 @@ def choose_writing_model(home: Path) -> str:
 
 
 def list_unfinished_models(home: Path) -> list[str]:
-    """Return the names of models that are being added or removed, or were when it was killed."""
+    """Return the names of models whose adding or removal is under way, or was killed."""
     folders = (home / MODELS_FOLDER).glob(".*")
     names = {folder.name[1:].rpartition(".")[0] for folder in folders}
     return sorted(name for name in names if _NAME_PATTERN.fullmatch(name))
@@ -170,8 +171,10 @@ def _list_leftover_folders(folder: Path) -> tuple[Path, Path]:
 
 
 def digest_weights(folder: Path) -> str:
-    """Return the SHA-256 of a model's safetensors file; of several, that of their names and
-    SHA-256s."""
+    """Return the SHA-256 of the one safetensors file in a model's folder.
+
+    Of several files, or of none, it is that of the list of their names and SHA-256s.
+    """
     files = sorted(folder.glob("*.safetensors"))
     digests = [digest_file(file) for file in files]
     if len(digests) == 1:
@@ -196,7 +199,10 @@ def read_stated_licence(folder: Path) -> str:
 
 
 def require_disk_room(home: Path, size: int) -> None:
-    """Raise Failed (unwritable) unless so many bytes are free where models are kept."""
+    """Raise Failed (unwritable) unless so many bytes are free where models are kept.
+
+    The user's data folder `home` is made where it does not exist.
+    """
     home.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(home).free
     if free < size:
@@ -205,7 +211,10 @@ def require_disk_room(home: Path, size: int) -> None:
 
 
 def copy_model_files(files: Iterable[Path], folder: Path) -> None:
-    """Copy files into a folder, under their own names. Raises Failed (unwritable)."""
+    """Copy files into a folder, under their own names, over those that have them.
+
+    Raises Failed (unwritable).
+    """
     for file in files:
         try:
             shutil.copyfile(file, folder / file.name)

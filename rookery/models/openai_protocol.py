@@ -80,7 +80,7 @@ class ModelEndpoint(CompletionSettings, frozen=True, forbid_unknown_fields=True)
 
     @property
     def uses_chat(self) -> bool:
-        """Prompts are sent as messages."""
+        """True if prompts are sent as messages, to /chat/completions."""
         return self.chat is not False
 
     @property
@@ -190,7 +190,7 @@ def get_slots_address(endpoint: ModelEndpoint) -> str:
 
 
 def read_slots(slots_reply: Any) -> int | None:
-    """Return the number of slots in what a server shows there; None where it shows none."""
+    """Return the number of slots in what `get_slots_address` showed; None where it names none."""
     slots = slots_reply.get("total_slots") if isinstance(slots_reply, dict) else None
     return slots if type(slots) is int and slots > 0 else None
 
@@ -212,7 +212,10 @@ def read_api_key(endpoint: ModelEndpoint) -> str:
 
 
 def is_sendable_key(key: str) -> bool:
-    """Return True if the key is printable ASCII without spaces, as an HTTP header needs it."""
+    """Return True if the key is printable ASCII without spaces, as an HTTP header needs it.
+
+    An empty key is, too.
+    """
     return all("!" <= letter <= "~" for letter in key)
 
 
@@ -380,7 +383,10 @@ def estimate_maximum_usage(prompt: str, n: int, endpoint: ModelEndpoint) -> Toke
 
 
 def compute_cost(usage: TokenUsage, endpoint: ModelEndpoint | LocalModelSettings) -> SpendingTotal:
-    """Return the total of one request: its tokens, and their cost at the endpoint's prices."""
+    """Return the total of one request: its tokens, and their cost at the endpoint's prices.
+
+    A price that is not set counts as 0.
+    """
     prices = (endpoint.price_in or 0.0) * usage.prompt + (
         endpoint.price_out or 0.0
     ) * usage.completion

@@ -399,7 +399,7 @@ class RemoteModel:
 
         `grammar`, in llguidance's dialect of Lark, is sent to the server; some servers ignore it
         (see `probe_grammar`). Raises ValueError for `allow`, since a server's tokens cannot be
-        constrained from here.
+        constrained from here, and for n below 1.
         """
         if allow is not None:
             raise ValueError("a remote model cannot be told its tokens: give it a grammar instead")
@@ -411,8 +411,8 @@ class RemoteModel:
     def stream(self, prompt: str, seed: Seed = None) -> Generator[str, None, Completion]:
         """Yield the pieces of one completion as they come; the generator returns it whole.
 
-        Reasoning is left out. A stream that breaks off raises Failed even after some pieces.
-        Closing the generator cancels the request.
+        The request is sent when the first piece is asked for. Reasoning is left out. A stream that
+        breaks off raises Failed even after some pieces. Closing the generator cancels the request.
         """
         pieces: SimpleQueue[str | None] = SimpleQueue()
         request = CompletionRequest(replace_surrogates(prompt), seed=seed, stream=True)
