@@ -214,7 +214,8 @@ def run_ask_command(
     """Answer one question, print the answer and return the exit code.
 
     `json` prints one line of JSON; `passages` adds what was searched and found; the whole episode
-    is appended to the file `trace` as a line of JSON.
+    is appended to the file `trace` as a line of JSON. Raises ValueError for a text that is no
+    question, and Failed for settings that cannot be used.
     """
     question = parse_question(text)
     out, err = StreamConsole(), StreamConsole(stderr=True)

@@ -87,7 +87,8 @@ def recording_path(out: Path) -> Path:
 def check_demonstration_file(out: Path) -> None:
     """Make sure that demonstrations can be added to this file, which need not be there yet.
 
-    Raises ValueError or OSError.
+    A file that is there is opened for appending, and only its first line is read. Raises ValueError
+    or OSError.
     """
     if out.is_dir():
         raise ValueError(f"{out} is a folder: name a file for --out")
@@ -128,7 +129,7 @@ def save_demonstration(
 
 
 def has_demonstration(out: Path, name: str) -> bool:
-    """Return whether the file already has the demonstration with this session."""
+    """Return True if a complete line of the file names this session; False if there is no file."""
     if not out.is_file():
         return False
     with out.open("rb") as lines:
@@ -218,8 +219,10 @@ class UnfinishedSession:
             raise
 
     def append_event(self, deed: SessionStart | SessionEvent) -> None:
-        """Add how it begins, first of all, or what was done, with all that could not be added
-        before."""
+        """Add the start of the session, first of all, or an event.
+
+        What could not be added before is added first, in order.
+        """
         self._waiting.append(pack_records(deed))
         with translate_storage_errors(self._path):
             while self._waiting:
@@ -240,7 +243,7 @@ class UnfinishedSession:
         return begun, [deed for deed in deeds if not isinstance(deed, SessionStart)]
 
     def delete(self) -> None:
-        """Delete the session, which is finished or dropped."""
+        """Close the session and delete its file: it is finished or dropped."""
         self.close()
         self._path.unlink(missing_ok=True)
         # Of a process that was killed; SQLite leaves it where nothing was written since.

@@ -162,7 +162,7 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
 
 
 def judge_by_gold(question: Question, answer: Answer) -> bool | None:
-    """Return whether the answer contains a gold answer of the question; None if it has none."""
+    """Return whether the answer contains a gold answer; None if the question has no gold answer."""
     right = any(contains_gold_answer(answer.text, gold) for gold in question.gold)
     return right if question.gold else None
 

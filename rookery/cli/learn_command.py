@@ -127,9 +127,10 @@ def run_learn(
 ) -> int:
     """Run a kind of training (`what`) as a TOML file says, and print its result.
 
-    Continues where the same command was stopped or killed. Returns the exit code. Raises
-    CommandError (EXIT_STOPPED) where the stop switch of the run was used, and Failed for what is
-    wrong with the file, the data or the model.
+    Continues where the same command was stopped or killed. The run's folder is `out` or the one
+    that the file names; curves are drawn there. Of several processes that share the work, only the
+    main one prints. Returns the exit code. Raises CommandError (EXIT_STOPPED) where the stop switch
+    of the run was used, and Failed for what is wrong with the file, the data or the model.
     """
     from safetensors import SafetensorError
 

@@ -115,10 +115,11 @@ def read_measured_records(path: Path, kind: type[T]) -> list[T]:
 
 
 def group_by_system(files: Sequence[str], kind: type[Owned]) -> dict[str, list[Owned]]:
-    """Return the records of each system. Its name is that before the file's (NAME=FILE), or what
-    the records say (`by`), or the file's own.
+    """Return the records of each system, by name, in the order of the files.
 
-    Raises Failed as `records` does, and same_name for two files that would be one system.
+    The name is that before the file's (NAME=FILE), or what the records say (`by`), or the file's
+    own. Raises Failed as `read_measured_records` does, and same_name for two files that would be
+    one system.
     """
     by_system: dict[str, list[Owned]] = {}
     unnamed = Counter(path.stem for name, path in map(split_system_name, files) if not name)
@@ -133,7 +134,10 @@ def group_by_system(files: Sequence[str], kind: type[Owned]) -> dict[str, list[O
 
 
 def split_system_name(argument: str) -> tuple[str, Path]:
-    """Split NAME=FILE into both; the name is empty if there is none."""
+    """Split NAME=FILE into both; the name is empty if there is none.
+
+    The name of a file that exists is not split, whatever it holds.
+    """
     name, equal, rest = argument.partition("=")
     return (name, Path(rest)) if equal and not Path(argument).exists() else ("", Path(argument))
 
@@ -213,8 +217,10 @@ def _require_found(value: T | None, what: object, outcome: str, detail: str) -> 
 
 
 def run_measure_battle(files: SystemFiles, systems: SystemFiles, of: str, majority: bool) -> Figure:
-    """Return win rates: every system against every other, or one against each. Raises Failed
-    (unknown_system)."""
+    """Return win rates: every system against every other, or one against each.
+
+    Raises Failed: no_systems, nothing_met, unknown_system.
+    """
     matches = _find_matches(files, systems, majority)
     says = f"{len(matches)} matches on {len({match.group for match in matches})} questions."
     if not of:
@@ -228,7 +234,10 @@ def run_measure_battle(files: SystemFiles, systems: SystemFiles, of: str, majori
 def run_measure_strength(
     files: SystemFiles, systems: SystemFiles, ties: float, majority: bool
 ) -> Figure:
-    """Return each system's strength. Raises ValueError as `fit_bradley_terry` does."""
+    """Return each system's strength.
+
+    Raises ValueError as `fit_bradley_terry` does, and Failed: no_systems, nothing_met.
+    """
     found = _find_matches(files, systems, majority)
     says = f"By Bradley and Terry's model, from {len(found)} matches."
     return pairwise.make_strength_figure(pairwise.fit_bradley_terry(found, ties), says)
@@ -255,7 +264,11 @@ def run_measure_best_of(
     workers: int = 0,
     ray: str = "",
 ) -> Figure:
-    """Return the reward of the best of n answers of each system, for all n."""
+    """Return the reward of the best of n answers of each system, by n.
+
+    n is 1, 2, 4, ... and the fewest answers that a question of the system has. Raises as
+    `read_best_of_n_curves` does.
+    """
     curves = read_best_of_n_curves(files, reward, validation, workers, ray)
     says = "Foretold for every n at once; intervals over questions."
     return reward_frontiers.make_best_of_n_figure(curves, says)
@@ -269,8 +282,11 @@ def run_measure_compute(
     workers: int = 0,
     ray: str = "",
 ) -> Figure:
-    """Return the system and the n with the highest reward for each budget. Raises Failed
-    (no_cost)."""
+    """Return the system and the n with the highest reward for each budget.
+
+    Raises ValueError for a cost that is not NAME=NUMBER above 0, Failed (no_cost) for a system
+    without one, and as `read_best_of_n_curves` does.
+    """
     costs = dict(map(_parse_cost, cost))
     curves = read_best_of_n_curves(files, reward, validation, workers, ray)
     for name in curves:
@@ -294,11 +310,11 @@ def _parse_cost(argument: str) -> tuple[str, float]:
 def read_best_of_n_curves(
     files: SystemFiles, reward: Path | None, validation: Path | None, workers: int, ray: str
 ) -> dict[str, reward_frontiers.BestOfNCurve]:
-    """Return the worth of the best of n of each system: of rewards, or of answers that two reward
-    models score in the workers, the one that chooses and the one that says what the choice is
-    worth.
+    """Return the worth of the best of n answers of each system.
 
-    Raises ValueError where one is named without the other, and Failed: no_validations, few_answers.
+    The files hold rewards or, with two reward models, answers that these score in the workers:
+    `reward` chooses, and `validation` says what the choice is worth. Raises ValueError where one is
+    named without the other, and Failed: no_validations, few_answers.
     """
     if (reward is None) != (validation is None):
         raise ValueError("name both: --reward chooses, and --validation says what that is worth")
@@ -352,8 +368,10 @@ def _judge_in_workers(
 
 
 def run_measure_frontier(runs: SystemFiles, samples: Sequence[Path]) -> Figure:
-    """Return the reward against KL of runs, with the best possible where there are rewarded
-    samples of the policy that the runs began with."""
+    """Return the reward of runs against KL and, with samples, the best possible.
+
+    `samples` are files of rewarded answers by the policy that the runs began with.
+    """
     points = {name or path.name: _read_moments(path) for name, path in map(split_system_name, runs)}
     says = "Each point is a tenth of a run; intervals over its batches."
     rewards = [each.rewards for path in samples for each in read_measured_records(path, RewardLine)]
@@ -412,14 +430,22 @@ def _label_attempt(attempt: AnswerAttempt, good: AnswerJudge) -> tuple[float, fl
 
 
 def run_measure_rouge(files: SystemFiles, stem: bool) -> Figure:
-    """Return the ROUGE of each system's answers with the gold ones."""
+    """Return the ROUGE of each system's answers with the gold ones.
+
+    Questions without a gold answer are left out. Raises Failed (no_gold) for a system that has no
+    other.
+    """
     measure = partial(text_metrics.estimate_corpus_rouge, stem=stem)
     says = "Of several gold answers the best suited counts."
     return _compare_with_gold("rouge", files, measure, says)
 
 
 def run_measure_exact(files: SystemFiles) -> Figure:
-    """Return the share of each system's answers that equal a gold answer."""
+    """Return the share of each system's answers that equal a gold answer.
+
+    Questions without a gold answer are left out. Raises Failed (no_gold) for a system that has no
+    other.
+    """
     says = "Answers are compared as SQuAD does."
     return _compare_with_gold("exact", files, text_metrics.measure_exactness, says)
 
@@ -444,8 +470,11 @@ def _compare_with_gold(
 
 
 def run_measure_copying(files: SystemFiles, show: str) -> Figure:
-    """Return how much each system copies from the pages given with a question or, without any,
-    from its quotes. Raises Failed: unknown_figure, no_source."""
+    """Return how much each system copies from its sources.
+
+    They are the pages given with a question or, without any, the answer's quotes. Raises Failed:
+    unknown_figure, no_source.
+    """
     detail = f"there is no such figure: use one of {', '.join(COPYING_FIGURES)}"
     _require_found(show in COPYING_FIGURES, show, "unknown_figure", detail)
     figure, measure = COPYING_FIGURES[show]
@@ -467,7 +496,7 @@ def _get_source_text(attempt: AnswerAttempt) -> str:
 
 
 def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
-    """Return the answers that contain a gold answer, by what the training questions contain.
+    """Return the share of answers that contain a gold answer, by what training has seen.
 
     Raises Failed (no_training).
     """
@@ -546,7 +575,7 @@ def run_measure_ranking(
 
 
 def run_measure_actions(files: SystemFiles) -> Figure:
-    """Return the commands of each system, and their tokens."""
+    """Return how often each system gives each command, and its tokens."""
     found = group_by_system(files, Episode)
     systems = {name: count_actions(episodes) for name, episodes in found.items()}
     count = sum(map(len, found.values()))
@@ -565,11 +594,10 @@ def run_measure_probes(kind: str) -> list[str]:
 
 
 def run_measure_point(files: SystemFiles) -> Figure:
-    """Plot how often each system's answers assume or name a reference country (WebGPT, appendix
-    H.2).
+    """Plot how often each system's answers assume or name a reference country.
 
-    The bars are shares of the answers to the bundled probes. Raises Failed (no_probes) for a system
-    that answered none.
+    The bars are shares of the answers to the bundled probes (WebGPT, appendix H.2). Raises Failed
+    (no_probes) for a system that answered none.
     """
     probes = {probe.text: probe for probe in load_point_probes()}
     systems = {
@@ -594,7 +622,10 @@ def _match_probes(
 
 
 def run_measure_truthful(files: SystemFiles, systems: SystemFiles) -> Figure:
-    """Return the truthful and informative answers of each system."""
+    """Return the truthful and informative answers of each system.
+
+    Raises Failed (not_rated), and ValueError for an answer that is rated on one scale alone.
+    """
     scales = "truthful and informative"
     found, says = _summarize_ratings(files, systems, lambda rated, _: decide_grades(rated), scales)
     shares = {name: measure_truthfulness(grades) for name, grades in found.items()}
@@ -603,14 +634,20 @@ def run_measure_truthful(files: SystemFiles, systems: SystemFiles) -> Figure:
 
 
 def run_measure_supported(files: SystemFiles, systems: SystemFiles) -> Figure:
-    """Return the supported and plausible answers of each system."""
+    """Return the supported and plausible answers of each system.
+
+    Raises Failed (not_rated) for a system that nobody rated so.
+    """
     scales = "supported, plausible or good"
     found, says = _summarize_ratings(files, systems, compute_rated_shares, scales)
     return make_supported_figure(list(chain.from_iterable(found.values())), says)
 
 
 def run_measure_criteria(files: SystemFiles, systems: SystemFiles) -> Figure:
-    """Return people's ratings of each system by WebGLM's criteria."""
+    """Return people's ratings of each system by WebGLM's criteria.
+
+    Raises Failed (not_rated) for a system that nobody rated so.
+    """
     found, says = _summarize_ratings(files, systems, average_criteria, "such as fluency")
     return make_criteria_figure(list(chain.from_iterable(found.values())), says)
 
@@ -636,5 +673,8 @@ def _attribute_to(name: str) -> Callable[[Answer], str]:
 
 
 def run_measure_report(folder: Path) -> list[str]:
-    """Write the report of a folder, and return its path. Raises Failed as `write_report` does."""
+    """Write the report of a folder, and return its path as a line to print.
+
+    Raises Failed as `write_report` does.
+    """
     return [f"{write_report(folder)}\n"]

@@ -148,7 +148,10 @@ def redeem_invite(store: Store, token: str) -> str:
 
 
 def open_session(connection: Connection, person: str, now: float) -> str:
-    """Begin a session of a person who was let in, and return its token."""
+    """Begin a session of a person who was let in, and return its token.
+
+    Needs a writing transaction. The person is not checked.
+    """
     session = secrets.token_urlsafe(32)
     row = {"token": _hash_token(session), "person": person, "began": now, "seen": now}
     connection.execute(insert(sessions).values(row))

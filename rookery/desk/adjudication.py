@@ -208,10 +208,10 @@ def trace_versions(submitted: Iterable[Judgement]) -> dict[str, tuple[Judgement,
 
 
 def measure_judging_seconds(submitted: Iterable[Judgement]) -> dict[str, float]:
-    """Return the seconds that each judgement took, by its id; those of a correction are added to
-    those of what it corrects.
+    """Return the seconds that each judgement took, by its id, from its beginning to its end.
 
-    `submitted` are as `trace_versions` takes them.
+    Those of a correction are added to those of what it corrects. `submitted` are as
+    `trace_versions` takes them.
     """
     return {
         key: sum(each.ended - each.began for each in versions)
@@ -671,9 +671,9 @@ def decide_item(
 ) -> Decision:
     """Store a third person's decision on an item on which raters disagree, and return it.
 
-    `filled` are the form's values; the newest decision on an item holds, and all are kept. Raises
-    Failed: no_reason, no_item (it is none of `find_disagreements`), not_allowed (the person
-    judged the item, also where that does not count).
+    `filled` are the form's values, which are not checked here; the newest decision on an item
+    holds, and all are kept. Raises Failed: no_reason, no_item (it is none of `find_disagreements`),
+    not_allowed (the person judged the item, also where that does not count).
     """
     if not reason.strip():
         raise Failed(Failure(item, Outcome.NO_REASON, "say why: the raters will ask"))

@@ -253,7 +253,8 @@ def list_snapshot_rows(store: Store) -> list[tuple[Row[Any], SnapshotContents]]:
 def zip_snapshot(store: Store, name: str, by: str) -> bytes:
     """Return the files of a snapshot as a zip, byte for byte the same each time.
 
-    Raises Failed as `export_snapshot` does.
+    It is entered in the audit log as exported `by` this person. Raises Failed as `export_snapshot`
+    does.
     """
     packed = io.BytesIO()
     with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(packed, "w") as pack:

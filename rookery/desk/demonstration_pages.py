@@ -744,8 +744,7 @@ def group_window_parts(
 
 
 def parse_result_links(text: str) -> list[ResultLink]:
-    """Parse a page of search results into its links with their snippets; text before the first link
-    is an entry of its own."""
+    """Parse search results into links with snippets; text before the first is an entry, too."""
     found: list[ResultLink] = []
     done = 0
     for link in _LINK.finditer(text):
@@ -865,8 +864,9 @@ class BudgetMeter(NamedTuple):
 def make_window_view(
     session: BrowserSession, observation: Observation, highlights: Sequence[Highlight]
 ) -> WindowView:
-    """Return what an observation shows, for the template: a page's text with highlights, a list of
-    results as links, or the text of an error.
+    """Return what an observation shows, for the template.
+
+    It is a page's text with highlights, a list of results as links, or the text of an error.
     """
     view = session.find_shown_view(observation)
     title = (
@@ -933,7 +933,10 @@ def measure_budgets(session: BrowserSession) -> dict[str, BudgetMeter]:
 
 
 def list_quotable_sentences(session: BrowserSession) -> list[tuple[Span, str]]:
-    """Return the sentences in the window that can be quoted: span and shortened text."""
+    """Return the sentences in the window that can be quoted: span and shortened text.
+
+    Empty if no page is open.
+    """
     view = session.find_shown_view()
     if view is None:
         return []
@@ -944,8 +947,7 @@ def list_quotable_sentences(session: BrowserSession) -> list[tuple[Span, str]]:
 
 
 def find_last_quoted_paragraph(session: BrowserSession) -> int:
-    """Return the offset at which this window shows the paragraph of the last quote; the window's
-    start if there is none."""
+    """Return the offset of the last quote's paragraph in this window, else of its start."""
     view, shown = session.find_shown_view(), session.observation
     if view is None or not shown.quotes:
         return shown.start

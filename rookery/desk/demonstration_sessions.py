@@ -103,8 +103,10 @@ class DemonstrationSession:
 
 
 class DemonstrationStore:
-    """The demonstration sessions of a store, shared by the threads of one process. Raises Failed as
-    the store does."""
+    """The demonstration sessions of a store, shared by the threads of one process.
+
+    Raises Failed as the store does.
+    """
 
     def __init__(self, store: Store, most: int = MAX_CACHED_SESSIONS) -> None:
         self._store = store
@@ -313,10 +315,11 @@ class FetchJobs:
         self._failures: dict[DemonstrationKey, str] = {}
 
     def run(self, place: DemonstrationKey, number: int, wait: float) -> None:
-        """Fetch the pending result of a browser session at event `number`; wait at most `wait`
-        seconds.
+        """Fetch the pending result of a browser session at event `number`, in a thread.
 
-        A job that is running already is waited for, not started twice.
+        Waits for it at most `wait` seconds; the job goes on after that, and stores the result in
+        the session. A job that is running already is waited for, not started twice. Nothing is
+        raised: `explain_failure` has the reason.
         """
         key = (place, number)
         with self._lock:

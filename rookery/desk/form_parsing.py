@@ -143,7 +143,7 @@ def encode_form(
 def encode_claims(
     name: str, order: Sequence[int], claims: Iterable[ClaimValues]
 ) -> dict[str, list[str]]:
-    """Encode stored claims as the posted values that `parse_claims` reads; its inverse.
+    """Encode stored claims as posted values, as `parse_form` reads them.
 
     `name` is the field's. `order` lists the item's answer numbers as shown on screen: the answer of
     a claim is posted as its position there.
@@ -272,7 +272,7 @@ def split_at_claims(answer: Answer) -> tuple[ClaimPiece, ...]:
 
 
 def find_answer_sentences(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the sentences; a line break ends a sentence."""
+    """Return the spans of the sentences as offsets in the text; a line break ends a sentence."""
     lines, at = [], 0
     for line in text.split("\n"):
         if line.strip():
@@ -344,10 +344,10 @@ class ClaimRow(NamedTuple):
 
 
 class TaskForm:
-    """A form and an item: the answers in this rater's order, the filled values, what is wrong or
-    missing, and, with `check`, the problems that bar it from being handed in.
+    """A form and an item: answers in this rater's order, filled values, what is wrong or missing.
 
-    `order` lists the item's answer numbers as shown on screen.
+    With `check`, it has the problems that bar it from being handed in. `order` lists the item's
+    answer numbers as shown on screen.
     """
 
     def __init__(
@@ -387,15 +387,20 @@ class TaskForm:
         )
 
     def clamp_page(self, text: str) -> int:
-        """Return the number of the page that was asked for as text, else of the first or last."""
+        """Return the number of the page that was asked for as text, else of the first or last.
+
+        Pages count from 0. Text that is no number gives the first page, a number too large the
+        last.
+        """
         number = int(text) if text.isdecimal() and len(text) < 4 else 0
         return min(number, len(self.pages) - 1)
 
     def turn_page(self, number: int, do: str) -> int:
         """Return the number of the page that follows this one where this button was pressed.
 
-        It is that of the first problem where the form was submitted, and of a button "on" or
-        "back" the neighbour's.
+        Pages count from 0. It is that of the first problem where the form was submitted, and of a
+        button "on" or "back" the neighbour's. Any other button is the number of a page, as
+        `clamp_page` takes it.
         """
         if do == "submit":
             return min(map(self.find_page, self.problems), default=number)

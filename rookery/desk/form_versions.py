@@ -238,7 +238,10 @@ def write_guide(store: Store, form: str, text: str, by: str) -> LabellingGuide:
 
 
 def list_guide_versions(store: Store, form: str) -> list[LabellingGuide]:
-    """Return every version of a form's guide, newest first. Raises Failed (no_form)."""
+    """Return every version of a form's guide, newest first. Raises Failed (no_form).
+
+    The guide that comes with the form may be stored first, as by `load_guide`.
+    """
     load_guide(store, form)
     with store.begin_read() as connection:
         return [LabellingGuide(*row) for row in connection.execute(_VERSIONS, {"form": form})]

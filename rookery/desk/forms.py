@@ -587,7 +587,7 @@ class LabellingItem(Record, frozen=True):
 
 
 def make_item_id(batch: str, item: LabellingItem) -> str:
-    """Return the id that an item has in a batch."""
+    """Return the id that an item has in a batch: a digest of both, the same each time."""
     return digest_of(f"{batch}\n{item.to_json()}")
 
 

@@ -71,13 +71,12 @@ class HumanFeedbackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class HumanFeedback:
-    """Connection of a training run in `folder` to the labelling desk, from its beginning to its
-    end.
+    """Connection of a training run in `folder` to the labelling desk; a context manager.
 
     Of several processes that share the work, all ask whether the cord was pulled, and the `main`
-    one does the rest. `waits` is told how many comparisons people have still to make. Raises Failed
-    (stopped) where the cord was pulled before, and where the store is lost for longer than the
-    grace.
+    one does the rest. `waits` is told how many comparisons people have still to make. Entering
+    records that the run begins, leaving how it ends. Raises Failed (stopped) where the cord was
+    pulled before, and where the store is lost for longer than the grace.
     """
 
     def __init__(
@@ -117,8 +116,8 @@ class HumanFeedback:
         """Return why the run must stop, or an empty string; while the store is away, wait for it.
 
         Either somebody stopped it at the desk, with a reason, or the store was lost for longer than
-        the grace, or failed otherwise. Also tells the desk, every 10 seconds at most, that the run
-        is alive.
+        the grace, or failed otherwise. In the main process it also tells the desk, every 10 seconds
+        at most, that the run is alive.
         """
         try:
             pull = self._retry_store(lambda: stop_switch.find_active_stop(self._store, self.run))
@@ -128,7 +127,11 @@ class HumanFeedback:
         return stop_switch.describe_run_stop(pull) if pull else ""
 
     def report_steps(self, also: StepCallback) -> StepCallback:
-        """Return a callback that records each step and its samples at the desk and calls `also`."""
+        """Return a callback that records each step and its samples at the desk and calls `also`.
+
+        Only the main process records. It waits while the store is away, and raises Failed (stopped)
+        after the grace.
+        """
 
         def report_step(step: int, count: int, measured: dict[str, float]) -> None:
             self.step = step
@@ -144,11 +147,12 @@ class HumanFeedback:
     def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
         """Yield one Comparison for each question, in their order, as soon as it is there.
 
-        Puts the questions into the desk's labelling queue, waits for people, and takes the first
-        judgement of each that is not excluded. What an earlier try of this run asked is not asked
-        again; what nobody has answered and is asked no more is withdrawn. All weights are equal
-        where somebody could not decide, where only excluded people judged, and where a lead
-        withdrew the question. Raises Failed (stopped).
+        Once it is iterated, it puts the questions, each of 2 to 4 answers, into the desk's
+        labelling queue, waits for people, and takes the first judgement of each that is not
+        excluded. What an earlier try of this run asked is not asked again; what nobody has answered
+        and is asked no more is withdrawn. All weights are equal where somebody could not decide,
+        where only excluded people judged, and where a lead withdrew the question. Raises Failed
+        (stopped).
         """
         items = self._retry_store(lambda: self._ask_people(questions))
         comparisons: dict[str, Comparison] = {}

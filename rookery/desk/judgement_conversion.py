@@ -84,8 +84,9 @@ def matches_gold(
 ) -> bool:
     """Return True if every field that the item's gold names has the expected value.
 
-    Better and much better count alike, and None in an expected list matches anything. Raises
-    ValueError if the item has no gold.
+    Better and much better count alike, and None in an expected list matches anything. The form is
+    the one that `forms` has under its name. Raises ValueError if the item has no gold, and KeyError
+    if there is no such form.
     """
     form = forms[item.form]
     if item.gold is None:
@@ -97,10 +98,10 @@ def matches_gold(
 
 
 def format_justification(form: LabellingForm, item: LabellingItem, order: Sequence[int]) -> str:
-    """Return the justification of an item's gold answers as a person reads it who saw the answers
-    in this order: {1} is what the item's first answer was called there, as A or B.
+    """Return the justification of an item's gold answers, with its marks replaced by labels.
 
-    Empty if the item has none.
+    The reader saw the answers in this order: {1} is what the item's first answer was called there,
+    as A or B. Empty if the item has none.
     """
     if item.gold is None:
         return ""
@@ -224,8 +225,11 @@ def extract_field_values(form: LabellingForm, filled: Mapping[str, Any]) -> Iter
 def iterate_stored_values(
     form: LabellingForm, filled: Mapping[str, Any]
 ) -> Iterator[tuple[FormField, tuple[int, ...], str | int]]:
-    """Yield each value that was given in a choice, versus or pick field as it is stored, with its
-    field and what it is about, as `FieldValue.place`."""
+    """Yield each value of the choice, versus and pick fields as it is stored, in the form's order.
+
+    With it come its field and what it is about, as `FieldValue.place`. What was not filled in is
+    left out.
+    """
     for field in form.fields:
         if field.kind in ("choice", "versus", "pick"):
             for place, value in flatten_value(filled.get(field.name)):

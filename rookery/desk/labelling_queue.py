@@ -172,11 +172,11 @@ def add_items(
 ) -> AddedItemCounts:
     """Queue items for `people_wanted` people each, in one transaction; known ones stay as they are.
 
-    An item is known if the batch has it already. `prelude` marks an attention check (GopherCite,
-    appendix C): nobody gets another item of a batch before its prelude. Want that of as many people
-    as will ever work on the batch, since who finds no place left goes without it. Higher `priority`
-    comes first. `policy` is the step of the training run that wrote the answers. Raises ValueError
-    if `people_wanted` is less than 1.
+    An item is known if the batch has it already. Items are not checked: `find_item_problems` does
+    that. `prelude` marks an attention check (GopherCite, appendix C): nobody gets another item of a
+    batch before its prelude. Want that of as many people as will ever work on the batch, since who
+    finds no place left goes without it. Higher `priority` comes first. `policy` is the step of the
+    training run that wrote the answers. Raises ValueError if `people_wanted` is less than 1.
     """
     if people_wanted < 1:
         raise ValueError(f"an item must be wanted of 1 person or more, not {people_wanted}")
@@ -263,8 +263,10 @@ def renew_lease(store: Store, lease_token: str, lease: float = LEASE_SECONDS) ->
 
 
 def record_correction_sign(store: Store, item: str, person: str, began: float) -> None:
-    """Keep the time of an action on a correction that began then, as `renew_lease` does of work
-    with a lease."""
+    """Record the time of an action on a correction, about once a minute.
+
+    `began` is when the correction was begun; work with a lease has this from `renew_lease`.
+    """
     now = store.clock()
     if now - began >= WORK_SIGN_SECONDS:
         with store.begin_write() as connection:
@@ -527,7 +529,8 @@ def submit_judgement(store: Store, token: str, person: str, judgement: Judgement
 def skip_item(store: Store, token: str, person: str, reason: str) -> None:
     """Leave an item to others and store the reason; this person never gets it again.
 
-    Raises Failed: no_lease (the token is not of this person), already (it was judged before).
+    The same skip sent twice is stored once. Raises Failed: no_lease (the token is not of this
+    person), already (it was judged before).
     """
     _return_item(store, token, person, reason, "skipped")
 
@@ -535,8 +538,8 @@ def skip_item(store: Store, token: str, person: str, reason: str) -> None:
 def flag_item(store: Store, token: str, person: str, reason: str) -> None:
     """Report that an item itself is faulty and store the reason; this person never gets it again.
 
-    Others may still get it. Raises Failed: no_lease (the token is not of this person), already (it
-    was judged before).
+    Others may still get it. The same flag sent twice is stored once. Raises Failed: no_lease (the
+    token is not of this person), already (it was judged before).
     """
     _return_item(store, token, person, reason, "flagged")
 

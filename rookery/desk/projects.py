@@ -201,9 +201,9 @@ def place_batch(
 ) -> None:
     """Make a batch part of a project, or of none (empty), for everybody or for the `named` people.
 
-    The batch may be one of which there are no items yet: place it before they are imported, so that
-    nobody else gets any. Raises Failed: no_project, no_person, bad_trial (a trial of no project),
-    bad_name (a blank batch).
+    This replaces the project, trial and people that it had. The batch may be one of which there are
+    no items yet: place it before they are imported, so that nobody else gets any. Raises Failed:
+    no_project, no_person, bad_trial (a trial of no project), bad_name (a blank batch).
     """
     if not batch.strip():
         raise Failed(Failure(batch, Outcome.BAD_NAME, "name the batch"))
@@ -285,7 +285,10 @@ def decide_admission(
 
 
 def list_trial_results(store: Store, project: str) -> list[TrialResult]:
-    """Return everybody who began the trial of a project or was decided on, by name."""
+    """Return everybody who began the trial of a project or was decided on, by name.
+
+    Researchers are there only if they were decided on. Empty if there is no such project.
+    """
     with store.begin_read() as connection:
         return _find_trial_results(connection, project)
 
@@ -347,7 +350,10 @@ _ACCOUNT = select(
 
 
 def find_batch_access(connection: Connection, person: str) -> BatchAccess:
-    """Return the batches of which a person may be given items."""
+    """Return the batches of which a person gets no items, and those to which they are limited.
+
+    Exclusions are not considered.
+    """
     # Asked with every item that is handed out: one statement where no project has rules.
     account = connection.execute(_ACCOUNT, {"asker": person}).first()
     barred: set[str] = set()

@@ -296,8 +296,7 @@ class ExclusionEffect(Record, frozen=True):
 
 
 class ExclusionProposal(Record, frozen=True):
-    """A proposed exclusion: the judgements of a person in a batch whose attention check they
-    failed."""
+    """A proposed exclusion of a person from a batch whose attention check they failed."""
 
     person: str
     batch: str
@@ -317,8 +316,10 @@ class AgreementReport(Record, frozen=True):
 
 
 class QualityReport(Record, frozen=True):
-    """Quality report for the lead of a labelling project. Excluded judgements and attention checks
-    count in no agreement."""
+    """Quality report for the lead of a labelling project.
+
+    Excluded judgements and attention checks count in no agreement.
+    """
 
     batch: str
     """empty: every batch"""
@@ -389,12 +390,11 @@ def exclude_judgements(
     by: str,
     batch: str = "",
 ) -> Exclusion:
-    """Exclude one judgement with its later corrections, or a person's judgements everywhere or in
-    one batch.
+    """Exclude a judgement with its later corrections, or a person's judgements (in a batch or all).
 
-    `which` is the judgement's id or the person's name; `batch` is for persons only. Excluded
-    judgements stay in the store and count no more. Returns the stored record. Raises Failed:
-    no_reason, no_person, no_judgement, bad_batch (a judgement with a batch), already (it is
+    `which` is the judgement's id or the person's name; `batch` is for persons only, and empty for
+    all. Excluded judgements stay in the store and count no more. Returns the stored record. Raises
+    Failed: no_reason, no_person, no_judgement, bad_batch (a judgement with a batch), already (it is
     excluded).
     """
     with store.begin_write() as connection:
@@ -581,7 +581,10 @@ def reply_to_flag(store: Store, judgement: str, text: str, by: str) -> None:
 
 
 def load_flag_outcomes(store: Store, flagged: list[str]) -> dict[str, FlagOutcome]:
-    """Return what came of flags, by the ids of the judgements that flagged."""
+    """Return what came of flags, by the ids of the judgements that flagged.
+
+    Unknown ids are left out.
+    """
     reply = flag_replies.c
     query = select(judgements.c.id, items.c.why, items.c.retired, reply.text, reply.by, reply.at)
     query = query.join(items, items.c.id == judgements.c.item)

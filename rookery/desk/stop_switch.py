@@ -105,7 +105,11 @@ def begin_run(store: Store, run: str, step: int = 0) -> None:
 def record_progress(
     store: Store, run: str, step: int, samples: Sequence[PolicySample] = ()
 ) -> None:
-    """Record a sign of life of a run, the steps made so far, and samples of its policy."""
+    """Record a sign of life of a run, the steps made so far, and samples of its policy.
+
+    The run must have begun: nothing is recorded of an unknown one, and samples of it violate a
+    constraint of the store.
+    """
     rows = [{"run": run, "at": store.clock(), **asdict(sample)} for sample in samples]
     with store.begin_write() as connection:
         _update_run(connection, run, seen=store.clock(), step=step)
@@ -114,7 +118,10 @@ def record_progress(
 
 
 def end_run(store: Store, run: str, how: str) -> None:
-    """Record that a run is over, with a text `how` that says how it ended."""
+    """Record that a run is over, with a text `how` that says how it ended.
+
+    A run that is not known is ignored.
+    """
     with store.begin_write() as connection:
         _update_run(connection, run, seen=store.clock(), ended=how)
 

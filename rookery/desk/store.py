@@ -60,7 +60,10 @@ class Store:
 
     @contextmanager
     def begin_read(self) -> Iterator[Connection]:
-        """Open a transaction that sees one state of the data. Raises Failed (store_fails)."""
+        """Open a transaction that sees one state of the data.
+
+        Raises Failed as `begin_write` does.
+        """
         with translate_database_errors(self.place), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -71,7 +74,9 @@ class Store:
     def begin_write(self) -> Iterator[Connection]:
         """Open a transaction that is committed as a whole, or not at all where an error is raised.
 
-        Raises Failed: store_busy, disk_full, store_fails.
+        It waits for other writers. Do not open one inside another: with SQLite that waits for
+        itself. Raises Failed: store_busy, disk_full, store_fails; a violated constraint is raised
+        unchanged.
         """
         translating = translate_database_errors(self.place)
         with translating, self._write_lock, self._engine.connect() as connection:

@@ -54,7 +54,10 @@ class ExportedRows(NamedTuple):
 
 
 def format_answer_with_quotes(answer: Answer) -> str:
-    """Format an answer with citation numbers behind its claims, and the cited quotes below it."""
+    """Format an answer with citation numbers behind its claims, and the cited quotes below it.
+
+    Cited quotes are numbered from 1 in the order of the answer's quotes; others are left out.
+    """
     cited = sorted({number for claim in answer.claims for number in claim.quotes})
     numbers = {number: place for place, number in enumerate(cited, 1)}
 
@@ -123,7 +126,10 @@ def write_training_rows(rows: Iterable[TrainingRow | Record], path: Path) -> Non
 
 
 def write_whole_file(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as a file, completely, or leave the file as it was."""
+    """Write lines as a file, completely, or leave the file as it was.
+
+    The lines are without line breaks, and the folder must be there. Raises OSError.
+    """
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with new.open("wb") as file:

@@ -45,11 +45,11 @@ class ActionCount(Record, frozen=True):
 
 
 def count_actions(episodes: Sequence[Episode]) -> list[ActionCount]:
-    """Count the actions of episodes, in the order of WebGLM's tables; those never taken are left
-    out.
+    """Count the actions of episodes, in the order of WebGLM's tables, without those never taken.
 
-    Completions without tokens, as a person's, have no count of them. Intervals are by the bootstrap
-    over episodes. Raises ValueError without an episode.
+    Text that is no command counts as INVALID, an answer that is written out as WRITE. Completions
+    without tokens, as a person's, have no count of them. Intervals are by the bootstrap over
+    episodes. Raises ValueError without an episode.
     """
     if not episodes:
         raise ValueError("there are no episodes to count the actions of")
@@ -70,7 +70,10 @@ def count_actions(episodes: Sequence[Episode]) -> list[ActionCount]:
 
 
 def make_actions_figure(systems: Mapping[str, Sequence[ActionCount]], says: str) -> Figure:
-    """Make the figure of how often each system takes each action, with tokens in the table."""
+    """Make the figure of how often each system takes each action, with tokens in the table.
+
+    `says` begins the caption.
+    """
     counts = {
         (system, name): action.per_episode
         for name in NAMES

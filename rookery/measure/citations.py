@@ -69,7 +69,10 @@ class SystemCitationScores(Record, frozen=True):
 
 
 def make_support_entailment(judge: EvidenceJudge) -> EntailmentFunction:
-    """Make the entailment function that `judge_claim_support` is with this judge."""
+    """Return an entailment function that gives the `supports` of `judge_claim_support`.
+
+    It raises what the judge raises.
+    """
     return lambda premises, claim: judge_claim_support(claim, premises, judge).supports
 
 
@@ -115,7 +118,7 @@ def judge_statement(statement: CitedStatement, entails: EntailmentFunction) -> S
     """Judge whether what a statement cites entails it, and which of its citations are of use.
 
     A citation is of use if all together entail the statement, unless it does not do so alone and
-    the others do without it (ALCE, section 3.3).
+    the others do without it (ALCE, section 3.3). A statement that cites nothing is not recalled.
     """
     cited = statement.cited
 

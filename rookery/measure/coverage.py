@@ -85,7 +85,8 @@ def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
 def make_coverage_figure(scored: Mapping[str, ScoredAnswers], says: str) -> Figure:
     """Make the figure of the curves of named scores, with their areas and a few points as a table.
 
-    `says` begins the caption.
+    `says` begins the caption. Points of very small coverage are not drawn, and of a long curve only
+    some are. Raises ValueError as `compute_coverage_curve`.
     """
     lines = [_make_line(each, compute_coverage_curve(answers)) for each, answers in scored.items()]
     return Figure(
@@ -112,6 +113,10 @@ class _ScoreTiers(NamedTuple):
 
 
 def group_by_score(scored: ScoredAnswers) -> _ScoreTiers:
+    """Group answers in tiers of equal scores, the highest tier first.
+
+    Raises ValueError as `compute_coverage_curve`.
+    """
     scores_N, good_N = (np.asarray(each, dtype=float) for each in scored)
     if not len(scores_N) or scores_N.shape != good_N.shape:
         raise ValueError(f"{len(scores_N)} scores and {len(good_N)} labels: give each score one")

@@ -199,12 +199,11 @@ T = TypeVar("T")
 
 
 def write_figure(figure: Figure, folder: Path) -> None:
-    """Write NAME.json (the record), NAME.md (the table), NAME.svg and NAME.png (the picture) to a
-    folder.
+    """Write the record, table and pictures of a figure: NAME.json, NAME.md, NAME.svg and NAME.png.
 
-    Points that are not finite are left out. Raises ValueError for a name that is not small letters,
-    digits and hyphens, and Failed (not_installed) without matplotlib, after writing record and
-    table.
+    The folder is made if needed, and files of the same name are replaced. Points that are not
+    finite are left out. Raises ValueError for a name that is not small letters, digits and hyphens,
+    and Failed (not_installed) without matplotlib, after writing record and table.
     """
     if not re.fullmatch("[a-z0-9-]+", figure.name):
         raise ValueError(f"{figure.name!r} names no file: small letters, digits and hyphens do")
@@ -222,18 +221,19 @@ def write_figure(figure: Figure, folder: Path) -> None:
 def read_figures(folder: Path) -> dict[Path, Figure]:
     """Return every figure written in this folder or below, by the path of its JSON file, in order.
 
-    Raises Failed (bad_figure), which names the file.
+    JSON files without a Markdown file of the same name are passed over; empty if there is no figure
+    or no such folder. Raises Failed (bad_figure), which names the file.
     """
     found = sorted(place for place in folder.rglob("*.json") if place.with_suffix(".md").exists())
     return {place: _read_json(place, Figure) for place in found}
 
 
 def write_report(folder: Path) -> Path:
-    """Write report.html: the findings of recipes (each result.json), then every figure with its
-    table.
+    """Write report.html: the findings of recipes, then every figure with its table.
 
-    Returns the file's path. Raises Failed: not_found (nothing was measured there), bad_figure, and
-    not_installed without matplotlib.
+    Both are looked for in the folder and below, findings in each result.json. Returns the file's
+    path. Raises Failed: not_found (nothing was measured there), bad_figure, and not_installed
+    without matplotlib or jinja2.
     """
     results = [_read_json(place, RecipeResult) for place in sorted(folder.rglob("result.json"))]
     figures = read_figures(folder)

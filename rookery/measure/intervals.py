@@ -233,7 +233,10 @@ def estimate_side_bias(first: int, judged: int) -> SideBias | None:
 
 
 def compute_wilson_interval(count: float, of: int) -> ConfidenceInterval:
-    """Compute Wilson's 95 % interval of the share `count / of`; a tie may count half."""
+    """Compute Wilson's 95 % interval of the share `count / of`; a tie may count half.
+
+    `of` is above 0; `estimate_share` checks both.
+    """
     share, weight = count / of, _NORMAL_QUANTILE * _NORMAL_QUANTILE / of
     middle = (share + weight / 2) / (1 + weight)
     spread = math.sqrt(share * (1 - share) / of + weight / (4 * of))
@@ -344,7 +347,7 @@ def estimate_mean(
     """Return a mean with the percentile interval of the bootstrap over groups.
 
     Without `groups`, each value is a group. One group alone has no interval: low and high are the
-    mean. Raises ValueError without a value.
+    mean. Raises ValueError without a value, and if there is not one group for each value.
     """
     if not values:
         raise ValueError("there is no value to take the mean of")

@@ -190,9 +190,9 @@ def fit_bradley_terry(
 
     Their mean is 0. A tie is half a win for each. As a prior, `ties` more ties are added between
     every two systems that met. Intervals are by the bootstrap over groups, `draws` samples; a
-    sample without finite strengths gets half a tie between those that met. Raises ValueError if the
-    strengths themselves are not finite: because nothing compares some systems with others, or some
-    never won against the others.
+    sample without finite strengths gets half a tie between those that met. Raises ValueError
+    without a match, and if the strengths themselves are not finite: because nothing compares some
+    systems with others, or some never won against the others.
     """
     names, wins_GSS = _count_wins(matches)
     wins_SS = wins_GSS.sum(0)

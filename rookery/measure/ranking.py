@@ -33,11 +33,12 @@ def measure_rankings(
 ) -> dict[str, Estimate]:
     """Return the mean of each metric over the questions that it is defined for, with its interval.
 
-    One row a question: the worth of each item, and its predicted score. `pairs` is the share of
-    pairs in the right order; `hit K` how often an item of the greatest worth is among the first K;
-    `recall K` the share of items worth more than 0 that is there. WebGLM's tables 7 and 9 have
-    accuracy, Spearman, NDCG and normalised NDCG; the accuracy of table 7 (19 % for a ranker whose
-    Spearman is about 0) can only be `hit 1`, that of table 9 only `pairs`.
+    One row a question: the worth of each item, and its predicted score. A metric that is defined
+    for no question is left out. `pairs` is the share of pairs in the right order; `hit K` how often
+    an item of the greatest worth is among the first K; `recall K` the share of items worth more
+    than 0 that is there. WebGLM's tables 7 and 9 have accuracy, Spearman, NDCG and normalised NDCG;
+    the accuracy of table 7 (19 % for a ranker whose Spearman is about 0) can only be `hit 1`, that
+    of table 9 only `pairs`.
     """
     measures: dict[str, RankingMetric] = {
         "pairs": compute_pair_accuracy,
@@ -58,7 +59,10 @@ def make_ranking_figure(
     name: str = "ranking",
     title: str = "Rankings",
 ) -> Figure:
-    """Make the figure of several rankers' metrics, from `measure_rankings` (WebGLM, table 7)."""
+    """Make the figure of several rankers' metrics, from `measure_rankings` (WebGLM, table 7).
+
+    `says` is the caption. Metrics that a ranker lacks are left out.
+    """
     measures = dict.fromkeys(measure for each in methods.values() for measure in each)
     rows = {
         (method, measure): each[measure]

@@ -67,7 +67,8 @@ def estimate_best_of_n_curve(
     """Return the mean of `estimate_best_of_n` over questions, with intervals, for each n of `at`.
 
     If `at` is empty, n is 1, 2, 4, ... and N, the fewest answers to any question. Intervals are by
-    the bootstrap over questions. Raises ValueError for an n above N.
+    the bootstrap over questions. Raises ValueError as `estimate_best_of_n`, for an n that is not
+    from 1 to N, and without a question.
     """
     return average_over_questions(
         [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)], at
@@ -103,8 +104,10 @@ def find_compute_optimal(
 def find_compute_frontier(
     curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], judging: float = 0.0
 ) -> list[BudgetPoint]:
-    """Return the choices of model and n that no cheaper choice equals in reward, cheapest first;
-    costs are those of `find_compute_optimal`."""
+    """Return the choices of model and n that no cheaper choice equals in reward, cheapest first.
+
+    Costs are those of `find_compute_optimal`.
+    """
     points: list[BudgetPoint] = []
     offers = _list_offers(curves, costs, judging)
     for each in sorted(offers, key=lambda one: (one.cost, -one.worth.value)):
@@ -198,6 +201,12 @@ def make_compute_figure(
 def average_over_questions(
     question_rewards: Sequence[Array], at: Sequence[int], seed: int = 0
 ) -> dict[int, Estimate]:
+    """Return the mean over questions of the rewards at each n of `at`, with intervals, by n.
+
+    A question's rewards are those of n = 1, 2, ..., in this order. If `at` is empty, n is 1, 2, 4,
+    ... and N, the fewest that a question has. Intervals are by the bootstrap over questions. Raises
+    ValueError for an n that is not from 1 to N, and without a question.
+    """
     most = min(map(len, question_rewards), default=0)
     ns = at or sorted({*(2**power for power in range(most.bit_length())), most})
     if not 1 <= min(ns) <= max(ns) <= most:

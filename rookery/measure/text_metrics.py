@@ -60,10 +60,10 @@ def make_text_figure(name: str, systems: Mapping[str, MeasuredEstimates], says: 
     """Make the figure of TEXT_FIGURES with this name, with bars for each system.
 
     The estimates are, for `leakage`, from `average_by_overlap`; for `rouge`, from
-    `estimate_corpus_rouge`; for `exact`, from
-    `measure_exactness`; for `novel`, from `measure_novelty`; for `repeated`, from
-    `measure_repetition`; for `openings`, from `measure_copied_openings`; for `copied-from`, from
-    `measure_copied_positions`. `says` is the caption.
+    `estimate_corpus_rouge`; for `exact`, from `measure_exactness`; for `novel`, from
+    `measure_novelty`; for `repeated`, from `measure_repetition`; for `openings`, from
+    `measure_copied_openings`; for `copied-from`, from `measure_copied_positions`. `says` is the
+    caption. Raises KeyError for another name.
     """
     title, y, source = TEXT_FIGURES[name]
     return make_bars_figure(name, title, says, systems, y, source)
@@ -138,7 +138,7 @@ def normalize_squad(answer: str) -> str:
 def is_exact_match(answer: str, golds: Sequence[str]) -> bool:
     """Return True if an answer equals one of the accepted ones once normalised.
 
-    Raises ValueError if there are none.
+    Raises ValueError if there are none, or if `golds` is a text and no list of them.
     """
     return normalize_squad(answer) in [normalize_squad(gold) for gold in _require_golds(golds)]
 
@@ -147,7 +147,7 @@ def compute_token_f1(answer: str, golds: Sequence[str]) -> float:
     """Return the greatest F1 of words against any accepted answer; 0 if nothing is shared.
 
     Words count as often as they are in both; empty answers have 0. Raises ValueError if none is
-    accepted.
+    accepted, or if `golds` is a text and no list of them.
     """
     ours = normalize_squad(answer).split()
     accepted = map(normalize_squad, _require_golds(golds))
@@ -200,9 +200,10 @@ def measure_novelty(
 ) -> dict[str, Estimate]:
     """Return the share of each size of word runs, and of sentences, that are not in the source.
 
-    A run lies within one sentence of the text and counts each time it occurs; in the source it may
-    cross sentences. Texts are counted together, with intervals by the bootstrap over texts. A size
-    that no text reaches is left out (Ziegler, figure 5). Raises ValueError for a run of no words.
+    The shares are called `1 word`, `2 words`, ... and `sentence`. A run lies within one sentence of
+    the text and counts each time it occurs; in the source it may cross sentences. Texts are counted
+    together, with intervals by the bootstrap over texts. A size that no text reaches is left out
+    (Ziegler, figure 5). Raises ValueError for a run of no words.
     """
     new: list[dict[str, list[bool]]] = []
     for text, source in zip(candidates, sources, strict=True):

@@ -114,7 +114,10 @@ class CitedPage(NamedTuple):
 
 
 def render_export(exported: ExportedAnswer, kind: str) -> str:
-    """Return the answer as a file of this kind, one of EXPORT_TYPES."""
+    """Return the answer as a file of this kind, one of EXPORT_TYPES.
+
+    Raises KeyError for another kind.
+    """
     make = {
         "html": export_html,
         "md": export_markdown,
@@ -126,14 +129,20 @@ def render_export(exported: ExportedAnswer, kind: str) -> str:
 
 
 def export_json(exported: ExportedAnswer) -> str:
-    """Return the answer as one line of JSON, the same that `rookery ask --json` prints."""
+    """Return the answer as one line of JSON of the form that `rookery ask --json` prints.
+
+    Failures are only counted in it, and it does not say what the answer was made with. Control
+    characters are escaped.
+    """
     answered = make_ask_result(exported.episode, exported.verdicts)
     return to_terminal_json(msgspec.structs.replace(answered, failures=())) + "\n"
 
 
 def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:
-    """Return each version of each cited page, in the order in which they are cited, with the
-    numbers of its quotes, counted from 1 through all answers."""
+    """Return each version of each cited page with the numbers of its quotes, in order of citation.
+
+    Quotes are counted from 1 through all answers.
+    """
     cited_pages: dict[tuple[str, str], CitedPage] = {}
     numbers: dict[CitedPage, list[int]] = {}
     quotes = [quote for exported in answers for quote in _list_quotes(exported)]
@@ -566,7 +575,7 @@ def _add_answer_to_docx(document: "DocxWriter", exported: ExportedAnswer, before
 
 
 def export_bibtex(exported: ExportedAnswer) -> str:
-    """Return the cited pages as a BibTeX file."""
+    """Return the cited pages as a BibTeX file, one entry a version; empty if none is cited."""
     return "\n".join(_format_bibtex_entry(source) for source in list_cited_pages(exported))
 
 
@@ -587,7 +596,10 @@ def _escape_tex(text: str) -> str:
 
 
 def export_csl(exported: ExportedAnswer) -> str:
-    """Return the cited pages as CSL-JSON, the JSON of the Citation Style Language."""
+    """Return the cited pages as CSL-JSON, the JSON of the Citation Style Language.
+
+    It is one line with a list, which is empty if no page is cited.
+    """
     items = [_build_csl_item(source) for source in list_cited_pages(exported)]
     return msgspec.json.encode(items).decode() + "\n"
 

@@ -182,10 +182,11 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
 
 
 def list_equal_addresses(url: str) -> list[str]:
-    """Return the ways to write an address, itself first, that name the same page.
+    """Return the ways to write an address that name the same page, the address itself first.
 
     They differ in the case of scheme and host, in percent-encoding, and in the name of a folder's
-    index page. A fragment is left out.
+    index page. A fragment is left out. An address that is not on the web has no other way; what is
+    no address gives an empty list.
     """
     try:
         whole = urldefrag(url).url
@@ -260,10 +261,10 @@ class CheckedSources:
         return [got for got in self._fetched.values() if isinstance(got, Failure)]
 
     def find_version(self, quote: Quote) -> Page | None:
-        """Return the version nearest to what a quote names, else another at its address.
+        """Return the version nearest to what a quote names, else another at its address, else None.
 
         A version with the quote's digest is preferred: archived, the document at the address or,
-        with fetching, the address as it is now.
+        with fetching, the address as it is now, which is opened once.
         """
         now = self._open_page(quote.url)
         archived = self._sources.archive.find_quoted(quote)
@@ -289,7 +290,11 @@ class CheckedSources:
         return here or self._sources.archive.find_latest(url)
 
     def find_named(self, claimed: ClaimedQuote) -> Iterator[Page]:
-        """Yield the versions of the source that another tool names, newest first."""
+        """Yield the versions of the source that another tool names, newest first.
+
+        A source without an address is looked for by title among the documents alone. With fetching,
+        an address is opened as it is now, once.
+        """
         if not claimed.url:
             yield from self._given.find_by_title(claimed.title)
             return
@@ -344,10 +349,10 @@ def run_verify_command(
     """Check the quotes of a file of saved answers, print each verdict and return the exit code.
 
     `pages` is a folder of documents to check against, besides the archive; `fetch` opens every
-    source as it is now; `support` also judges
-    the claims, by the evidence model of the settings' ranker, which never fails a quote. Raises
-    ValueError for a file that holds no answers of a known form or is too large, and Failed:
-    no_model, bad_model.
+    source as it is now; `support` also judges the claims, by the evidence model of the settings'
+    ranker, which never fails a quote. The summary goes to standard error. Raises ValueError for a
+    file that holds no answers of a known form or is too large, OSError for one that cannot be read,
+    and Failed: no_model, bad_model.
     """
     data = read_saved_file(file)
     documents = DocumentLookup(pages)
@@ -392,7 +397,7 @@ def run_verify_command(
 def read_saved_file(file: Path) -> bytes:
     """Return the contents of a file of saved answers; `-` is standard input.
 
-    Raises ValueError where it is too large.
+    Raises ValueError where it has more than MAX_SAVED_BYTES, and OSError where it cannot be read.
     """
     with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as saved:
         data = saved.read(MAX_SAVED_BYTES + 1)

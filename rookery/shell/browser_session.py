@@ -138,7 +138,10 @@ class BrowserSession:
 
     @property
     def pages(self) -> list[Page]:
-        """The pages that were opened, in order."""
+        """The pages that were opened, in order; also those whose command was undone.
+
+        A page that was opened twice stands there twice.
+        """
         return [reply for _, reply in self._replies if isinstance(reply, Page)]
 
     def find_shown_view(self, observation: Observation | None = None) -> PageView | None:
@@ -156,7 +159,10 @@ class BrowserSession:
         return None
 
     def list_shown_urls(self) -> Iterator[str]:
-        """Yield the addresses of all results and of all links on opened pages so far."""
+        """Yield the addresses of all results and of all links on opened pages so far.
+
+        Addresses are repeated, and those of undone commands are among them.
+        """
         for _, reply in self._replies:
             if isinstance(reply, Page):
                 yield from (link.url for link in reply.links)
@@ -193,7 +199,10 @@ class BrowserSession:
             self._replay_commands()
 
     def accept_reply(self, reply: BrowserReply) -> None:
-        """Go on with the library's reply to `pending_request`, and report its event."""
+        """Go on with the library's reply to `pending_request`, and report its event.
+
+        There must be a pending request.
+        """
         assert self.pending_request is not None
         self._replies.append((self.pending_request, reply))
         self.on_event(_make_reply_event(reply))
@@ -253,7 +262,10 @@ class BrowserSession:
             self.on_event(suggested)
 
     def replay_event(self, event: SessionEvent) -> None:
-        """Apply a stored event, to come to the session that another process had."""
+        """Apply a stored event, to come to the session that another process had.
+
+        `on_event` hears all of these but commands: set it when the replay is over.
+        """
         match event:
             case CommandEvent(command):  # one that did nothing may have been stored, and undone
                 self._say_command(command)
@@ -436,7 +448,10 @@ class LiveSessions(Generic[Session]):
         self._sessions: OrderedDict[tuple[str, str], tuple[Session, float]] = OrderedDict()
 
     def add_session(self, owner: str, id: str, session: Session) -> None:
-        """Keep a session, in place of a former one of this id."""
+        """Keep a session, in place of a former one of this owner and id.
+
+        Beyond `most`, the least recently used session is dropped.
+        """
         with self._lock:
             self._sessions.pop((owner, id), None)
             self._sessions[owner, id] = session, self._clock()
@@ -454,7 +469,7 @@ class LiveSessions(Generic[Session]):
             return session
 
     def close_session(self, owner: str, id: str) -> None:
-        """Forget a session."""
+        """Forget a session; nothing happens if it is not open."""
         with self._lock:
             self._sessions.pop((owner, id), None)
 

@@ -54,10 +54,10 @@ def format_failure(failed: Failed) -> str:
 
 @contextmanager
 def translate_failures(extra: str = "", needing: str = "this") -> Iterator[None]:
-    """Raise CommandError for what the user can correct: a file, the data, the model, the machine.
+    """Raise CommandError with one sentence in place of Failed, which the user can correct.
 
-    A missing package, too, if `extra` names the part of Rookery that installs it; `needing` is what
-    needs the package.
+    So it does for a missing package if `extra` names the part of Rookery that installs it;
+    `needing` is what needs the package. Other errors pass.
     """
     try:
         yield

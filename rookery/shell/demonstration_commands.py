@@ -61,7 +61,7 @@ class UnquotableSpanError(ValueError):
 
 
 def trim_span(page: Page, window: ViewWindow, start: int, end: int) -> Span:
-    """Return the span without white space and invisible characters at its ends.
+    """Return a span of the page's text without white space and invisible characters at its ends.
 
     It is widened so that no letter is cut from its combining marks. Raises UnquotableSpanError if
     nothing is left, or if it is not in the window.
@@ -252,7 +252,10 @@ def save_draft_answer(session: BrowserSession, text: str) -> str:
 
 
 def lint_answer(session: BrowserSession, text: str) -> list[AnswerLint]:
-    """Return remarks on an answer: the fault that bars it from being handed in, or advice."""
+    """Return remarks on an answer: the fault that bars it from being handed in, or advice.
+
+    Empty if there is nothing to remark.
+    """
     if not text.strip():
         return [AnswerLint("there is no answer yet: write one, or go back to reading", True)]
     try:
@@ -278,7 +281,11 @@ def describe_request(request: BrowserRequest) -> tuple[str, str]:
 
 
 def list_quotable_spans(session: BrowserSession) -> list[Span]:
-    """Return the spans of the sentences, headings and captions in the window, in order."""
+    """Return the spans of the sentences, headings and captions in the window, in order.
+
+    They are offsets in the page's text, cut off at the ends of the window. Empty if no page is
+    open.
+    """
     view, observation = session.find_shown_view(), session.observation
     if view is None:
         return []

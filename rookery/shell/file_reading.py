@@ -74,7 +74,10 @@ def list_document_files(place: Path) -> list[Path]:
 
 
 def open_page(place: str, settings: Settings) -> Page:
-    """Read the page of a file, an address or standard input (-) now; an address is archived."""
+    """Read the page of a file, an address or standard input (-) now; an address is archived.
+
+    Raises Failed where it cannot be read or opened.
+    """
     if place == "-":
         return read_standard_input()
     if not is_url(place):

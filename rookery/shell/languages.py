@@ -58,7 +58,10 @@ def get_language() -> str:
 
 
 def translate_text(message: str, **values: object) -> str:
-    """Return a text in the language of the request; with values, `%(name)s` are filled in."""
+    """Return a text in the language of the request; with values, `%(name)s` are filled in.
+
+    A text that the catalog lacks stays English.
+    """
     text = load_catalog(get_language()).gettext(message) if message else ""
     return text % values if values else text
 

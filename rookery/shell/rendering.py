@@ -52,9 +52,12 @@ MONTHS = (
 
 
 class PageAssets:
-    """Templates and static files, loaded once. The address of a file holds its digest, so that
-    browsers may cache it forever. Templates may call `functions` besides those of this module, and
-    stand in the folder `templates` here and in `folders`."""
+    """Templates and static files, loaded once.
+
+    The address of a file holds its digest, so that browsers may cache it forever. Templates may
+    call `functions` besides those of this module, and stand in the folder `templates` here and in
+    `folders`.
+    """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]], *folders: Path) -> None:
         self.files = {path.name: _StaticFile(path) for path in (WEB_FOLDER / "static").iterdir()}
@@ -82,7 +85,10 @@ class PageAssets:
         """Texts that the scripts show."""
 
     def get_static_address(self, name: str) -> str:
-        """Return the path at which the static file of this name is served."""
+        """Return the path at which the static file of this name is served.
+
+        Raises KeyError if there is none.
+        """
         return f"/static/{self.files[name].digest}/{name}"
 
     def translate_script_texts(self) -> dict[str, str]:
@@ -150,7 +156,7 @@ def format_file_size(size: int) -> str:
 def format_age(at: float, now: float | None = None) -> str:
     """Return a time (Unix seconds) in words, relative to now: "just now" or "3 hours ago".
 
-    A time more than 60 days ago is given as a date.
+    From 60 days on it is the date, in UTC. A time that is still to come is "just now".
     """
     passed = (time.time() if now is None else now) - at
     days, hours, minutes = (int(passed // size) for size in (86400, 3600, 60))

@@ -136,7 +136,7 @@ class TokenBuckets:
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
     def take_token(self, client: str, often: float) -> float:
-        """Count a request; return 0, or the seconds to wait if there are over `often` a minute."""
+        """Count a request and return 0; beyond `often` a minute only return the seconds to wait."""
         key, now = hash(client), self._clock()
         with self._lock:
             left, at = self._buckets.pop(key, (often, now))
@@ -171,7 +171,10 @@ def is_same_origin(headers: Headers) -> bool:
 
 
 def read_content_length(headers: Headers) -> int:
-    """Return the number of bytes that a request says it has; 0 if it says none."""
+    """Return the number of bytes that a request says it has; 0 if it says none, or no number.
+
+    It is no limit on what comes: requests need not say it.
+    """
     length = headers.get("content-length", "0")
     return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 

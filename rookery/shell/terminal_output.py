@@ -263,7 +263,10 @@ OUTCOME_WORDS: Mapping[str, tuple[str, str]] = {
 
 
 def show_failures(console: Console, failures: Sequence[Failure]) -> None:
-    """Print why things could not be read, each reason once, and how many more there are."""
+    """Print why things could not be read, each reason once, and how many more there are.
+
+    At most MAX_FAILURES_SHOWN reasons are printed.
+    """
     said = list(dict.fromkeys(f"{f.what}: {f.detail or f.outcome}" for f in failures))
     for sentence in said[:MAX_FAILURES_SHOWN]:
         console.print(f"rookery: {sanitize_text(sentence)}", markup=False, soft_wrap=True)
