@@ -109,7 +109,7 @@ def collate_rows(
 ) -> ActionBatch:
     """Return rows as one batch, padded on the left with id `pad`; all rows end in the same column.
 
-    Raises ValueError for a row without a context or an action.
+    Raises ValueError for a row without a context or an action, and without rows.
     """
     if not all(row.context and row.action for row in rows):
         raise ValueError("a row must have a context and an action of one token at least")
@@ -136,7 +136,10 @@ def collate_rows(
 def collate_allowed(
     rows: Sequence[ActionRow], device: torch.device | str = "cpu"
 ) -> TokenSets | None:
-    """Return the allowed ids of the rows' actions; None where all ids are allowed everywhere."""
+    """Return the allowed ids of the rows' actions; None where all ids are allowed everywhere.
+
+    A set of ids is kept once for all tokens that have the same array, not for equal arrays.
+    """
     if not any(row.allowed for row in rows):
         return None
     numbers: dict[int, int] = {}
@@ -315,7 +318,7 @@ def count_vocabulary(model: Any) -> int:
 def split_into_micro_batches(rows: Sequence[ActionRow], tokens: int) -> list[list[ActionRow]]:
     """Split rows into micro-batches of at most `tokens` tokens, padding included.
 
-    A longer row is alone in its own. Rows of similar length are put together.
+    A longer row is alone in its own. Rows of similar length are put together, the longest first.
     """
     pieces: list[list[ActionRow]] = []
     for row in sorted(rows, key=lambda row: row.size, reverse=True):
@@ -332,7 +335,7 @@ def _count_padded_tokens(rows: Sequence[ActionRow]) -> int:
 
 
 def compute_padding_share(pieces: Sequence[Sequence[ActionRow]]) -> float:
-    """Return the share of the computed positions that are padding."""
+    """Return the share of the computed positions that are padding; there must be a row."""
     said = sum(row.size for piece in pieces for row in piece)
     return 1 - said / sum(map(_count_padded_tokens, pieces))
 
@@ -340,7 +343,8 @@ def compute_padding_share(pieces: Sequence[Sequence[ActionRow]]) -> float:
 def predict_actions(model: Any, rows: Sequence[ActionRow], pad: int) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each action token, and whether it is the likeliest token.
 
-    Both are flat, over all actions of a micro-batch, row by row. Rows are padded with id `pad`.
+    Both are flat, over all actions of a micro-batch, row by row, at temperature 1 and among the ids
+    that a row allows. Rows are padded with id `pad`.
     """
 
     def predict_tokens(logits_NV: Tensor, actions_N: Tensor) -> dict[str, Tensor]:
@@ -353,7 +357,10 @@ def predict_actions(model: Any, rows: Sequence[ActionRow], pad: int) -> tuple[Te
 
 
 def compute_action_logprobs(model: Any, batch: ActionBatch, temperature: float = 1.0) -> Tensor:
-    """Return a language model's log-probability of each token of the actions, N, float32."""
+    """Return a language model's log-probability of each token of the actions, N, float32.
+
+    It is that at the temperature, among the ids that the token was drawn from.
+    """
 
     def predict_tokens(logits_NV: Tensor, actions_N: Tensor) -> dict[str, Tensor]:
         return {"logprobs": select_logprobs(logits_NV, actions_N)}

@@ -28,9 +28,7 @@ from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.records import Failure
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-
-
-"""from a prompt to all that may be said to it, one thing at least"""
+"""bytes that no token of a line of free text has"""
 QUOTE_SHAPE = AnswerShape(form="quote", shortest=8, fragments=2, join="━")
 """words of the screen, or the first and the last of them with a mark between (WebGPT, appendix
 A)"""
@@ -65,7 +63,8 @@ class ConstrainedEnvironment:
     ) -> list[Trajectory]:
         """Play these episodes in the wrapped environment, each action held to the constraint.
 
-        Returns them with their rewards, each followed by its extra answers.
+        Returns them with their rewards, each followed by its extra answers. A constraint of the
+        wrapped environment has no effect: this one takes its place.
         """
 
         def sample_constrained(
@@ -130,8 +129,8 @@ def constrain_commands_on_server(speech: PolicyTokenizer) -> PromptConstraint:
 
     It differs from `allow_commands` as a grammar must: commands may be written in any tokens,
     quotes are words in a row, and a command that does not end in time is cut. The ids that may
-    follow are those of llguidance, which vLLM uses too. Raises Failed (too_long) for a screen that
-    servers would not take.
+    follow are those of llguidance, which vLLM uses too. The constraint itself raises Failed
+    (too_long) for a prompt whose screen servers would not take.
     """
     whole: Any = speech.tokenizer
     tokenizer = llguidance.hf.from_tokenizer(whole, eos_token=speech.vocabulary.end)

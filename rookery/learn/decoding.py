@@ -88,14 +88,15 @@ class SamplingSettings(CompletionSettings, frozen=True, forbid_unknown_fields=Tr
 def load_sampled_model(folder: Path, settings: SamplingSettings) -> LoadedModel:
     """Load a saved policy to sample from, with the precision and threads of the settings.
 
-    Raises Failed: no_model, bad_model.
+    It is on cuda where there is one. The threads are set for the whole process. Raises Failed:
+    no_model, bad_model.
     """
     set_threads(settings)
     return load_model(folder, dtype=settings.dtype)
 
 
 def set_threads(settings: CompletionSettings) -> None:
-    """Set the threads of this process, where the settings say how many."""
+    """Set torch's threads for the whole process, where the settings say how many."""
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
 
@@ -119,10 +120,12 @@ def sample_actions(
 ) -> list[SampledAction]:
     """Sample an action for each context, up to an end token or `settings.max_tokens` tokens.
 
-    Each context has its own random seed. `allow` has for each a function from the tokens so far to
-    the ids that may follow, or None for any. Each context is read once, for all equal ones that are
-    drawn together, and each token after it once. Raises Failed (not_a_number) where the model has
-    no distribution.
+    Actions are in the order of the contexts, each of which has its own random seed. `allow` has for
+    each a function from the tokens so far to the ids that may follow, or None for any.
+    Log-probabilities are those drawn at, after temperature, `top_p` and `allow`; at temperature 0,
+    those at 1. A context and `max_tokens` more must fit into the model, which is not checked.
+    Raises Failed (not_a_number) where the model has no distribution, and FloatingPointError where
+    `allow` leaves no id.
     """
     sampled: dict[int, SampledAction] = {}
     order = sorted(range(len(contexts)), key=lambda n: (len(contexts[n]), tuple(contexts[n])))
@@ -301,7 +304,8 @@ def prefill_prompt(
 class PrefixBranches:
     """Batch of rows of tokens that continue one prefix.
 
-    Where the model can share the prefix it stays as it was; else it is copied for each row.
+    Where the model can share the prefix it stays as it was; else its cache becomes that of the
+    rows, and the prefix must not be used again (`get_reusable_prefix`).
     """
 
     def __init__(self, model: PreTrainedModel, prefix: PromptPrefix, rows: int) -> None:
@@ -325,7 +329,7 @@ class PrefixBranches:
 
     @torch.inference_mode()
     def select_rows(self, rows: Sequence[int]) -> None:
-        """Keep only the rows with these indices, in this order."""
+        """Keep only the rows with these indices, in this order; a row may be repeated."""
         self._cache.reorder_cache(torch.LongTensor(rows))
 
 

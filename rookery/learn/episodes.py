@@ -40,7 +40,11 @@ class Trajectory(NamedTuple):
         return self.reward is not None and not self.malformed
 
     def compute_score(self, no_answer: float, bad_syntax: float | None) -> float:
-        """Return what the episode is worth, as `ReinforcementSettings` say with these names."""
+        """Return what the episode is worth, as `ReinforcementSettings` say with these names.
+
+        `no_answer` without a reward, and for a malformed answer where `bad_syntax` is None; else
+        the reward, less `bad_syntax` for a malformed answer.
+        """
         if self.reward is None or (self.malformed and bad_syntax is None):
             return no_answer
         return self.reward - (bad_syntax or 0.0) * self.malformed

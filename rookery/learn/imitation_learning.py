@@ -71,7 +71,9 @@ def measure_validation_loss(
     """Return `validation_loss`, `perplexity` and `accuracy` of a model on the target tokens.
 
     The loss is a mean over tokens, in nats; accuracy is the share of tokens that are the likeliest.
-    The micro-batches are shared between processes, and each returns the same.
+    The micro-batches, of which there must be one, are shared between processes: all must call this,
+    and each returns the same. The model stays in its mode: set it to evaluation where it has
+    dropout.
     """
     sums_2 = torch.zeros(2, dtype=torch.float64)
     for piece in pieces[accelerator.process_index :: accelerator.num_processes]:
@@ -89,8 +91,9 @@ def generate_answers(
 ) -> list[dict[str, Any]]:
     """Answer each prompt by always the likeliest token, and compare the answer with its target.
 
-    Returns `question`, `wanted` (the target), `said` (the answer, of at most `tokens` tokens) and
-    `same` (whether their tokens are equal) for each.
+    Returns `question`, `wanted` (the target), `said` (the answer, of at most `tokens` tokens, and
+    fewer where the longest prompt leaves less room) and `same` (whether their tokens are equal) for
+    each.
     """
     contexts = [example.row.context for example in examples]
     room = loaded.context - max(map(len, contexts), default=0)
@@ -228,8 +231,8 @@ def train_by_imitation(
     What the model answers at validations is kept in `out`/samples.jsonl. Raises Failed: no_model,
     bad_model, not_found, bad_line, no_prompts (neither stored nor recorded), nothing_chosen (no
     step is left to learn from), one_question (validation needs two), no_commands (none to choose
-    the best by), no_environment (to measure rewards in), run_in_use, other_run,
-    stopped, not_a_number.
+    the best by), no_environment (to measure rewards in), run_in_use, other_run, unwritable,
+    stopped, not_a_number, and what `load_trainable_model` and `ModelOptimizer` raise.
     """
     if (settings.best == "reward") != (environment is not None):
         detail = 'best = "reward" and an environment to earn it in, [world] of a file, go together'

@@ -138,8 +138,9 @@ class LocalModel:
         are those of the distribution drawn from, after temperature, `top_p` and `allow` (with a
         temperature of 0: those of 1). The same prompt, n and seed give the same completions, and
         number i of n is the one that the seed + i gives alone, but for the rounding of batches of
-        another size. Raises ValueError for a `grammar`, and Failed: prompt_too_long, bad_model,
-        spending_cap.
+        another size. Waits for other threads' calls, and for spending that they have reserved.
+        Raises ValueError for a `grammar`, for n below 1 and where `allow` has no token, and Failed:
+        prompt_too_long, bad_model, spending_cap.
         """
         if grammar:
             raise ValueError("a model of this machine reads no grammar: use allow instead")
@@ -156,7 +157,8 @@ class LocalModel:
         """Yield the text of one completion piece by piece; the generator returns the completion.
 
         A piece never holds part of a character or of a stop string. Closing the generator ends the
-        completion. Raises Failed: prompt_too_long, bad_model, spending_cap.
+        completion; other threads take turns with it token by token. Raises Failed, with the first
+        piece or later: prompt_too_long, bad_model, spending_cap.
         """
         tokens = self.prompt_tokens(prompt)
         [speaker] = speakers = self._start_completions(len(tokens), 1, seed)
@@ -176,7 +178,7 @@ class LocalModel:
         """Return the token ids that the model is given for a prompt, chat template included.
 
         It is included as the setting `chat` says. Raises Failed (prompt_too_long) where no token of
-        an answer would fit behind the prompt.
+        an answer would fit behind the prompt, and ValueError for a prompt without tokens.
         """
         with self._turn_lock:
             tokens = tokenize_prompt(self._tokenizer, prompt, self._settings.chat)

@@ -116,7 +116,7 @@ def convert_gguf(file: Path, folder: Path, split_digits: bool = False) -> None:
     """Write the language model of a GGUF file into a folder as `save_pretrained` does.
 
     Quantised weights become float32 numbers. With `split_digits`, the tokenizer takes digits one
-    by one before it looks for words, as that of SmolLM2 does. Raises Failed (bad_model).
+    by one before it looks for words, as that of SmolLM2 does. Raises Failed: bad_model, unwritable.
     """
     # Its bar of progress is drawn whatever is set.
     with convert_load_errors(file), silence_transformers(), redirect_stderr(StringIO()):
@@ -152,7 +152,11 @@ def restore_digit_splitting(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def copy_saved_model(source: Path, folder: Path) -> ModelSource:
-    """Copy a model that `save_pretrained` wrote. Raises Failed: no_model, bad_model, unwritable."""
+    """Copy a model that `save_pretrained` wrote into a folder; return where it comes from.
+
+    Only files that `is_model_file` takes are copied, none of a folder inside. Raises Failed:
+    no_model, bad_model, unwritable; what was copied before then stays.
+    """
     require_model_files(source)
     files = [file for file in source.iterdir() if is_model_file(file.name) and file.is_file()]
     require_disk_room(folder.parent, sum(file.stat().st_size for file in files))
@@ -164,7 +168,8 @@ def copy_saved_model(source: Path, folder: Path) -> ModelSource:
 def download_model(repository: str, folder: Path) -> ModelSource:
     """Download a model, ORG/NAME, from the Hugging Face hub: its newest version, without programs.
 
-    Raises Failed: hub_unreachable, not_on_hub, unwritable, no_model where it has no safetensors,
+    Returns where it comes from; what was downloaded before an error stays in the folder. Raises
+    Failed: hub_unreachable, not_on_hub, unwritable, no_model where it has no safetensors,
     bad_model.
     """
     from huggingface_hub import HfApi, hf_hub_download

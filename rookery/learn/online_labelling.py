@@ -97,9 +97,9 @@ class LabelStore:
         self.requests += new_round.requests
 
     def add_label(self, label: Comparison) -> None:
-        """Append the label of the first request that has none.
+        """Append the label of the first request that has none; it is on disk on return.
 
-        Raises ValueError for the label of another request.
+        Raises ValueError for the label of another request, and IndexError where all have one.
         """
         question = self.requests[len(self.labels)].asked
         if (label.question, label.answers) != (question.question, question.answers):
@@ -236,8 +236,9 @@ class PreferenceLabeller(Protocol):
     def compare_answers(self, questions: Sequence[ComparisonQuestion]) -> Iterable[Comparison]:
         """Yield one Comparison for each question, in their order, as soon as it is there.
 
-        May wait as long as it takes. May raise Failed (stopped), which stops the run as the cord
-        does.
+        May wait as long as it takes. A run takes as many labels as it needs and leaves the rest,
+        whose questions are asked again later. May raise Failed (stopped), which stops the run as
+        the cord does.
         """
         ...
 

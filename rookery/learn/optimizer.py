@@ -45,7 +45,7 @@ class TensorFlowAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update the weights once from their gradients."""
+        """Update the weights that have gradients once; `closure` is not called."""
         for group in self.param_groups:
             first, second = group["betas"]
             for whole in group["params"]:
@@ -82,7 +82,10 @@ class Adafactor(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update the weights once from their gradients. All processes must call it at once."""
+        """Update the weights that have gradients once; `closure` is not called.
+
+        All processes must call it at once.
+        """
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
@@ -321,7 +324,8 @@ class ModelOptimizer:
     the settings: heads that begin at random learn faster than what was trained before. With a
     `dropout_seed` the model drops out during a step and at no other time; what is dropped depends
     on the seed, the step, the process and the pieces alone, so that a run goes on exactly.
-    `model` is what computes: all processes must call it equally often.
+    `model` is what computes: all processes must call it equally often. Raises Failed: unsupported
+    (processes of another kind), nothing_to_learn (all weights are frozen).
     """
 
     def __init__(
@@ -474,8 +478,9 @@ class ModelOptimizer:
     ) -> dict[str, float]:
         """Take one step on the micro-batches of all processes, of which each computes its share.
 
-        Returns the `loss`, summed over them, and the norm of the `gradient`. Each process computes
-        as many; where there are too few, one more counts nothing. Otherwise as `step`.
+        `pieces`, one at least, are the same in all processes. Returns the `loss`, summed over them,
+        and the norm of the `gradient`. Each process computes as many; where there are too few, one
+        more counts nothing. Otherwise as `step`.
         """
         count, losses = self.accelerator.num_processes, list[Tensor]()
         weighted = [(piece, 1.0) for piece in pieces]
@@ -491,7 +496,11 @@ class ModelOptimizer:
         return {"loss": self.sum_losses(losses)[0], "gradient": length}
 
     def sum_losses(self, losses: Sequence[Tensor]) -> list[float]:
-        """Return the sum of numbers or vectors over all micro-batches of all processes."""
+        """Return the sum of numbers or vectors over all micro-batches of all processes.
+
+        It is a list with one number for each entry of a vector. All processes must call this, with
+        one loss at least.
+        """
         summed = torch.stack(list(losses)).sum(0)
         return [float(each) for each in self.accelerator.reduce(summed, "sum").reshape(-1)]
 
@@ -536,7 +545,8 @@ class ModelOptimizer:
     def save(self, folder: Path) -> None:
         """Write the state to a folder: weights that learn, the optimizer's state, and averages.
 
-        Each process writes what it holds, and of what all hold a share, to the same folder.
+        All processes must call it: each writes what it holds, and of what all hold a share, to the
+        same folder.
         """
         place = folder / _STATE_FOLDER
         with _raise_causes():
@@ -546,7 +556,8 @@ class ModelOptimizer:
         """Restore the state that `save` wrote to a folder, in any number of processes, split or
         whole: exactly, and in as many processes the run goes on to the last bit.
 
-        Raises Failed (other_run) where an earlier version wrote it.
+        All processes must call it. Raises Failed (other_run) where the folder has no such state, as
+        where an earlier version wrote it.
         """
         place = folder / _STATE_FOLDER
         if not place.is_dir():
@@ -609,7 +620,11 @@ def _find_interruption(error: BaseException) -> BaseException | None:
 def make_optimizer(
     by_rate: Mapping[float, Sequence[Tensor]], settings: OptimizerSettings
 ) -> torch.optim.Optimizer:
-    """Return the optimizer of weights by their highest learning rate."""
+    """Return the optimizer of the settings for weights, given by their highest learning rate.
+
+    Each group keeps that rate as `highest`; its `lr` is that of the settings until the caller sets
+    it before a step, as `ModelOptimizer.step` does.
+    """
     groups = [{"params": weights, "highest": rate} for rate, weights in by_rate.items()]
     if settings.method == "adafactor":
         return Adafactor(groups, settings.rate, settings.decay)

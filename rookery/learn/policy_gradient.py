@@ -677,7 +677,7 @@ class MetricAccumulator:
             self.most[name] = torch.maximum(self.most.get(name, found), found)
 
     def reduce_across_processes(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the sums and the maxima, by name, over all processes."""
+        """Return the sums and the maxima by name over all processes, which must all call it."""
         ours = (
             {name: float(value) for name, value in self.sums.items()},
             {name: float(value) for name, value in self.most.items()},
@@ -702,8 +702,8 @@ class PolicyGradientTrainer:
     def prepare_batch(self, played: Sequence[Trajectory], step: int) -> PreparedBatch:
         """Compute log-probabilities, values and KL of this process's episodes before the update.
 
-        Also gathers reward, KL and length of the episodes of all processes. Raises Failed
-        (nothing_said) where no episode has an action.
+        Also gathers reward, KL and length of the episodes of all processes: all must call it, also
+        one without an episode. Raises Failed (nothing_said) where no episode has an action.
         """
         device, process = self._accelerator.device, self._accelerator.process_index
         rows = [sampled.row for one in played for sampled in one.rows]

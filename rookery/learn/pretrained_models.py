@@ -74,9 +74,10 @@ class LoadedModel(NamedTuple):
 def load_model(folder: Path, device: str = "", dtype: str = "") -> LoadedModel:
     """Return the model that `save_pretrained` wrote into this folder, with its tokenizer.
 
-    `device` is as torch names it; empty: cuda where there is one, else cpu. `dtype` is that of the
-    weights while they are used; empty: as they are stored. Raises Failed: no_model where something
-    is missing, bad_model where it cannot be loaded, no_device.
+    The folder may be the name of an added model. The model is in evaluation mode. `device` is as
+    torch names it; empty: cuda where there is one, else cpu. `dtype` is that of the weights while
+    they are used; empty: as they are stored. Raises Failed: no_model where something is missing,
+    bad_model where it cannot be loaded, no_device.
     """
     folder = locate_model(folder)
     place = choose_device(device)
@@ -242,12 +243,11 @@ def load_trainable_model(
 ) -> PreTrainedModel:
     """Load a model with this head to be trained, with its dropout, frozen layers and LoRA.
 
-    `trained` says how much is dropped out in training mode, which layers are frozen and whether
-    there is LoRA. A head that the folder does
-    not have is new: its weights are drawn from N(0, 1/(d+1)), where d is the width of the model
-    (Ziegler, section 2.1), after torch's seed, and a "token" head's are 0. The folder may hold a
-    model with any head. Raises Failed: no_model, bad_model, no_peft, no_targets, no_dropout (it has
-    no place for dropout).
+    It is on the CPU, in float32 whatever `trained.dtype` says. A head that the folder does not have
+    is new: its weights are drawn from N(0, 1/(d+1)), where d is the width of the model (Ziegler,
+    section 2.1), after torch's seed, and a "token" head's are 0. The folder may hold a model with
+    any head. Raises Failed: no_model, bad_model, no_peft, no_targets, no_dropout (it has no place
+    for dropout).
     """
     folder = Path(trained.model)
     model, missing = load_model_with_head(folder, head, "float32", outputs)
@@ -260,8 +260,11 @@ def load_trainable_model(
 def prepare_trainable_model(
     model: PreTrainedModel, trained: TrainedModelSettings
 ) -> PreTrainedModel:
-    """Set the dropout of a model, freeze layers, turn on recomputation and add LoRA, as
-    `load_trainable_model` says. Raises Failed: no_peft, no_targets, no_dropout."""
+    """Set a model's dropout, freeze layers, turn on recomputation and add LoRA, as `trained` says.
+
+    Changes the model and returns it, or with LoRA its wrapper. Raises Failed: no_peft, no_targets,
+    no_dropout.
+    """
     if not _set_dropout(model, trained.dropout) and trained.dropout:
         detail = "this kind of model has no place for dropout: let dropout be 0"
         raise Failed(Failure(trained.model, Outcome.NO_DROPOUT, detail))
@@ -337,7 +340,7 @@ def silence_transformers() -> Iterator[None]:
 
 @contextmanager
 def convert_load_errors(folder: Path) -> Iterator[None]:
-    """Raise Failed (bad_model) in place of any error within a `with` block."""
+    """Raise Failed (bad_model) in place of any error within a `with` block, another Failed too."""
     try:
         yield
     except Exception as error:  # there is no end to what may be wrong in a folder

@@ -81,7 +81,10 @@ class ScoredReferences(NamedTuple):
 
 
 class ReferenceScorer:
-    """Scores references by their words in common with answers, and caches the scores."""
+    """Scores references by their words in common with answers.
+
+    Keeps the words and sentences of each reference that it was given.
+    """
 
     def __init__(self) -> None:
         self._words_by_text: dict[str, list[str]] = {}
@@ -317,8 +320,9 @@ def sample_references(
 ) -> RetrievalExample:
     """Draw at most `count` references of a question, the first one with the highest score.
 
-    The rest are any of the others; with `negatives` "alike", from those that share most words with
-    the question, three times as many as are drawn.
+    Of several with that score one is drawn. The rest are any of the others; with `negatives`
+    "alike", from those that share most words with the question, three times as many as are drawn.
+    There must be a reference. The seed and the question alone decide what is drawn.
     """
     random = Random(f"{seed} {each.question}")
     numbers, most = range(len(each.references)), max(each.worths)

@@ -84,8 +84,10 @@ class SentenceEncoder(nn.Module):
             raise ValueError("its tokenizer has words that its model does not know")
 
     def forward(self, texts: Sequence[str]) -> Tensor:
-        """Return a vector for each text, one below the other. Of each text, the first 256 tokens
-        count."""
+        """Return a vector for each text, texts × width; there must be a text.
+
+        Of each text the first 256 tokens count, or fewer where the model takes fewer.
+        """
         # Not encode_batch: its threads make a later fork of this process warn.
         rows = [self._tokenizer.encode(evidence_model.cut_encoder_text(text)).ids for text in texts]
         order = sorted(range(len(rows)), key=lambda number: (len(rows[number]), number))
@@ -135,8 +137,11 @@ class RetrievalModel(nn.Module):
         return self.questions(questions), self.references(references)
 
     def write_folder(self, folder: Path) -> None:
-        """Write the encoder of references, and in its folder `questions` that of questions where
-        they have their own: all of it, or what was there before stays."""
+        """Write the encoder of references, and in its folder `questions` that of questions, if any.
+
+        What was there before stays where writing fails, and is deleted just before the new folder
+        gets its name: a kill between the two leaves `.NAME.new` alone.
+        """
         new = folder.with_name(f".{folder.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         self.references.write_folder(new)
@@ -325,7 +330,7 @@ def train_retriever(
     The loss is the mean of squared errors of the predicted scores. Writes the encoder that was best
     at validation, the start among them, or the last where there is none. Raises Failed: no_model,
     bad_model, not_found, bad_line, bad_squad, nothing_chosen, nothing_to_learn, one_question,
-    run_in_use, other_run, stopped, not_a_number.
+    run_in_use, other_run, unwritable, stopped, not_a_number.
     """
     accelerator = make_accelerator()
     sources = settings.sources

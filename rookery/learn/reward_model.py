@@ -210,7 +210,11 @@ class RewardModel:
     def compute_preference_log_odds(
         self, question: Question, first: Answer, second: Answer
     ) -> float:
-        """Return the log-odds that people would prefer the first answer to the second."""
+        """Return the log-odds that people would prefer the first answer to the second.
+
+        NaN where one of them exceeds the context. Of a model that was not trained here they are the
+        plain difference of its rewards. Raises Failed as `score_answers` does.
+        """
         one, other = self.score_answers([(question, first), (question, second)])
         return self.scale.odds * (one - other)
 
@@ -256,7 +260,11 @@ def make_input_encoder(
 def compute_reward_outputs(
     model: nn.Module, rows: Sequence[TokenIds], pad: int, device: torch.device
 ) -> Tensor:
-    """Return the outputs of a model's head at each row's last token, rows × outputs, float32."""
+    """Return the outputs of a model's head at each row's last token, rows × outputs, float32.
+
+    There must be a row. The model's configuration must have this pad token, as `make_input_encoder`
+    sets it: by it transformers find the last token.
+    """
     tokens_NT = torch.full((len(rows), max(map(len, rows))), pad)
     seen_NT = torch.zeros(tokens_NT.shape, dtype=torch.long)
     for number, row in enumerate(rows):
@@ -274,7 +282,8 @@ def score_rows(
 ) -> Tensor:
     """Return the head's outputs at each row's last token, in the order of the rows, on the CPU.
 
-    They are computed without gradients, in batches of `size` rows of similar length.
+    They are computed without gradients, in batches of `size` rows of similar length. Without rows
+    they are 0 × 1.
     """
     if not rows:
         return torch.zeros(0, 1)

@@ -213,9 +213,10 @@ def measure_preference_agreement(
 def fit_inverse_temperature(judged: Sequence[ScoredComparison]) -> float:
     """Return the factor, from 1/64 to 64, that makes differences of rewards log-odds.
 
-    It is the one with the least loss on these comparisons (the inverse of a softmax's temperature).
-    Each answer of a comparison is taken as preferred once more than it was, as Platt (1999) has it:
-    ten comparisons that are all predicted do not make certain of the eleventh.
+    It is the one with the least loss on these comparisons, of which there must be one (the inverse
+    of a softmax's temperature). Each answer of a comparison is taken as preferred once more than it
+    was, as Platt (1999) has it: ten comparisons that are all predicted do not make certain of the
+    eleventh.
     """
     softer = [each._replace(weights=_smooth_labels(each.weights, len(judged))) for each in judged]
     low, high = -math.log(MAX_REWARD_SCALE), math.log(MAX_REWARD_SCALE)
@@ -426,8 +427,8 @@ def train_reward_model(
     Failed: not_found, bad_line, no_data (a file holds nothing to use), one_sided (comparisons are
     all ties, or ratings or rewards all alike), too_long (no comparison, or not every sample, fits
     into the context), few_questions (none would be left for training); no_model, bad_model,
-    no_peft, no_targets; run_in_use, other_run; stopped and not_a_number, after which the last
-    checkpoint is as it was.
+    no_peft, no_targets, no_dropout; run_in_use, other_run, unwritable; stopped and not_a_number,
+    after which the last checkpoint is as it was.
     """
     accelerator = make_accelerator(settings.trained.dtype)
     files = (settings.comparisons, settings.ratings, settings.samples)
@@ -493,8 +494,9 @@ class RewardTrainer:
     def train_step(self, number: int, batch: Sequence[ComparisonItem]) -> dict[str, float]:
         """Train on one batch; return its `loss` on comparisons and the norm of the `gradient`.
 
-        The loss is that before the step. With ratings there is `rated_loss` too, that of the second
-        output.
+        The batch is the whole one, the same in all processes, of which each computes a part. The
+        loss is that before the step. With ratings there is `rated_loss` too, that of the second
+        output. Raises Failed as `ModelOptimizer.step` does.
         """
         share = self.settings.auxiliary if self.settings.ratings else 0.0
         compared = max(sum(item.is_comparison for item in batch), 1)

@@ -275,8 +275,10 @@ def measure_policy_reward(
 ) -> dict[str, float]:
     """Play episodes with a model; return the mean `reward` and the share `answered`.
 
-    An episode without a reward counts as `no_answer`, one of bad syntax as `bad_syntax` says (both
-    as in `ReinforcementSettings`); extra answers do not count. Raises Failed (not_a_number).
+    They are episodes 0 to `episodes` - 1 of seed 0, the same at each call, and every process that
+    calls this plays them all. An episode without a reward counts as `no_answer`, one of bad syntax
+    as `bad_syntax` says (both as in `ReinforcementSettings`); extra answers do not count. Raises
+    Failed (not_a_number).
     """
     played = world.play_episodes(make_policy_sampler(model, ends, sampling), range(episodes), 0)
     scores = [one.compute_score(no_answer, bad_syntax) for one in played if not one.extra]

@@ -218,7 +218,8 @@ def _tokenize_text(text: str, loaded: LoadedModel) -> list[int]:
 def choose_validation_questions(questions: Iterable[str], share: float, seed: int) -> set[str]:
     """Draw this share of the question texts for validation, at least one and never all.
 
-    Empty for a share of 0. Raises Failed (one_question) where there is but one.
+    Empty for a share of 0; otherwise there must be a question. Raises Failed (one_question) where
+    there is but one.
     """
     if not share:
         return set()

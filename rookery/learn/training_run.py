@@ -140,9 +140,11 @@ class ResumableRun:
     `config.json` holds what the run was begun with, `data.json` the digests of its files of `data`,
     `metrics.jsonl` a line for each step, `samples.jsonl` what was said, `checkpoints/` the last
     states. Writing a reason into `cord` stops the run before its next step, and so does a reason
-    that the function `cord` gives. `kept` is what there is to go on from. Raises Failed:
-    run_in_use, other_run where the folder holds a run that was begun otherwise or from other data,
-    and OSError where it cannot be written.
+    that the function `cord` gives. `progress` is the file or folder whose presence says that the
+    run has begun: until then, configuration and data may change. The folder is locked from the
+    making of the object to the end of its `with` block. Raises Failed: run_in_use, other_run where
+    the folder holds a run that was begun otherwise or from other data, and OSError where it cannot
+    be written.
     """
 
     def __init__(
@@ -232,8 +234,9 @@ class ResumableRun:
     ) -> Iterator[int]:
         """Yield the numbers of the steps that are still to be made.
 
-        Loads the last whole checkpoint first. After each step it writes the metrics and calls
-        `callback`; after every so many steps, and after the last, it writes a checkpoint. Without
+        Loads the last whole checkpoint first, and cuts off the metrics and samples that were
+        written after it. After each step it writes the metrics and calls `callback`; after every so
+        many steps, and after the last, it writes a checkpoint. All processes must call it. Without
         `every` they are a tenth of the run, and `most` at most, so that a short run that is killed
         goes on as well. Call `record_metrics` with what was measured before asking for the next
         number. Raises Failed: stopped before a step where the cord was pulled, unwritable where a
@@ -389,7 +392,10 @@ def find_checkpoint_step(folder: Path) -> int:
 
 
 def load_run_metrics(folder: Path) -> list[dict[str, float]]:
-    """Return the metrics of the run in this folder, step by step; empty if there are none."""
+    """Return the metrics of the run in this folder, step by step; empty if there are none.
+
+    Each has its `step`, counted from 0. A value that was no finite number is None.
+    """
     place = folder / "metrics.jsonl"
     return [json.loads(line) for line in place.read_bytes().splitlines()] if place.exists() else []
 
@@ -451,7 +457,10 @@ LINE_COLOR = "#1f5fa8"
 
 
 def plot_metrics(history: Sequence[Mapping[str, float | None]]) -> str:
-    """Return an SVG with a curve of every metric over the steps."""
+    """Return an SVG with a curve of every metric over the steps, which each line has as `step`.
+
+    Values that are None are left out, and so are metrics that have no others.
+    """
     names = dict.fromkeys(name for line in history for name in line if name != "step")
     panels = [(name, points) for name in names if (points := _list_points(history, name))]
     rows = math.ceil(len(panels) / PLOT_COLUMNS) or 1
@@ -508,7 +517,11 @@ _WINDOW_STEPS = 5
 
 
 def diagnose_training(history: MetricHistory) -> list[str]:
-    """Return a sentence on each likely fault of a reinforcement run, from its metrics."""
+    """Return a sentence on each likely fault of a reinforcement run, from its metrics.
+
+    It looks at the last 5 steps, for the fit of the values at the last 20, and at the entropy of
+    the first. Empty if it finds none, and without metrics.
+    """
     if not history:
         return []
     return [*_find_sampling_faults(history), *_find_learning_faults(history)]

@@ -29,8 +29,9 @@ def serve_folder(folder: Path, host: str) -> Iterator[str]:
     """Serve the files of a folder over HTTP while the block runs, and yield their address.
 
     `host` is the name or IP address at which others reach this machine, with or without a port;
-    without one, a free port is taken. The address holds a random token, and nothing is answered
-    without it. Raises OSError where the port is taken.
+    without one, a free port is taken. It listens at all addresses of this machine, without
+    encryption. The address holds a random token, and nothing is answered without it. Raises OSError
+    where the port is taken.
     """
     token = token_urlsafe()
     parts = urlsplit(f"//{host}")

@@ -175,7 +175,7 @@ def submit_question(request: Request) -> Response:
 
 
 def show_history(request: Request) -> Response:
-    """Show the person's questions, newest first, filtered by words."""
+    """Show the person's questions, newest first and at most 200, that contain all given words."""
     words = request.query_params.get("words", "")[:200]
     found = answer_queue.list_person_answers(
         get_store(request), get_person_name(request), words, HISTORY_LIMIT
@@ -215,7 +215,7 @@ def show_answer_page(request: Request) -> Response:
 
 
 def cancel_own_answer(request: Request) -> Response:
-    """Cancel an unfinished answer of the person's own."""
+    """Cancel an answer of the person's own, unless it is finished; 403 for somebody else's."""
     found = find_requested_answer(request)
     if found.person != get_person_name(request):
         return render_problem_page(request, 403, "Only who asked can cancel this.")
@@ -463,7 +463,10 @@ def list_option_fields(stored: StoredAnswer) -> list[tuple[str, str]]:
 
 
 def explain_stop(progress: Sequence[AnswerEvent]) -> tuple[str, str]:
-    """Return the outcome and the sentence of the event that ended an answer."""
+    """Return the outcome and the sentence of the event that ended an answer, which is its last one.
+
+    Both are empty without events.
+    """
     last = progress[-1].data if progress else {}
     return str(last.get("outcome", "")), str(last.get("detail", ""))
 
@@ -811,8 +814,11 @@ def save_answer_rating(
 
 
 def flag_citation(store: Store, stored: StoredAnswer, person: str, number: int, words: str) -> None:
-    """Store that a person reports citation `number` (from 1) as wrong. Raises Failed
-    (not_rated)."""
+    """Store that a person reports citation `number` (from 1) as wrong, with their words.
+
+    Another report of the same citation by the same person changes nothing. Raises Failed
+    (not_rated) if there is no answer, or no such citation in it.
+    """
     answer = _get_answer(stored)
     if not 1 <= number <= len(answer.quotes):
         raise Failed(Failure(stored.id, Outcome.NOT_RATED, "name a citation that the answer has"))
@@ -827,7 +833,10 @@ def flag_citation(store: Store, stored: StoredAnswer, person: str, number: int, 
 
 
 def load_reader_rating(store: Store, stored: StoredAnswer, person: str) -> ReaderRating:
-    """Return a person's present rating of an answer."""
+    """Return a person's present rating of an answer; its fields are empty where they gave none.
+
+    `stored.answered` must not be None. Raises Failed (not_rated) if its episode has no answer.
+    """
     ratings = _list_judgements(store, _make_item_id(_make_item(stored)), person)
     verdicts = [each.filled for each in ratings if each.kind in ("done", "extra")]
     thumbs, comment = "", ""
@@ -927,7 +936,8 @@ def show_new_notebook(request: Request) -> Response:
 def post_questions(request: Request) -> Response:
     """Enqueue each line of the form as a question of one conversation, and show its notebook.
 
-    All are refused, with the form and the reason, where one could not be asked.
+    All are refused, with the form and the reason, where one is no question. Where the queue fills
+    up in between, those before it stay enqueued, although the form is shown again.
     """
     fields, answering = get_form_fields(request), get_answer_service(request)
     text = get_last_value(fields, "questions")

@@ -114,7 +114,11 @@ def get_documents_folder() -> Path:
 
 @contextmanager
 def lock_documents() -> Iterator[None]:
-    """Keep other threads and processes from changing documents; the folder is made if needed."""
+    """Keep other threads and processes from changing documents; the folder is made if needed.
+
+    Waits while another has the lock. A thread that has it must not take it again. Raises Failed if
+    the disk fails, also for errors of files within the block.
+    """
     with _LOCK, translate_storage_errors(get_documents_folder()):
         get_documents_folder().mkdir(parents=True, exist_ok=True)
         with hold_lock(get_data_folder() / _LOCK_FILE, lambda: None):
@@ -155,7 +159,7 @@ def stamp_documents() -> int:
 
 
 def list_current_files() -> list[Path]:
-    """Return the files of the current versions."""
+    """Return the files of the current versions by name; none if there is no folder yet."""
     folder = get_documents_folder()
     if not folder.is_dir():
         return []
@@ -190,14 +194,18 @@ def add_document_version(
 def switch_document_version(name: str, number: int) -> None:
     """Make another version of a document the current one; 0 removes the document.
 
-    Hold `lock_documents`.
+    Its file moves into the folder, and that of the former one out of it; the index does not change
+    (`DocumentReader.update_index`). Name and number must be on record. Hold `lock_documents`.
     """
     record = load_document_records()[name]
     _save_record(name, msgspec.structs.replace(record, current=number))
 
 
 def delete_document_version(name: str, number: int) -> None:
-    """Delete a version for good that is not current. Hold `lock_documents`."""
+    """Delete a version for good, with its file. Hold `lock_documents`.
+
+    It must not be the current one, which is not checked. A document without versions is forgotten.
+    """
     record = load_document_records()[name]
     left = tuple(each for each in record.versions if each.number != number)
     _save_record(name, msgspec.structs.replace(record, versions=left))
@@ -228,7 +236,7 @@ def settle_document(name: str, record: DocumentRecord) -> None:
 def find_version_file(url: str, digest: str) -> Path | None:
     """Return the file of a document's version that is not current, by its page's URL and digest.
 
-    None if there is none.
+    None if there is none. Raises Failed (damaged_records).
     """
     name = Path(unquote(urlsplit(url).path)).name
     files = (_get_version_path(name, each.number) for each in _find_versions(url, digest))
@@ -347,7 +355,8 @@ def word_outcome(outcome: str) -> str:
 def name_fetched_file(address: str, got: FetchResponse, distinct: bool) -> str:
     """Return the name of a fetched file: host and path, and an ending that says what it is.
 
-    With `distinct` a part of the address's digest is added: no other address has that name.
+    With `distinct` a part of the address's digest is added: no other address has that name. It may
+    be long and have characters that no file should: pass it to `make_safe_file_name`.
     """
     parts = urlsplit(address)
     stem = f"{parts.netloc}{unquote(parts.path)}".rstrip("/").replace("/", " ")
@@ -487,7 +496,9 @@ class DocumentReader:
     def accept_files(self, files: Sequence[UploadedFile], person: Person) -> list[DocumentUpload]:
         """Store uploaded files and begin to read them. Raises Failed if the disk is full.
 
-        What the person's earlier uploads came to is forgotten, unless it asks for something.
+        A file that is refused (too large, of a type that is not read, too many waiting) is in the
+        list with the state "failed" and the reason. What the person's earlier uploads came to is
+        forgotten, unless it asks for something.
         """
         room = self._count_room(person)
         uploads = []
@@ -500,6 +511,7 @@ class DocumentReader:
     def accept_address(self, address: str, person: Person) -> DocumentUpload:
         """Note the address of a page, and begin to fetch and read it.
 
+        One that is refused (no address, too many waiting) has the state "failed" and the reason.
         Earlier uploads are forgotten as by `accept_files`. Raises Failed if the disk is full.
         """
         room, detail = self._count_room(person), ""
@@ -732,7 +744,10 @@ def recover_documents() -> None:
 
 
 def open_documents_library(archive: PageArchive) -> FolderLibrary:
-    """Return the library of the documents folder; opening it reads what is new."""
+    """Return the library of the documents folder; opening it reads what is new.
+
+    The caller closes it. Raises Failed (empty_library) if there is no document.
+    """
     return FolderLibrary(get_documents_folder(), archive, get_cache_folder())
 
 

@@ -917,8 +917,9 @@ class OpenedEnvironment(NamedTuple):
 def open_environment(how: EnvSettings) -> OpenedEnvironment:
     """Open the questions, the library and the reward of these settings.
 
-    Raises ValueError for questions and settings that cannot be used, OSError for a file that cannot
-    be read, and Failed where the library, the recording or the evidence model cannot be opened.
+    The caller calls `close` of what is returned, or passes it to `run_env_server`. Raises
+    ValueError for questions and settings that cannot be used, OSError for a file that cannot be
+    read, and Failed where the library, the recording or the evidence model cannot be opened.
     """
     splits, left_out = _read_splits(how)
     with ExitStack() as stack:
@@ -999,7 +1000,8 @@ def run_env_server(
 ) -> None:
     """Serve an environment until somebody stops it, with the keys of the store at `place`.
 
-    Several worker processes share the port, and each opens the environment for itself.
+    Several worker processes share the port, and each opens the environment for itself; `opened` is
+    closed at once then, and otherwise at the end.
     """
     if workers == 1:
         store = Store(place)

@@ -95,7 +95,10 @@ def redact_secrets(text: str) -> str:
 
 
 def configure_json_logging() -> None:
-    """Log JSON lines to standard error: every finished request, otherwise warnings and errors."""
+    """Log JSON lines to standard error: every finished request, otherwise warnings and errors.
+
+    Takes the place of all handlers of the root logger.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogFormatter())
     root = logging.getLogger()
@@ -141,7 +144,10 @@ class RequestCounter:
         self._write_scheduled = False
 
     def add(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a finished request, and schedule a write of the counts."""
+        """Count a finished request, and schedule a write of the counts to the folder, if any.
+
+        With a folder, call it where an event loop of asyncio runs.
+        """
         self.own.add(method, route, status, seconds)
         if self._file and not self._write_scheduled:
             self._write_scheduled = True
@@ -174,7 +180,11 @@ class OutcomeCounter:
         self._settled: dict[str, int] = {}
 
     def count_outcomes(self) -> dict[str, int]:
-        """Return the number of finished answers by outcome. Raises Failed as the store does."""
+        """Return the number of finished answers by outcome; one thread may call it at a time.
+
+        The outcome is the `stop` of the episode, or "declined", or "failed" without an episode.
+        Raises Failed as the store does.
+        """
         until = self._store.clock() - SETTLED_SECONDS
         with self._store.begin_read() as connection:
             old = _count_stops(connection, self._until, until)
@@ -246,7 +256,7 @@ def render_metrics(
 
 
 def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Add up counts by name."""
+    """Add up counts by name; names whose sum is 0 are left out."""
     return sum(map(Counter[str], parts), Counter[str]())
 
 

@@ -172,7 +172,10 @@ def find_answer(store: Store, answer: str) -> StoredAnswer:
 
 
 def find_standing_question(store: Store, answer: str) -> tuple[str, ...]:
-    """Return the question that was searched for an answer; none where that is deleted."""
+    """Return the question that was searched for an answer, alone in a tuple.
+
+    The tuple is empty where there is no such answer, as for an empty id or a deleted one.
+    """
     with store.begin_read() as connection:
         row = connection.execute(select(answers).where(answers.c.id == answer)).first()
     return () if row is None else (_build_stored_answer(row).searched,)
@@ -185,7 +188,10 @@ def follow_answer(inquiry: QuestionRequest, before: StoredAnswer) -> QuestionReq
 
 
 def list_conversation(store: Store, conversation: str) -> list[StoredAnswer]:
-    """List the answers of a conversation, oldest first, without those that are deleted."""
+    """List the answers of a conversation, oldest first, without those that are deleted.
+
+    They are all answers, whoever may read them; empty for an unknown id.
+    """
     with store.begin_read() as connection:
         told = [conversation, *read_events(connection, name_conversation_stream(conversation))]
         rows = connection.execute(select(answers).where(answers.c.id.in_(told)))
@@ -235,7 +241,10 @@ def delete_answer(store: Store, answer: str, item: str = "") -> None:
 def list_person_answers(
     store: Store, person: str, words: str = "", most: int = 50
 ) -> list[AnswerSummary]:
-    """List up to `most` answers of a person, newest first, whose question contains all words."""
+    """List up to `most` answers of a person, newest first, whose question contains all words.
+
+    Words may be parts of words, in any case; the question is the one that was asked.
+    """
     query = select(answers).where(answers.c.person == person)
     for word in words.split():
         query = query.where(answers.c.question.icontains(word, autoescape=True))
@@ -318,7 +327,7 @@ def complete_answer(
     """Store the result and the last events, and end the lease; False if the lease was lost.
 
     Without a result (`answered` is None) the answer is marked as failed. Its outcome is the kind of
-    the last event.
+    the last event, of which there must be one. The charge is given back unless `is_answer_charged`.
     """
     now = store.clock()
     values: dict[str, Any] = {"state": "failed", "token": None, "until": None}
@@ -340,7 +349,7 @@ def complete_answer(
 
 
 def release_answer(store: Store, leased: AnswerLease) -> None:
-    """Return a leased answer to the queue without counting the attempt."""
+    """Return a leased answer to the queue, the attempt not counted, unless the lease is lost."""
     back = {"state": "asked", "token": None, "until": None, "tries": answers.c.tries - 1}
     with store.begin_write() as connection:
         connection.execute(_update_leased(leased).values(**back))
@@ -516,7 +525,11 @@ class LiveAnswer:
             self.stop()
 
     def finish(self, answered: AnswerOutcome) -> None:
-        """Store the finished answer with its quotes and its last event, then tell listeners."""
+        """Store the finished answer with its quotes and its last event, then tell listeners.
+
+        Nobody is told where the lease was lost. Blocks for up to 2.5 seconds between three attempts
+        to store it, and raises Failed after the last.
+        """
         answer, last_events = answered.episode.answer, PendingEvents()
         for number, verdict in enumerate(answered.verdicts, 1):
             quote = {**msgspec.to_builtins(verdict), "number": number}
@@ -530,7 +543,10 @@ class LiveAnswer:
         self._store_end(answered, last_events)
 
     def finish_without_answer(self, outcome: str, detail: str) -> None:
-        """Store that there is no answer, with the outcome and the reason, then tell listeners."""
+        """Store that there is no answer, with the outcome and the reason, then tell listeners.
+
+        Waits and raises Failed as `finish` does.
+        """
         self._store_end(None, [("stopped", {"outcome": outcome, "detail": detail})])
 
     def _store_end(self, answered: AnswerOutcome | None, last_events: PendingEvents) -> None:
@@ -662,7 +678,7 @@ class AnswerService:
         self._sessions.reopen_place(place)
 
     def remove_place(self, name: str) -> None:
-        """Offer a place no more."""
+        """Offer a place no more; answers under way go on with it. Nothing if it was not offered."""
         offered = self.capabilities
         places = {one: at for one, at in offered.places.items() if one != name}
         searched = tuple(one for one in offered.default_places if one != name)
@@ -692,8 +708,8 @@ class AnswerService:
         """Answer a question in this thread without storing it.
 
         Waits for a free worker slot. `hear` receives the progress events. Raises
-        AnswerCancelledError once `gone()` is true, and Failed as `enqueue_question` and the answer
-        session do.
+        AnswerCancelledError once `disconnected()` is true, which is asked at each event and while
+        it waits for its slot; and Failed, as `enqueue_question` and the answer session do.
         """
         self._resolve_settings(inquiry)
         parse_requested_question(inquiry)

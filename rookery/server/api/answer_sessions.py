@@ -429,9 +429,10 @@ class SharedSessionPool:
         hear: EventListener,
         turn: AbstractContextManager[object] = nullcontext(),
     ) -> AnswerOutcome:
-        """Answer a request in `turn` with the session for these settings.
+        """Answer a request with the session for these settings, and hold `turn` meanwhile.
 
-        Raises Failed: bad_question, and as `SharedAnswerSession.answer_question`.
+        `turn` is a context manager such as a semaphore, for which it waits. Raises Failed:
+        bad_question, and as `SharedAnswerSession.answer_question`.
         """
         question = parse_requested_question(inquiry)
         with self.use_session(settings) as reading, turn:

@@ -250,7 +250,8 @@ def create_api_key(
     """Create an API key and return it; a key of the same name is replaced. Raises Failed.
 
     This is the only time that the key itself is available. `per_minute` limits its requests,
-    `budget` its answers in total. A person of this name is added as a reader if there is none.
+    `budget` its answers in total. A person of this name is added as a reader if there is none. The
+    key that it replaces works no more, and none of the new one's budget is spent.
     """
     token, now = KEY_PREFIX + secrets.token_urlsafe(32), store.clock()
     ensure_reader(store, name)
@@ -345,7 +346,7 @@ def require_budget(key: ApiKey) -> None:
 
 
 def refund_budget(store: Store, key: ApiKey) -> None:
-    """Give back one answer that was charged to a key's budget."""
+    """Give back one answer that was charged to a key's budget; nothing if it has none."""
     if key.budget is None:
         return
     with store.begin_write() as connection:
@@ -549,8 +550,8 @@ async def read_limited_body(
 ) -> bytes:
     """Return the body of a request, read within a limit of bytes and of time.
 
-    Raises ApiError: 413 for more than `limit` bytes, 408 after `seconds`; `what` is the word for
-    the body in the message.
+    Raises ApiError: 413 for more than `limit` bytes, 408 after `seconds`; and ClientDisconnect.
+    `what` is the word for the body in the message.
     """
     parts, size = list[bytes](), 0
     try:
@@ -630,7 +631,10 @@ async def _encode_frames(frames: EventFrames) -> AsyncIterator[bytes]:
 
 
 def encode_event(data: Any, name: str = "", number: int | None = None) -> bytes:
-    """Encode a server-sent event: a record as JSON, or a string as it is; `number` is its id."""
+    """Encode a server-sent event: a record as JSON, or a string as it is; `number` is its id.
+
+    The string and the name must have no line breaks, which would end the event.
+    """
     head = b"" if number is None else b"id: %d\n" % number
     head += f"event: {name}\n".encode() if name else b""
     body = data.encode() if isinstance(data, str) else msgspec.json.encode(data)

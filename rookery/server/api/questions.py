@@ -128,8 +128,8 @@ def insert_citation_marks(
 ) -> CitedText:
     """Return the answer's text with a mark after each claim for each quote that supports it.
 
-    Claims that end at the same place have each quote marked once. With `look.footer` a list of all
-    sources ends the text.
+    `sources` are those of the answer's quotes, in their order. Claims that end at the same place
+    have each quote marked once. With `look.footer` a list of all sources ends the text.
     """
     parts, marks, copied, at = list[str](), list[CitationMark](), 0, 0
     for end, numbers in _group_claim_ends(answer):
@@ -525,7 +525,10 @@ def build_answer_metadata(
 
 
 def explain_decline(episode: Episode) -> str:
-    """Return the sentence to show in place of an answer; empty if there is an answer."""
+    """Return the sentence to show in place of an answer; empty if there is one, not declined.
+
+    Of a declined answer it is that answer's own text.
+    """
     if episode.answer is not None:
         return episode.answer.text if episode.answer.declined else ""
     words = NO_ANSWER_MESSAGES.get(episode.stop, "no answer")

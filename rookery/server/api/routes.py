@@ -215,7 +215,7 @@ def _describe_properties(components: dict[str, Any], types: Iterable[Any]) -> No
 
 
 def iterate_records(value: Any) -> Iterator[type[msgspec.Struct]]:
-    """Yield the types of the records in descriptions of types."""
+    """Yield the types of the records in msgspec's descriptions of types, with repetitions."""
     if isinstance(value, msgspec.inspect.StructType):
         yield value.cls
     parts = msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else value

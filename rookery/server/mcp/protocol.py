@@ -344,7 +344,10 @@ class StdioLimits(msgspec.Struct, frozen=True):
 
 
 def serve_stdio(settings: Settings, any_address: bool = False) -> None:
-    """Serve MCP on standard input and output until standard input ends."""
+    """Serve MCP on standard input and output until standard input ends and all calls are answered.
+
+    Whatever else this process writes to standard output, also afterwards, goes to standard error.
+    """
     send = _claim_stdout()
     source, answers = McpLibrary(settings, any_address), StdioAnswerer(settings)
     connection = StdioConnection(McpProtocol(McpTools(source)), answers, send)
@@ -388,7 +391,10 @@ class StdioAnswerer:
         self._sessions = SharedSessionPool()
 
     def __call__(self, disconnected: Callable[[], bool], inquiry: QuestionRequest) -> AnswerOutcome:
-        """Answer a question. Raises Failed, and AnswerCancelledError once `gone()` is true."""
+        """Answer a question in this thread.
+
+        Raises Failed, and AnswerCancelledError at the next event once `disconnected()` is true.
+        """
         settings = resolve_settings(self._settings, self._capabilities, inquiry)
 
         def check_cancelled(kind: EventKind, data: dict[str, Any]) -> None:

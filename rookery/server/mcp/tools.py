@@ -123,11 +123,11 @@ class McpLibrary:
         return FallbackLibrary(library, web), web.allow_url
 
     def open_archive(self) -> PageArchive:
-        """Return the archive in which every opened page is stored."""
+        """Return the archive in which every opened page is stored; `close` closes it."""
         return self._open_library().archive
 
     def close(self) -> None:
-        """Close the library and the archive."""
+        """Close the library and the archive that this has opened; a later use opens them anew."""
         with self._lock:
             if self._sources is not None:
                 self._sources.close()
@@ -258,9 +258,9 @@ class McpBrowser:
         return span
 
     def quote(self, text: str) -> Quote:
-        """Cut the quote that `text` names; `start━end` names everything between two phrases.
+        """Cut the quote that `text` names; `start━end` names all from one phrase to the other.
 
-        Raises Failed (not_on_page, not_quotable, too_long).
+        Its words are made whole. Raises Failed (nothing_open, not_on_page, not_quotable, too_long).
         """
         place = self._require_quotable()
         span = place.find_quoted_span(text)
@@ -272,7 +272,7 @@ class McpBrowser:
     def quote_span(self, start: int, end: int) -> Quote:
         """Cut the quote text[start:end] of the page's canonical text, its words made whole.
 
-        Raises Failed (nothing_to_quote, hidden_text, too_long, not_quotable).
+        Raises Failed (nothing_open, nothing_to_quote, hidden_text, too_long, not_quotable).
         """
         page, what = self._require_quotable().opened.page, f"[{start}:{end}]"
         if not 0 <= start < end <= len(page.text) or not page.text[start:end].strip():
@@ -732,7 +732,8 @@ class McpTools:
     def call_tool(self, name: str, arguments: Any, caller: ToolCaller) -> ToolResult:
         """Run the tool of this name for a caller and return its result.
 
-        Raises ToolArgumentsError, and Failed without local paths.
+        Raises KeyError for another name than `list_names` has, ToolArgumentsError, Failed without
+        local paths, and what `caller.answer` raises.
         """
         tool = self._tools[name]
         try:
