@@ -147,25 +147,41 @@ def answer_all(
     each = map_in_workers(questions[answered:], make, workers, threads, ray)
     with closing(each), out.open("ab", buffering=0) as lines:
         for number, line in enumerate(each, answered + 1):
-            with _name_file_in_errors(out):
-                _write_whole(lines, line.encode() + b"\n")
+            _write_whole(lines, line.encode() + b"\n")
             progress(number)
     return answered
 
 
 def _write_whole(lines: FileIO, data: bytes) -> None:
     """Write all of the data: a full disk first accepts a part, and raises at the next attempt."""
-    while data:
-        data = data[lines.write(data) :]
+    try:
+        while data:
+            data = data[lines.write(data) :]
+    except OSError as error:  # the system leaves the file's name out where a write fails
+        raise OSError(error.errno, error.strerror, lines.name) from error
 
 
 @contextmanager
-def _name_file_in_errors(out: Path) -> Iterator[None]:
-    """Add the file's name to an OSError: the system leaves it out where a write fails."""
-    try:
+def lock_output(out: Path | None) -> Iterator[None]:
+    """Hold a file of answers, made where there is none, against other batches.
+
+    The system takes the lock from a process that dies. None, a device and a pipe are not locked.
+    Raises ValueError where another process holds the file, and OSError where it cannot be written.
+    """
+    if out is None or (out.exists() and not out.is_file()):
         yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(out)) from error
+        return
+    with out.open("ab") as file:
+        try:
+            import fcntl  # which Windows does not have
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sentence = f"{out}: another batch writes it: wait until it has finished"
+            raise ValueError(f"{sentence}, or name another --out") from None
+        except (ImportError, OSError):
+            pass  # nor has every network file system locks
+        yield
 
 
 def resume_output(out: Path, questions: Sequence[Question]) -> int:

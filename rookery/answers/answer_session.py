@@ -318,9 +318,8 @@ class EvidenceSources:
 
         A page with the same text at another address will do if there is none at the quote's own.
         """
-        return self.archive.find_page(quote.digest, quote.url) or self.archive.find_page(
-            quote.digest
-        )
+        find_page = self.archive.find_page
+        return find_page(quote.digest, quote.url) or find_page(quote.digest)
 
 
 class AnswerSession:
@@ -374,9 +373,8 @@ class AnswerSession:
                     question, settings.to_cache_key(), library, callbacks.observe_text
                 ) as recorded:
                     searched = callbacks.wrap_library(recorded.library)
-                    episode = self.method.run(
-                        QuestionRun(self, question, searched, callbacks, recorded)
-                    )
+                    run = QuestionRun(self, question, searched, callbacks, recorded)
+                    episode = self.method.run(run)
                     recorded.complete = episode.stop != Outcome.POLICY_FAILED
             else:
                 library = self.sources.open_library_for_question()
@@ -572,9 +570,8 @@ def join_questions(questions: Sequence[str]) -> str:
     joined = ""
     for question in questions:
         before = joined.strip() if len(joined) <= MOST_CONTEXT_CHARACTERS else ""
-        joined = (
-            f"{question.strip()} {before}" if before and _leans_on_earlier(question) else question
-        )
+        leans = before and _leans_on_earlier(question)
+        joined = f"{question.strip()} {before}" if leans else question
     return joined
 
 

@@ -64,9 +64,7 @@ _SMALLEST_SLOPE = 0.1  # so that scores keep their order
 _COPIED_SHARE = 0.8
 """share of a text's words that the question's section has, from which it counts as a copy"""
 _LARGEST_LOG_ODDS = 8.0
-_NO_SUBJECT = re.compile(
-    "see also|release|version|new in|author|example|note|option|synopsis", re.IGNORECASE
-)
+_NO_SUBJECT = re.compile("(?i)see also|release|version|new in|author|example|note|option|synopsis")
 _PROCEDURE = "3"
 """raised when questions, fit or answers change, so that libraries are calibrated anew"""
 

@@ -228,19 +228,16 @@ class ModelPool:
         """
         named = self.get_endpoint(role)
         with self._turn:
-            opened_model = next(
-                (model for opened_name, model in self._models if opened_name == named), None
-            )
-            if opened_model is None:
-                opened_model = self._open_model(named)
-                self._models.append((named, opened_model))
-        return opened_model
+            for opened_name, model in self._models:
+                if opened_name == named:
+                    return model
+            self._models.append((named, self._open_model(named)))
+            return self._models[-1][1]
 
     def _open_model(self, named: ModelEndpoint | LocalEndpoint | str) -> LanguageModel:
         if isinstance(named, ModelEndpoint):
-            remote = RemoteModel(
-                named, read_api_key(named), spending=self.spending, slots=self._slots
-            )
+            key = read_api_key(named)
+            remote = RemoteModel(named, key, spending=self.spending, slots=self._slots)
             return self._open.enter_context(remote)
         if isinstance(named, str):
             return ScriptedPolicy(Path(named.removeprefix(SCRIPT)))

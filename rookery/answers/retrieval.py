@@ -48,18 +48,16 @@ def gather_passages(
         return RetrievedPassages((), (failed.failure,))
     placed = [hit for hit in hits if hit.digest][: limits.passages]
     unread = list(dict.fromkeys(hit.url for hit in hits if not hit.digest))[: limits.pages]
-    pages, failures = _open_pages(
-        library, list(dict.fromkeys(hit.url for hit in placed)), limits.seconds
-    )
+    urls = list(dict.fromkeys(hit.url for hit in placed))
+    pages, failures = _open_pages(library, urls, limits.seconds)
     passages = [(pages[hit.url], hit) for hit in placed if _is_from_page(hit, pages)]
     if unread or len(passages) < len(placed):
         moved = [hit.url for hit in placed if hit.url in pages and not _is_from_page(hit, pages)]
         fresh, more = _open_pages(library, unread, limits.seconds)
         failures += more
         pages |= fresh
-        passages += _search_pages(
-            question, [pages[url] for url in (*fresh, *moved)], limits.passages
-        )
+        unplaced = [pages[url] for url in (*fresh, *moved)]
+        passages += _search_pages(question, unplaced, limits.passages)
     passages.sort(key=lambda pair: -pair[1].score)
     passages = _drop_copies(passages)
     return RetrievedPassages(tuple(passages[: limits.passages]), tuple(failures), len(pages))

@@ -56,7 +56,7 @@ def answer_with_webgpt(
     except Failed as error:
         return make_failed_episode(question, WEBGPT_METHOD, error, steps)
     if observation is None:
-        return _make_unanswered_episode(question, ended, steps)
+        return _end_unanswered(question, ended, steps)
     prompt = render_prompt("webgpt_answer", observation=observation.prompt)
 
     # The sources are whole: the judge reads each of them.
@@ -114,9 +114,7 @@ def _browse_until_answer(
     return observation, None
 
 
-def _make_unanswered_episode(
-    question: Question, ended: BrowseResult | None, steps: list[Step]
-) -> Episode:
+def _end_unanswered(question: Question, ended: BrowseResult | None, steps: list[Step]) -> Episode:
     assert ended is not None  # there is no observation that asks for an answer
     failures = ended.failures
     if ended.stop == Outcome.STUCK:

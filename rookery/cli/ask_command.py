@@ -22,6 +22,7 @@ from rookery.answers.answer_results import (
     PassageReport,
     SearchMade,
     answer_all,
+    lock_output,
     make_ask_result,
     select_told_failures,
 )
@@ -316,12 +317,12 @@ def run_batch_command(
             "sent at once, its settings say"
         )
     questions = list(read_questions(questions_file))
-    streamed = _is_standard_output(out)
-    saved = [] if streamed else _read_saved_lines(out)
-    now = _find_provenance(settings)
-    if not force:
-        _require_same_settings(out, saved, now)
-    with ProgressBar(err, "reading") as meter, AnswerSession(settings, meter) as session:
+    now, place = _find_provenance(settings), None if _is_standard_output(out) else out
+    meter = ProgressBar(err, "reading")
+    with lock_output(place), meter, AnswerSession(settings, meter) as session:
+        saved = [] if place is None else _read_saved_lines(out)
+        if not force:
+            _require_same_settings(out, saved, now)
         _warn_all_declined(session, err)
         # Indexed once, here, before any worker opens it.
         documents = get_contents_digest(session.sources.open_library())
@@ -334,7 +335,6 @@ def run_batch_command(
         elif saved:
             _show_changes(saved, now, err)
         try:
-            place = None if streamed else out
             already, tally = _answer_all(session, now, questions, place, err, workers, ray)
         except BaseException:
             if force:

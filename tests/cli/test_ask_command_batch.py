@@ -11,8 +11,10 @@ import pytest
 from commands import CORVIDS, GIFTS, ROOT, Run, article, batch_file, started
 from models import Asking, serving
 
-from rookery.answers.answer_results import AskResult
+from rookery.answers.answer_results import AskResult, lock_output
 from rookery.library.libraries import get_bundled_folder
+
+BATCH = "ask", "--batch"
 
 # Batches
 
@@ -67,6 +69,36 @@ def test_a_bad_line_is_named_before_anything_is_answered(run: Run, tmp_path: Pat
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_file_that_another_batch_writes_is_refused_and_unchanged(
+    run: Run, docs: Path, tmp_path: Path
+) -> None:
+    asked, out = docs.parent / "q.jsonl", tmp_path / "out.jsonl"
+    out.write_bytes(b'{"question":')  # half a line, which the other is writing
+    batch = (*BATCH, asked, "--out", out, "--in", docs)
+    with lock_output(out):
+        for more in ((), ("--force",)):
+            code, said, err = run(*batch, *more)
+            assert (code, said) == (2, "")
+            assert f"{out}: another batch writes it" in err
+            assert "wait until it has finished, or name another --out" in err
+            assert out.read_bytes() == b'{"question":'
+    assert run(*batch).code == 0
+    assert out.read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.slow
+def test_two_batches_at_once_write_each_line_once(home: Path, run: Run, tmp_path: Path) -> None:
+    asked, out = batch_file(tmp_path, 18), tmp_path / "out.jsonl"
+    batch = (*BATCH, asked, "--out", out, *CORVIDS)
+    commands = [started(home, *batch, "--workers", "2") for _ in range(2)]
+    said = [command.communicate()[1] for command in commands]
+    codes = [command.returncode for command in commands]
+    refused = sum(b"another batch writes it" in err for err in said)
+    assert (codes.count(0), codes.count(2)) == (2 - refused, refused)
+    ids = [json.loads(line)["question"]["id"] for line in out.read_bytes().splitlines()]
+    assert ids == [json.loads(line)["id"] for line in asked.read_text().splitlines()]
+
+
 @pytest.mark.slow
 def test_a_file_of_other_answers_is_left_alone(run: Run, tmp_path: Path) -> None:
     asked, out = batch_file(tmp_path, 1), tmp_path / "out.jsonl"
@@ -93,9 +125,6 @@ def test_a_full_disk_is_a_sentence(home: Path, run: Run, tmp_path: Path) -> None
 
 
 # What a file of answers was made with
-
-
-BATCH = "ask", "--batch"
 
 
 @pytest.fixture
