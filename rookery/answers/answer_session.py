@@ -446,7 +446,10 @@ class AnswerSession:
         return identify_score_source(method, endpoint, models.samples, models.worth, score)
 
     def is_writer_local(self) -> bool:
-        """Return True if the model that writes is on this machine. Raises Failed."""
+        """Return True if the model that writes is a folder on this machine, and on no server.
+
+        Raises Failed: no_model, bad_endpoint.
+        """
         return self.open_models().is_local("write")
 
     def declines_by_extract(self) -> bool:

@@ -201,17 +201,20 @@ class AnswerDraft(NamedTuple):
 
 
 def render_prompt(name: str, **parts: str) -> str:
-    """Fill in the prompt template of this name, a file in rookery/answers/prompts.
+    """Fill in a prompt template: `name` is a file in rookery/answers/prompts, without its .txt.
 
     The template's last line breaks are left out. Raises KeyError where `parts` lacks one of its
-    names.
+    names, and FileNotFoundError where there is no such file.
     """
     text = files("rookery.answers").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
     return Template(text.rstrip("\n")).substitute(parts)
 
 
 def sample_drafts(policy: Policy, prompt: str, n: int, read: AnswerParser) -> list[AnswerDraft]:
-    """Sample n completions of one prompt and parse them. Raises Failed where the policy does."""
+    """Sample n completions of one prompt and parse each into a draft, in their order.
+
+    A draft without an answer says why in `fault`. Raises Failed where the policy does.
+    """
     every = policy.complete(prompt, n)
     return [AnswerDraft(Step(prompt, said), *parse_draft(said.text, read)) for said in every]
 

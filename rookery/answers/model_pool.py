@@ -126,7 +126,11 @@ class ModelPool:
         return endpoint
 
     def is_local(self, role: str) -> bool:
-        """Return True if the model of a role is on this machine. Raises Failed."""
+        """Return True if a role's model is named as a folder on this machine, to be loaded here.
+
+        False for a model on a server, also on one of this machine, and for a script of replies.
+        Raises Failed as `get_endpoint` does.
+        """
         return isinstance(self.get_endpoint(role), LocalEndpoint)
 
     @property

@@ -120,9 +120,10 @@ LEAST_ANSWER = 0.3
 
 
 def render_writing_prompt(question: str, sources: Sequence[AnswerSource]) -> str:
-    """Render the prompt that shows sources, best first, and asks for the answer in words.
+    """Render the prompt that shows sources, one or more, and asks for the answer in words.
 
-    The model continues it as it is, to the end of the line (WRITING_SETTINGS).
+    They are given best first, and the first one's answer is put into words. The model continues the
+    prompt as it is, to the end of the line (WRITING_SETTINGS).
     """
     return render_prompt(
         "webglm_short",
@@ -149,8 +150,9 @@ def put_into_words(
     supports is taken out, and the failures say which (unsupported). Where no sentence is left, or
     what is left does not answer by the evidence model, lacks the words of the answer that was found
     or only repeats the question, `episode` is returned with the failure not_written: it is still by
-    "extract". The score is that of `episode`. Where the model cannot be asked the stop is
-    policy_failed.
+    "extract". Without a judge, shared words decide what a quote supports. The score is that of
+    `episode`, and `choosing.decline` does not count. Where the model cannot be asked the stop is
+    policy_failed, and there is no answer: the extractive one is in `episode` alone.
     """
     if episode.answer is None or episode.answer.declined or not episode.answer.quotes:
         return episode

@@ -586,7 +586,10 @@ def run_measure_actions(files: SystemFiles) -> Figure:
 
 
 def run_measure_probes(kind: str) -> list[str]:
-    """Return the probe questions "point" as JSON lines. Raises Failed (unknown_probes)."""
+    """Return the bundled questions whose answers `run_measure_point` evaluates, as JSON lines.
+
+    `kind` is "point", the only one; another raises Failed (unknown_probes).
+    """
     probes = {"point": map(make_point_question, load_point_probes())}
     detail = "there are no such probes: use point"
     found = _require_found(probes.get(kind), kind, "unknown_probes", detail)

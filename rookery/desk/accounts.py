@@ -98,7 +98,8 @@ def set_role(store: Store, name: str, role: PersonRole, by: str) -> None:
 def shut_out_person(store: Store, name: str, by: str) -> None:
     """End a person's access, and their sessions and unused invitations; their work stays.
 
-    `by` is the person who does it, for the audit log. Raises Failed (no_person).
+    `create_invite` restores access. `by` is the person who does it, for the audit log. Raises
+    Failed (no_person).
     """
     now = store.clock()
     with store.begin_write() as connection:
@@ -203,7 +204,8 @@ def write_audit_entry(
 ) -> None:
     """Append an entry to the audit log, with a digest that chains it to the entry before.
 
-    Call it in the transaction of the action itself, as its last statement.
+    `at` is in seconds since 1970. Call it in the transaction of the action itself, as its last
+    statement.
     """
     take_advisory_lock(connection, "audits")
     newest = connection.execute(

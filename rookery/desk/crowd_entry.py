@@ -55,7 +55,7 @@ class CrowdArrival(NamedTuple):
 
     @property
     def person(self) -> str:
-        """Name of their account."""
+        """Name of their account, which is made when they first enter."""
         return f"prolific-{self.participant}"
 
 

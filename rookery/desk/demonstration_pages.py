@@ -230,7 +230,10 @@ FormFields = dict[str, tuple[str, ...]]
 
 
 def build_demonstration_pages() -> dict[str, PageHandler]:
-    """Return the pages of demonstrations, of asking one's own question, and of the traces."""
+    """Return the pages of demonstrations, of asking one's own question, and of the traces.
+
+    The keys are those of `make_routes`: a path, or "POST" and a path.
+    """
     pages = DemonstrationPages()
     return {
         "/demonstrate": pages.show_question_form,

@@ -123,7 +123,8 @@ def encode_form(
 ) -> PostedValues:
     """Encode stored values as posted values, as `parse_form` reads them; the inverse of it.
 
-    `order` lists the item's answer numbers as they are shown on screen now.
+    `order` lists the item's answer numbers as they are shown on screen now. Values that are absent
+    or of the wrong type for their field are left out.
     """
     raw: dict[str, list[str]] = {}
     for each in _list_all_inputs(form, item, order):

@@ -277,7 +277,8 @@ def get_measurement_level(field: FormField) -> MeasurementLevel:
 def order_labels(form: LabellingForm, field: FormField) -> list[LabelValue]:
     """Return a field's labels in the order in which equal votes are decided, the winner first.
 
-    Doubts and ties come before the others, and these from the lowest to the highest.
+    Doubts and ties come first, in the form's order: they are the choices without a score. Choices
+    with one follow, from the lowest to the highest, and then the numbers of answers to pick from.
     """
     if field.kind == "versus":
         return [0.0, -1.0, 1.0]

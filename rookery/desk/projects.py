@@ -411,7 +411,8 @@ def find_current_session(connection: Connection, person: str) -> Row[Any] | None
 def count_session_work(connection: Connection, entry: Row[Any], before: float | None = None) -> int:
     """Count the items of its project that were judged, skipped or flagged in a crowd session.
 
-    With `before`, only until that time, at which the person's next session began.
+    `entry` is the session's row in `crowd_entries`. With `before`, only until that time, at which
+    the person's next session began.
     """
     in_session = (project_batches.c.project == entry.project) & (
         judgements.c.person == entry.person

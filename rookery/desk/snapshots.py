@@ -178,8 +178,8 @@ def render_snapshot_lines(connection: Connection, frozen: SnapshotContents) -> S
     """Return a function for each file of a snapshot that yields its lines, without line breaks.
 
     Items and judgements are those of the frozen contents, read from the store by the connection,
-    which must still be open when the functions are called. Raises Failed (changed) if a reader
-    deleted one of the answers.
+    which must still be open when the functions are called. Raises Failed (changed) at once if a
+    reader deleted one of the answers.
     """
     everything = _restore_labelling_data(connection, frozen)
     decided = [convert_to_judgement(each) for each in everything.decisions.values()]

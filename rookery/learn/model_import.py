@@ -141,7 +141,10 @@ def convert_gguf(file: Path, folder: Path, split_digits: bool = False) -> None:
 
 
 def restore_digit_splitting(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Have a byte-level tokenizer take each digit by itself, before it splits text into words."""
+    """Have a byte-level tokenizer take each digit by itself, before it splits text into words.
+
+    Words are split by GPT-2's rule then, whatever rule the tokenizer had.
+    """
     backend: Any = tokenizer.backend_tokenizer
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [

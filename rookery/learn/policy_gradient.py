@@ -649,7 +649,10 @@ class PreparedBatch(NamedTuple):
 
     @property
     def kl(self) -> float:
-        """Mean KL of an episode from the reference, in nats, extra answers left out."""
+        """Mean KL of an episode from the reference, in nats, extra answers left out.
+
+        That of an episode is summed over its tokens.
+        """
         return fmean(one.kl for one in self.whole)
 
     @property

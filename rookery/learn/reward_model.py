@@ -61,8 +61,9 @@ class RewardInputEncoder(NamedTuple):
     def encode_answer(self, question: Question, answer: Answer) -> RewardModelInput:
         """Encode question, evidence and answer as tokens, an end token after each.
 
-        Where there is no room, evidence is cut, the longest first, and never the question or the
-        answer. Raises Failed (too_long) where these two alone have more tokens than `context`.
+        Evidence is the question's pages, with `given`, and the answer's quotes. Where there is no
+        room, it is cut, the longest first, and never the question or the answer. Raises Failed
+        (too_long) where these two alone have more tokens than `context`.
         """
         question_tokens = self._encode_part(f"Question: {question.text}")
         answer_tokens = self._encode_part(f"Answer: {insert_marks(answer, _format_quote_numbers)}")

@@ -448,8 +448,9 @@ def constrain_on_server(grammar: VerbatimGrammar, document: tuple[str, str]) -> 
     """Return the ids that may follow in an answer that quotes this document (its title and text),
     as a server keeps to them by a grammar; None where nothing in it can be quoted.
 
-    A server does not count tokens: an answer that does not end in time is cut, and malformed.
-    Raises Failed (too_long) where a server would not take the grammar.
+    It is a ServerConstraint, which holds the grammar; no server is asked here. A server does not
+    count tokens: an answer that does not end in time is cut, and malformed. Raises Failed
+    (too_long) where a server would not take the grammar.
     """
     try:
         allow = VerbatimConstraint(grammar, [document]).make_token_filter()

@@ -375,7 +375,10 @@ class RecordingLibrary(Library):
         return hits
 
     def fetch(self, url: str) -> Page:
-        """Fetch a page from the wrapped library; return it once it is stored in the session."""
+        """Fetch a page from the wrapped library; return it once it is stored in the session.
+
+        A failure is stored, too, and raised again; an error that is no Failed is library_failed.
+        """
         with self._record_call("fetch", url, 0) as given:
             page = self._library.fetch(url)
             given.append(page)
@@ -460,7 +463,7 @@ class FrozenWeb(Library):
         return ()
 
     def contents_digest(self) -> str:
-        """Return a digest of all pages and of what was asked."""
+        """Return a digest of all pages, of what was asked and of what was answered."""
         return self._digest
 
     def search(self, query: str, k: int) -> Sequence[Hit]:

@@ -73,6 +73,7 @@ class QueryTerms(NamedTuple):
     def compute_largest_score(self, compute_idf: Callable[[str], float]) -> float:
         """Return the most that the words of a query could bring a passage; 0 without words.
 
+        Its pairs of neighbouring words, which are rated too, are not counted.
         In another language than the query's, its words are unknown and therefore rare, so that the
         language in which they bring least counts.
         """
@@ -84,9 +85,10 @@ class QueryTerms(NamedTuple):
 
 
 def parse_query(query: str, languages: Iterable[str]) -> QueryTerms:
-    """Return the terms of a query, stemmed in each of the languages, or in English without any.
+    """Return the terms of a query, stemmed in each of these LANGUAGES, or in English without any.
 
-    Stop words count only where there are no others; a query without any word has no terms.
+    Stop words, question words and words of comparing are left out as `count_question_terms` says; a
+    query without any word has no terms.
     """
     words, pairs, by_language = Counter[str](), Counter[str](), []
     for language in list(languages) or [ENGLISH]:

@@ -97,7 +97,7 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 
 def get_shard_folder(directory: Path, number: int) -> Path:
-    """Return the folder of one shard."""
+    """Return the path of the folder of one shard; shards are numbered from 0."""
     return directory / f"shard-{number:04}"
 
 

@@ -54,7 +54,10 @@ class WebSearch(Protocol):
         """Name under which results are remembered."""
 
     def search_web(self, fetcher: Fetcher, query: str, k: int) -> SearchResults:
-        """Return at most k results and the engines that were passed over. Raises Failed."""
+        """Return at most k results and the engines that were passed over.
+
+        Raises Failed where no engine answered.
+        """
 
 
 class WebLibrary(Library):
@@ -88,9 +91,10 @@ class WebLibrary(Library):
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the engine's first k results, or fewer; each may then be opened by `fetch`.
 
-        They are kept in the archive and, with `offline`, come from there; at least MIN_RESULTS are
-        asked for and kept. An empty list means that the engine found nothing. Raises Failed:
-        not_in_archive for what was never searched and is asked offline, or what the engine raises.
+        The engine is asked each time, for at least MIN_RESULTS, which the archive keeps; with
+        `offline`, they come from there. An empty list means that the engine found nothing. Raises
+        Failed: not_in_archive for what was never searched and is asked offline, or what the engine
+        raises.
         """
         hits = self._load_stored_search(query) if self._offline else self._query_engine(query, k)
         for hit in hits[:k]:

@@ -188,7 +188,10 @@ _LINE = re.compile(r"[^\n]+")
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the sentences of a plain text; the end of a line ends a sentence."""
+    """Return the spans of the sentences of a plain text; the end of a line ends a sentence.
+
+    White space around a sentence is in no span. Sentences end by the rules of English.
+    """
     page = Page("", "", text)
     return [span for line in _LINE.finditer(text) for span in find_sentences(page, *line.span())]
 
@@ -232,8 +235,8 @@ def measure_repetition(
 def align_copied_pairs(candidate: str, source: str) -> list[tuple[int, int]]:
     """Align the pairs of neighbouring words of text and source by longest common subsequence.
 
-    Returns for each aligned pair its word index in the text and in the source (Ziegler, figure 7).
-    Of several such subsequences, one.
+    Returns for each aligned pair the number of its first word in the text and in the source, from 0
+    (Ziegler, figure 7). Of several such subsequences, one.
     """
     candidate_pairs, source_pairs = (
         list(pairwise(split_words(text))) for text in (candidate, source)

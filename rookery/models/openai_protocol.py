@@ -807,7 +807,8 @@ def _strip_partial_reasoning(text: str) -> str:
 def cut_at_stop_string(completion: Completion, stops: Sequence[str]) -> Completion:
     """Cut a completion before the first stop string in it; return it unchanged where there is none.
 
-    A cut completion has no tokens and log-probabilities: those given cover more than its text.
+    A cut completion has no tokens and log-probabilities: those given cover more than its text. Its
+    stop is "end".
     """
     at = _find_first_stop(completion.text, stops)
     return completion if at < 0 else Completion(completion.text[:at])

@@ -150,8 +150,9 @@ class RobotsCache:
 def permits_all_robots(outcome: str) -> bool:
     """Return whether a robots.txt that failed with this outcome permits everything.
 
-    Client errors and endless redirects count as an absent file (RFC 9309, section 2.3.1.3); a
-    server that is overloaded (429) or broken (5xx) or breaks off has not said yes.
+    `outcome` is a failure's, such as http_404. Client errors, and redirects that are endless or
+    lead to no web address, count as an absent file (RFC 9309, section 2.3.1.3); a server that is
+    overloaded (429) or broken (5xx), breaks off or is not there has not said yes.
     """
     absent = outcome.startswith(("http_3", "http_4")) and outcome != "http_429"
     nowhere = (Outcome.TOO_MANY_REDIRECTS, Outcome.UNSUPPORTED_SCHEME, Outcome.INVALID_URL)

@@ -152,8 +152,9 @@ def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) 
 def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: PageReader) -> Page:
     """Return a PowerPoint presentation as a Page, with a mark `slide` over each slide.
 
-    Titles of slides are headings, notes stand behind their slide, and hidden slides are hidden
-    text. Embedded documents follow their slide, as `reader` reads them. Raises Failed: malformed,
+    Titles of slides are headings, and notes stand behind their slide. Embedded documents follow
+    their slide, as `reader` reads them; one that cannot be read is a line that says so. Hidden
+    slides are hidden text, without a mark and without embedded documents. Raises Failed: malformed,
     encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)

@@ -71,5 +71,5 @@ def is_yes_no_question(question: str) -> bool:
 
 
 def contains_negation(sentence: str) -> bool:
-    """Return True if the sentence contains a negation such as "not", "never" or "isn't"."""
+    """Return True if an English sentence contains a negation such as "not", "never" or "isn't"."""
     return _DENIAL.search(sentence) is not None

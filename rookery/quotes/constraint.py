@@ -774,7 +774,13 @@ class QuoteThread(NamedTuple):
         return pieces, ends, self.chars + chars[ends] - chars[places]
 
     def find_crossing_ids(self, which: IntArray, places: IntArray, tokens_left: int) -> IntArray:
-        """Return the ids of tokens that begin as these pieces do and then run into a mark."""
+        """Return the ids of tokens that begin with words of the document and run into a mark.
+
+        `which` are pieces of the document, `places` their positions; a token begins with one of
+        these pieces or with the beginning of one. The mark is what may follow a quote's words in
+        the grammar. Tokens after which too few of `tokens_left` remain to end the answer are left
+        out.
+        """
         token_pieces, end = self.context.pieces, self.context.grammar.end.text
         pieces, ends, chars = self.expand_prefixes(token_pieces.prefixes_crossing, which, places)
         sure, crossing = not self.is_end_near(tokens_left), []
@@ -811,7 +817,10 @@ def advance_threads(threads: Iterable[ParserThread], data: bytes) -> list[Parser
 
 
 def can_write_token(thread: ParserThread, token: bytes, tokens_left: int) -> bool:
-    """Return True if `tokens_left` tokens suffice for this one and the end of the answer."""
+    """Return True if `tokens_left` tokens suffice for this one and the end of the answer.
+
+    False, too, for a token that the thread cannot read.
+    """
     after = advance_threads([thread], token)
     return any(each.count_tokens_needed() < tokens_left for each in after)
 

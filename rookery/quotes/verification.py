@@ -304,7 +304,11 @@ class ClaimedVerdict(Record, frozen=True):
 
     @property
     def verified(self) -> bool:
-        """True if the string stands in its source without gaps."""
+        """True if the string stands in its source without gaps, and nothing speaks against it.
+
+        False, too, for one that is too short, cuts a word, stands in hidden text or shows its
+        letters in another order: `outcome` says which.
+        """
         return self.outcome == "verified"
 
 

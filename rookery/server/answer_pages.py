@@ -965,7 +965,10 @@ def post_questions(request: Request) -> Response:
 
 
 def show_notebook(request: Request) -> Response:
-    """Show the answers of a conversation with their quotes, as far as they are there."""
+    """Show the answers of a conversation that the person may read, with their quotes.
+
+    Questions that are under way or have no answer are shown without one.
+    """
     stored = find_requested_answer(request)
     answers = enumerate(list_readable_answers(request, stored), 1)
     rows = [_make_row(request, number, each) for number, each in answers]

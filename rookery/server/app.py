@@ -354,8 +354,8 @@ def build_worker_app(
 ) -> "ASGIApp":
     """Return the application of one process, with a store, logging and metrics of its own.
 
-    Worker processes share their request counts in `folder`; None if there is only one. Raises
-    Failed as the store does.
+    `place` is the store's, a file or an address. Worker processes share their request counts in
+    `folder`; None if there is only one. Raises Failed as the store does.
     """
     store = Store(place)
     app = build_web_app(

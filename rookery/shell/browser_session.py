@@ -170,7 +170,10 @@ class BrowserSession:
                 yield from (hit.url for hit in reply)
 
     def find_page(self, digest: str, url: str) -> Page | None:
-        """Return the opened page with this digest and address; None if it was not opened."""
+        """Return the opened page with this digest and address; None if it was not opened.
+
+        Pages whose command was undone count as opened.
+        """
         found = (page for page in self.pages if (page.digest, page.url) == (digest, url))
         return next(found, None)
 
@@ -426,7 +429,10 @@ def parse_typed_command(line: str) -> str | None:
 
 
 def parse_typed_question(text: str) -> Question:
-    """Return the typed question; its id is made from its words. Raises ValueError if it is none."""
+    """Return the typed question; its id is made from its words.
+
+    Raises ValueError if it is empty or has more than MOST_QUESTION_CHARACTERS.
+    """
     question = parse_question(text)
     return msgspec.structs.replace(question, id=digest_of(question.text)[:12])
 
@@ -474,7 +480,7 @@ class LiveSessions(Generic[Session]):
             self._sessions.pop((owner, id), None)
 
     def count_sessions(self) -> int:
-        """Return the number of open sessions."""
+        """Close the sessions that are idle for too long, and return the number of open ones."""
         with self._lock:
             self._close_idle()
             return len(self._sessions)

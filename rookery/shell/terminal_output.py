@@ -388,7 +388,11 @@ _QUOTED = re.compile(
 
 
 def remove_quotes(text: str) -> str:
-    """Return the text of a model without its quotes and citation marks."""
+    """Return the text of a model without its quotes and citation marks.
+
+    Quotes are those in the syntax of methods, `%(title)%[quote]%` or the command `Quote`, whole or
+    begun; words in quotation marks stay.
+    """
     return _QUOTED.sub("", text)
 
 

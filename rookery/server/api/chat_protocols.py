@@ -804,7 +804,10 @@ class ChatWriter:
         return ()
 
     def write_answer(self, finished: FinishedAnswer) -> Iterator[EventFrame]:
-        """Yield chunks with the words of the answer; the first and the last carry the citations."""
+        """Yield chunks with the words of the answer; the first and the last carry the citations.
+
+        A refusal is written in its place where there is none. Sets `response`, the whole of it.
+        """
         metadata, usage = finished.metadata, ChatUsage(*finished.usage, sum(finished.usage))
         sources = () if metadata.declined else metadata.sources
         results = [ChatSearchResult(source.title, source.url, source.quote) for source in sources]

@@ -128,7 +128,7 @@ def decode_message(data: bytes) -> Any:
 def parse_request(message: Any) -> McpRequest | None:
     """Parse a JSON-RPC message into a request or a notification; None for a response.
 
-    Raises McpError (INVALID_REQUEST).
+    A notification has the id None. Raises McpError (INVALID_REQUEST).
     """
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise McpError(INVALID_REQUEST, 'a message is an object with "jsonrpc": "2.0"')
@@ -180,7 +180,10 @@ def is_call(message: Any) -> bool:
 
 
 def check_batch(message: Any, version: str) -> None:
-    """Raise McpError if a message is a list, unless this revision takes lists of its length."""
+    """Raise McpError if a message is a list, unless this revision takes lists of its length.
+
+    BATCH_VERSIONS take lists of 1 to MAX_BATCH messages.
+    """
     if not isinstance(message, list):
         return
     if version not in BATCH_VERSIONS:

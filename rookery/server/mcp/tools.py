@@ -108,8 +108,8 @@ class McpLibrary:
         """Return a library for one browser, and a function that permits it one more URL.
 
         The function does nothing unless any address may be opened. Each browser gets its own
-        permissions: URLs shown to other sessions stay closed to it. Raises Failed if the library
-        cannot be opened.
+        permissions: URLs shown to other sessions stay closed to it. A library that is not the web
+        may be shared: leave it to `close`. Raises Failed if the library cannot be opened.
         """
         if self._library is not None:
             return self._library, lambda url: None
@@ -183,7 +183,7 @@ class McpBrowser:
         return self._last_search[1]
 
     def assign_result_id(self, url: str) -> str:
-        """Return the session's stable id for a result URL, assigning one if it is new."""
+        """Return a result URL's id, a new one unless it is among the last `limits.addresses`."""
         number = next((number for number, known in self._ids.items() if known == url), 0)
         if not number:
             number = next(reversed(self._ids), 0) + 1
