@@ -15,11 +15,7 @@ from starlette.responses import Response
 
 from rookery.desk import accounts, crowd_entry, form_versions, projects
 from rookery.desk.accounts import DAY_SECONDS
-from rookery.desk.dashboard import (
-    list_batch_progress,
-    make_dashboard_change,
-    render_dashboard_page,
-)
+from rookery.desk.dashboard import list_batch_progress, make_dashboard_change, render_dashboard_page
 from rookery.desk.form_parsing import TaskForm
 from rookery.desk.form_versions import FormVersion
 from rookery.desk.forms import (

@@ -452,9 +452,7 @@ def run_judge_link(
 
 @judge_group.command("sessions")
 def run_judge_sessions(
-    project: ProjectArgument,
-    as_json: JsonLinesOption = False,
-    store: DeskStoreOption = "",
+    project: ProjectArgument, as_json: JsonLinesOption = False, store: DeskStoreOption = ""
 ) -> None:
     """List who came from a crowd platform, what they did, and their completion codes."""
     with _open_store(store) as desk:

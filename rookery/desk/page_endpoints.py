@@ -32,7 +32,7 @@ from rookery.desk import accounts
 from rookery.desk.accounts import Person, PersonRole, has_role
 from rookery.desk.forms import FieldChoice
 from rookery.desk.stop_switch import has_live_run
-from rookery.desk.store import Store
+from rookery.desk.store import RETRY_SECONDS, Store
 from rookery.errors import Failed, Outcome
 from rookery.shell.languages import LANGUAGES, get_language, mark_text, translate_borrowed_text
 from rookery.shell.rendering import PageAssets
@@ -203,12 +203,17 @@ REPORTED_STATUSES: Mapping[str, int] = {
     Outcome.BUSY: 503,
 }
 """HTTP status by outcome of the Failed errors whose message is shown to the person"""
-BUSY_STATUSES: Mapping[str, int] = {Outcome.STORE_BUSY: 503, Outcome.DISK_FULL: 507}
-"""HTTP status by outcome of the Failed errors after which sending again may succeed"""
-SERVER_FAULTS = frozenset(
-    {Outcome.STORE_BUSY, Outcome.DISK_FULL, Outcome.STORE_FAILS, Outcome.NO_STORE}
-)
-"""outcomes of failures of the server"""
+NOT_SAVED = mark_text("That could not be saved just now. Go back and send it again.")
+SERVER_ERROR = mark_text("The server made an error. Go back and try again.")
+NO_DATABASE = mark_text("The database does not answer just now. Wait a moment, then try again.")
+SERVER_FAULTS: Mapping[str, tuple[int, str]] = {
+    Outcome.STORE_BUSY: (503, NOT_SAVED),
+    Outcome.DISK_FULL: (507, NOT_SAVED),
+    Outcome.STORE_FAILS: (503, NO_DATABASE),
+    Outcome.ARCHIVE_BUSY: (503, NO_DATABASE),
+    Outcome.UNREADABLE_ARCHIVE: (503, NO_DATABASE),
+}
+"""HTTP status and sentence by outcome of the Failed errors after which trying again may succeed"""
 _LOG = logging.getLogger("rookery.desk")
 PageHandler = Callable[[Request], Response]
 """handler of a page, run in a thread"""
@@ -318,19 +323,22 @@ def _call_handler(
                 request, 403, "This page is not for your role. Ask whoever invited you."
             )
         return handler(request)
-    except Failed as failed:
-        outcome = failed.failure.outcome
-        if outcome in REPORTED_STATUSES:
-            detail = translate_borrowed_text(failed.failure.detail)
-            sentence = f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"
-            return render_problem_page(request, REPORTED_STATUSES[outcome], sentence)
-        _LOG.error("%s: %s", request.url.path, failed)
-        if outcome in BUSY_STATUSES:
-            sentence = mark_text("That could not be saved just now. Go back and send it again.")
-            return render_problem_page(request, BUSY_STATUSES[outcome], sentence)
-    except Exception:
-        _LOG.exception("%s", request.url.path)
-    return render_problem_page(request, 500, "The server made an error. Go back and try again.")
+    except Exception as error:
+        return render_error_page(request, error)
+
+
+def render_error_page(request: Request, error: Exception) -> Response:
+    """Render the page of an error: of a Failed by its outcome, else without details, which are
+    logged."""
+    if not hasattr(request.state, "person"):
+        request.state.person = None
+    outcome = error.failure.outcome if isinstance(error, Failed) else ""
+    if isinstance(error, Failed) and outcome in REPORTED_STATUSES:
+        detail = translate_borrowed_text(error.failure.detail)
+        sentence = f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"
+        return render_problem_page(request, REPORTED_STATUSES[outcome], sentence)
+    _LOG.error("%s: %s", request.url.path, error, exc_info=None if outcome else error)
+    return render_problem_page(request, *SERVER_FAULTS.get(outcome, (500, SERVER_ERROR)))
 
 
 def explain_refusal(failed: Failed) -> str:
@@ -365,15 +373,12 @@ def get_session_token(request: Request) -> str:
 
 def render_problem_page(request: Request, status: int, sentence: str) -> Response:
     """Render an error page with this HTTP status and sentence, which is translated if known."""
+    said = translate_borrowed_text(sentence)
     # Without `alive`, which reads the store: the store may be what failed.
-    return render_page(
-        request,
-        "problem.html",
-        status,
-        sentence=translate_borrowed_text(sentence),
-        status=status,
-        alive=False,
-    )
+    page = render_page(request, "problem.html", status, sentence=said, status=status, alive=False)
+    if status == 503:
+        page.headers["Retry-After"] = str(RETRY_SECONDS)
+    return page
 
 
 async def _read_form_fields(request: Request) -> dict[str, tuple[str, ...]]:

@@ -30,6 +30,8 @@ STORE_FILE = "desk.sqlite"
 """name of the store in the data folder, where no other is named"""
 BUSY_TIMEOUT = 20
 """seconds to wait for other writers"""
+RETRY_SECONDS = 2
+"""seconds after which what could not be done just now may be tried again"""
 BUSY_DETAIL = "others are writing: try again in a moment"
 FULL_DETAIL = "make room, then try again: nothing was half written"
 _MIGRATIONS = Path(__file__).parent / "migrations"

@@ -74,8 +74,7 @@ invites = _make_table(
     "invites", "token text key, person people.name, until double, used double null"
 )
 sessions = _make_table(
-    "sessions",
-    "token text key, person people.name, began double, seen double, ended double null",
+    "sessions", "token text key, person people.name, began double, seen double, ended double null"
 )
 pages = _make_table("pages", "key text key, digest text index, url text, body text")
 """`key`: the SHA-256 of the body"""
@@ -115,8 +114,7 @@ judgements = _make_table(
     Index("ix_judgements_person", "person", "item"),
 )
 events = _make_table(
-    "events",
-    "stream text key, number integer key, person text, body text, at double, chain text",
+    "events", "stream text key, number integer key, person text, body text, at double, chain text"
 )
 """`stream`: demonstration:ITEM:PERSON. `number`: from 0, without gaps. `chain`: SHA-256 of this
 event and the previous digest"""
@@ -143,8 +141,7 @@ samples = _make_table(
 )
 """`shown`: the prompt"""
 pulls = _make_table(
-    "pulls",
-    "number number key counted, run runs.name index, person text, reason text, at double",
+    "pulls", "number number key counted, run runs.name index, person text, reason text, at double"
 )
 releases = _make_table("releases", "pull pulls.number key, person text, reason text, at double")
 snapshots = _make_table("snapshots", "name text key, body text, digest text, by text, at double")

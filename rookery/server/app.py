@@ -46,6 +46,7 @@ from rookery.desk.page_endpoints import (
     get_store,
     make_routes,
     redirect_after_post,
+    render_error_page,
     render_page,
     render_problem_page,
 )
@@ -92,7 +93,7 @@ def build_web_app(
             Middleware(GZipMiddleware, minimum_size=500, compresslevel=6),
             Middleware(SecurityMiddleware, limits=limits, refuse=_make_refusal),
         ],
-        exception_handlers={HTTPException: _render_http_error},
+        exception_handlers={HTTPException: _render_http_error, Failed: _render_http_error},
         lifespan=_run_lifespan,
     )
     app.state.desk = AppContext(
@@ -161,8 +162,10 @@ async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def _render_http_error(request: Request, error: Exception) -> Response:
-    """Render the error page for an HTTPException of Starlette, such as 404."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    """Render the error page for an HTTPException of Starlette, such as 404, or for a Failed."""
+    if not isinstance(error, HTTPException):
+        return render_error_page(request, error)
+    status = error.status_code
     sentences = {
         404: mark_text("There is no such page."),
         405: mark_text("This page does not accept that request."),

@@ -472,6 +472,7 @@ def test_a_dead_model_server_is_a_bad_gateway_and_not_named(
         ("model_quota", 503, True),
         ("spending_cap", 503, False),
         ("store_busy", 503, True),
+        ("unreadable_archive", 503, True),
         ("disk_full", 507, False),
         ("never_heard_of", 500, False),
     ],

@@ -36,15 +36,7 @@ from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.library.page_archive import PageArchive
 from rookery.library.worker_processes import count_cores
 from rookery.quotes.verification import Verdict
-from rookery.records import (
-    Episode,
-    Failure,
-    Library,
-    Page,
-    Question,
-    Quote,
-    prepare_type,
-)
+from rookery.records import Episode, Failure, Library, Page, Question, Quote, prepare_type
 from rookery.server.api.answer_sessions import (
     DOCUMENT_GONE,
     AnswerCancelledError,

@@ -27,7 +27,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from rookery.desk import accounts
-from rookery.desk.store import Store
+from rookery.desk.store import RETRY_SECONDS, Store
 from rookery.desk.tables import keys
 from rookery.desk.tables import people as those_here
 from rookery.errors import Failed, Outcome
@@ -162,6 +162,8 @@ OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
     Outcome.STORE_BUSY: (503, "The store is busy. Send it again in a moment."),
     Outcome.DISK_FULL: (507, "The server's disk is full. Tell whoever runs it."),
     Outcome.STORE_FAILS: (503, "The server cannot reach its store. Tell whoever runs it."),
+    Outcome.ARCHIVE_BUSY: (503, "The store is busy. Send it again in a moment."),
+    Outcome.UNREADABLE_ARCHIVE: (503, "The server cannot reach its store. Tell whoever runs it."),
     Outcome.MODEL_UNREACHABLE: (502, "The model's server cannot be reached. Try again later."),
     Outcome.MODEL_TIMED_OUT: (504, "The model did not answer in time. Try again later."),
     Outcome.MODEL_REFUSED_KEY: (502, "The model's server refuses this server's key."),
@@ -185,18 +187,15 @@ OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
 }
 """status and sentence by outcome of a failure; its own detail may reveal something about this
 machine"""
-RETRY_SECONDS = 2
-"""default number of seconds before a retry"""
-_RETRY_OUTCOMES = (Outcome.STORE_BUSY, Outcome.BUSY, Outcome.MODEL_QUOTA, Outcome.MODEL_UNREACHABLE)
 
 
 def convert_failure(failure: Failure) -> ApiError:
     """Convert a failure into an API error; unknown outcomes become 500."""
     status, message = OUTCOME_ERRORS.get(failure.outcome, (500, INTERNAL_ERROR_MESSAGE))
     code = failure.outcome if failure.outcome in OUTCOME_ERRORS else None
-    return ApiError(
-        status, message, code, after=RETRY_SECONDS if failure.outcome in _RETRY_OUTCOMES else 0
-    )
+    retried = status == 503 and failure.outcome != Outcome.SPENDING_CAP
+    retried = retried or failure.outcome == Outcome.MODEL_UNREACHABLE
+    return ApiError(status, message, code, after=RETRY_SECONDS if retried else 0)
 
 
 def convert_exception(error: Exception, where: str) -> ApiError:

@@ -7,23 +7,11 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    TypeVar,
-)
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta

@@ -336,11 +336,7 @@ def _list_parameters(path: str) -> list[dict[str, Any]]:
     ]
 
 
-API_OPERATIONS = (
-    *CHAT_OPERATIONS,
-    *ANSWER_OPERATIONS,
-    *SEARCH_OPERATIONS,
-)
+API_OPERATIONS = (*CHAT_OPERATIONS, *ANSWER_OPERATIONS, *SEARCH_OPERATIONS)
 """the operations of every API protocol, as served and documented"""
 
 
