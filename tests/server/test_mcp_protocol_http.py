@@ -247,6 +247,53 @@ def test_a_key_is_needed_once_there_is_one_and_its_budget_counts_answers(
     opened.store.close()
 
 
+def test_a_session_is_for_its_key_alone(
+    empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
+    go_on = threading.Event()
+
+    def slow(
+        answering: AnswerService, inquiry: QuestionRequest, disconnected: Callable[[], bool]
+    ) -> AnswerOutcome:
+        began.put(disconnected)
+        assert go_on.wait(PATIENCE)
+        raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))
+
+    monkeypatch.setattr(AnswerService, AnswerService.answer_now.__name__, slow)
+    opened = open_store(empty_store, tmp_path)
+    own, other = (
+        {"Authorization": f"Bearer {create_api_key(opened.store, name)}"} for name in ("one", "two")
+    )
+    with at_work(opened.store) as base, httpx.Client(base_url=base, timeout=PATIENCE) as client:
+        client.headers.update(BOTH)
+        begun = client.post("/mcp", json=greeting(), headers=own)
+        session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+        question = called("answer", "slow", question="Why?")
+        sending = {"json": question, "headers": own | session}
+        thread = threading.Thread(target=client.post, args=("/mcp",), kwargs=sending, daemon=True)
+        thread.start()
+        cancelled = began.get(timeout=PATIENCE)
+        calling_off = make_request("notifications/cancelled", None, requestId="slow")
+        stateless_one = {"mcp-protocol-version": NEW["mcp-protocol-version"]}
+        unknown = {"mcp-session-id": "s" * len(session["mcp-session-id"])}
+        answers = []
+        for named in (session, unknown):
+            for message in (make_request("ping"), calling_off):
+                answers.append(client.post("/mcp", json=message, headers=other | named))
+            answers.append(client.delete("/mcp", headers=other | named))
+        assert {(each.status_code, each.text) for each in answers} == {(404, answers[0].text)}
+        client.post("/mcp", json=calling_off, headers=other | session | stateless_one)
+        assert not cancelled()
+        ping = client.post("/mcp", json=make_request("ping"), headers=own | session)
+        assert ping.json()["result"] == {}
+        client.post("/mcp", json=calling_off, headers=own | session)
+        assert cancelled()
+        go_on.set()
+        thread.join(PATIENCE)
+    opened.store.close()
+
+
 def test_clients_that_go_away_leave_a_server_that_answers(address: str) -> None:
     host, port = address.removeprefix("http://").removesuffix("/mcp").split(":")
     body = json.dumps(called("answer", question="Why do crows bring gifts?")).encode()
@@ -278,13 +325,13 @@ def test_a_call_that_takes_long_is_answered_as_events_and_can_be_called_off(
         raise Failed(Failure("the question", "model_failed", "the model failed: ask again"))
 
     monkeypatch.setattr(AnswerService, AnswerService.answer_now.__name__, slow)
-    headers = {**BOTH, "mcp-session-id": "s" * 32}
     at_once = {"Accept": "text/event-stream"}
     question = called("answer", "slow", question="Why?")
     with (
         at_work(shared_site.store, patience=0.01) as base,
-        httpx.Client(base_url=base, headers=headers, timeout=PATIENCE) as client,
+        httpx.Client(base_url=base, headers=BOTH, timeout=PATIENCE) as client,
     ):
+        client.headers["mcp-session-id"] = post(client, greeting()).headers["mcp-session-id"]
         with client.stream("POST", "/mcp", json=question) as response:
             assert response.headers["content-type"] == "text/event-stream"
             go_on.set()

@@ -7,6 +7,7 @@ JSON or, if it takes long, as events.
 
 import asyncio
 import base64
+import hmac
 import logging
 import os
 import queue
@@ -553,7 +554,7 @@ def _decode_header(value: str | None) -> str | None:
 
 
 SESSION_HEADER = "mcp-session-id"
-SESSION_ID = re.compile(r"[\w-]{32}")
+NONCE_CHARACTERS = 16
 ALLOW_HEADER = {"Allow": "POST, DELETE"}
 
 
@@ -646,26 +647,27 @@ class McpEndpoint:
             case "POST":
                 return await self._handle_post(request, key, ended)
             case "DELETE":
-                return self._end_session(request)
+                return self._end_session(request, key)
         # The server never sends unasked, so a GET has no stream to listen to.
         return _build_error_response("send messages with POST", 405, ALLOW_HEADER)
 
-    def _end_session(self, request: Request) -> Response:
+    def _end_session(self, request: Request, key: ApiKey) -> Response:
         if SESSION_HEADER not in request.headers:
             raise ApiError(400, "Name the session to end in the header Mcp-Session-Id.")
-        self._require_session(request)
+        self._require_session(request, key)
         self._ended_sessions[request.headers[SESSION_HEADER]] = None
         if len(self._ended_sessions) > self._limits.ended:
             self._ended_sessions.popitem(last=False)
         return Response(status_code=204)
 
-    def _require_session(self, request: Request) -> None:
-        """Raise ApiError (404) for a session id that was ended or is malformed.
+    def _require_session(self, request: Request, key: ApiKey) -> None:
+        """Raise ApiError (404) for a session id that was ended, or was not given to this key.
 
         Sessions have no state here, so any worker process may continue one.
         """
         named = request.headers.get(SESSION_HEADER)
-        if named is not None and (named in self._ended_sessions or not SESSION_ID.fullmatch(named)):
+        own = _make_session_id(key, (named or "")[:NONCE_CHARACTERS])
+        if named is not None and (named != own or named in self._ended_sessions):
             raise ApiError(404, "There is no such session any more: initialize a new one.")
 
     async def _handle_post(self, request: Request, key: ApiKey, ended: threading.Event) -> Response:
@@ -685,14 +687,14 @@ class McpEndpoint:
         if visit.stateless:
             require_matching_headers(request.headers, message)
         else:
-            self._require_session(request)
+            self._require_session(request, key)
             require_known_version(request.headers, message)
-        self._cancel_call(session, read_cancelled_id(message))
+        self._cancel_call(visit)
         protocol = self._open_protocol(request)
         if is_call(message):
             return await self._answer_call(visit, protocol, plain, events)
         reply = protocol.answer_message(message, visit.caller)
-        headers = {SESSION_HEADER: secrets.token_urlsafe(24)} if read_agreed_version(reply) else {}
+        headers = {SESSION_HEADER: _make_session_id(key)} if read_agreed_version(reply) else {}
         if not plain and reply is not None:
             return Response(encode_event(reply, "message"), 200, headers, EVENT_STREAM_TYPE)
         return _build_json_response(reply, _choose_status(reply, visit), headers)
@@ -731,12 +733,13 @@ class McpEndpoint:
         reply = work.result()
         yield b": nothing\n\n" if reply is None else encode_event(reply, "message")
 
-    def _cancel_call(self, session: str, identity: str | int | None) -> None:
-        """Cancel the running call of a session that has this id, if there is one."""
-        if not session or identity is None:
+    def _cancel_call(self, visit: McpHttpRequest) -> None:
+        """Cancel the call that a message names, if its session and key are the message's own."""
+        named = (visit.key.token, visit.session, read_cancelled_id(visit.message))
+        if not visit.session or named[2] is None:
             return
         for call in self._running_calls.values():
-            if (call.session, read_request_id(call.message)) == (session, identity):
+            if (call.key.token, call.session, read_request_id(call.message)) == named:
                 call.cancelled.set()
 
     def _open_protocol(self, request: Request) -> McpProtocol:
@@ -764,6 +767,12 @@ class ServedPlaces(Library):
         """Return a page of the places as they are now. Raises Failed as their library does."""
         with self._answering.open_library(QuestionRequest(url)) as library:
             return library.fetch(url)
+
+
+def _make_session_id(key: ApiKey, nonce: str = "") -> str:
+    """Return the id of a key's session: a nonce, new if none is given, and its HMAC by the key."""
+    nonce = nonce or secrets.token_hex(NONCE_CHARACTERS // 2)
+    return nonce + hmac.new(key.token.encode(), nonce.encode(), "sha256").hexdigest()[:32]
 
 
 _KEPT_HEADERS = ("retry-after", "www-authenticate")
