@@ -16,10 +16,11 @@ demo: .venv/ready
 	@echo '$$ rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids'
 	@$(BIN)/rookery ask "How many seeds does a nutcracker hide each autumn?" --in rookery:corvids
 
-# What trains, and so loads torch.
-LEARN := tests/learn tests/recipes tests/models/test_remote_model_real_server.py \
-	tests/cli/test_learn_command.py tests/cli/test_learn_command_desk.py \
-	tests/desk/test_human_feedback.py
+# What loads torch, a third of the quick tier's time to start.
+LEARN := tests/learn tests/recipes $(wildcard tests/cli/test_learn_command*.py) \
+	tests/models/test_remote_model_real_server.py \
+	$(shell grep -lrE "^from (rookery\.learn|recipes\.random_models|byte_tokenizer)" \
+	tests --include="test_*.py" --exclude-dir=learn --exclude-dir=recipes)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist
 
 # The quick tier: tests that take at most half a second of one processor and need only Python.

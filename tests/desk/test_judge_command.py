@@ -20,9 +20,9 @@ from rookery.desk.forms import FORMS, Judgement
 from rookery.desk.rater_quality import AgreementReport, QualityReport, exclude_judgements
 from rookery.desk.snapshots import Snapshot
 from rookery.desk.store import Store, find_pages_by_digest
-from rookery.learn.training_data import load_comparisons
 from rookery.library.page_archive import PageArchive
 from rookery.records import Answer, Comparison, Question
+from rookery.typed_files import read_json_lines
 
 __all__ = ["postgres"]
 
@@ -281,7 +281,7 @@ def test_an_export_is_read_by_those_who_learn_and_comes_back(
     assert f"{out / 'comparisons.jsonl'}: 3 lines\n" in said
     snapshot = Snapshot.from_json((out / "manifest.json").read_bytes())
     assert said.splitlines()[-1] == f"snapshot march: {snapshot.digest}"
-    weights = [each.weights for each in load_comparisons(out / "comparisons.jsonl")]
+    weights = [each.weights for each in read_json_lines(out / "comparisons.jsonl", Comparison)]
     assert weights == [(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)]
     before = {file.name: file.read_bytes() for file in out.iterdir()}
 
