@@ -488,10 +488,11 @@ class FolderLibrary:
         if not (self.index_folder / "index" / "meta.json").is_file():
             return False
         try:
-            self._open_index()
+            with translate_index_errors(self.index_folder):
+                self._open_index()
             return self._open_manifest().read_format() == _join_formats()
-        except (Failed, ValueError) as error:
-            if isinstance(error, Failed) and error.failure.outcome != Outcome.UNREADABLE_ARCHIVE:
+        except Failed as failed:
+            if failed.failure.outcome not in (Outcome.UNREADABLE_ARCHIVE, Outcome.INDEX_FAILED):
                 raise
             return False
 
@@ -598,14 +599,12 @@ class FolderLibrary:
 
     def _commit(self, rows: Sequence[ManifestRow], deleted: Sequence[ManifestRow]) -> None:
         self._store_pages()
-        self._index_copies_once(rows, deleted)
+        self._index_copies(rows, deleted)
         with translate_index_errors(self.index_folder):
             self._open_index().commit()
         self._open_manifest().record_files(rows, deleted)
 
-    def _index_copies_once(
-        self, rows: Sequence[ManifestRow], deleted: Sequence[ManifestRow]
-    ) -> None:
+    def _index_copies(self, rows: Sequence[ManifestRow], deleted: Sequence[ManifestRow]) -> None:
         """Has the first of the files with one text indexed, where these changes made it another.
 
         Passages that were added and removed again would count as holding their words until

@@ -236,10 +236,8 @@ class SearchIndex:
         terms = parse_query(query, self.list_languages())
         if not terms.words:
             return []
-        having, passages = searcher.doc_freq, searcher.num_docs
-        most = terms.compute_largest_score(
-            lambda word: compute_idf(having("words", word), passages)
-        )
+        count, passages = searcher.doc_freq, searcher.num_docs
+        most = terms.compute_largest_score(lambda word: compute_idf(count("words", word), passages))
         index_query = self._build_query(terms.list_weights())
         hits = [
             _decode_hit(searcher.doc(address), score / most)
@@ -281,9 +279,8 @@ class SearchIndex:
         query = self._build_query(boosted)
         # Passages are rated here by the mean length of this part, which may overrate or underrate
         # any of them by as much as it differs from the mean of all.
-        ratios = [
-            counts.get_mean_length(f) / own.get_mean_length(f) for f in {f for f, *_ in boosted}
-        ]
+        fields = {each.field for each in boosted}
+        ratios = [counts.get_mean_length(f) / own.get_mean_length(f) for f in fields]
         low, high = min(1.0, *ratios) * (1 - _ROUNDING), max(1.0, *ratios) * (1 + _ROUNDING)
         limit, index_hits = 2 * k, list[tuple[float, tantivy.DocAddress]]()
         while True:
@@ -475,10 +472,16 @@ def _try_lock(lock: sqlite3.Connection, path: Path) -> bool:
 
 @contextmanager
 def translate_index_errors(place: Path) -> Iterator[None]:
-    """Turn the errors of a search index below `place` into `Failed`: disk_full, index_failed."""
+    """Turn the errors of a search index below `place` into `Failed`: disk_full, index_failed.
+
+    So it does with tantivy's panics, which damaged files cause.
+    """
     try:
         yield
-    except (ValueError, OSError) as error:
+    except BaseException as error:
+        # The class of a panic is no Exception, and no module exports it.
+        if type(error).__name__ != "PanicException" and not isinstance(error, _INDEX_ERRORS):
+            raise
         full = any(sign in str(error) for sign in _DISK_FULL_SIGNS)
         outcome = Outcome.DISK_FULL if full else Outcome.INDEX_FAILED
         advice = "make room" if full else f"delete {place}"
@@ -488,6 +491,7 @@ def translate_index_errors(place: Path) -> Iterator[None]:
         raise Failed(Failure(str(place), outcome, detail)) from error
 
 
+_INDEX_ERRORS = (ValueError, OSError, LookupError, ArithmeticError, TypeError, msgspec.MsgspecError)
 _READ_ONLY_SIGNS = ("PermissionDenied", "Permission denied", "ReadOnlyFilesystem", "Read-only file")
 _DISK_FULL_SIGNS = ("No space left", "os error 28", "File too large", "os error 27")
 

@@ -121,6 +121,7 @@ def build_shard(task: ShardTask, progress: ShardProgress = lambda *_: None) -> S
     with (
         PageArchive(folder / SHARD_ARCHIVE) as archive,
         FolderLibrary(roots, archive, folder, report_files, limits, selection, shard) as library,
+        translate_index_errors(folder),
     ):
         index = SearchIndex(folder / "index")
         sizes = (library.count_pages(), len(index), tuple(index.list_languages()))

@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -259,11 +259,10 @@ class SiteLibrary(Library):
             return None
         if not -60 < time.time() - crawl.time <= age:
             return None
-        try:
+        with suppress(Failed), translate_index_errors(self.index_folder):
             SearchIndex(self.index_folder / crawl.index)
-        except (OSError, ValueError):
-            return None
-        return crawl
+            return crawl
+        return None
 
     def _read_last_crawl(self) -> FinishedCrawl | None:
         """Return the last finished crawl, whatever version of Rookery made it."""

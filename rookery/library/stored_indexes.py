@@ -24,6 +24,7 @@ from rookery.library.search_index import (
     SearchIndex,
     hold_lock,
     read_index_note,
+    translate_index_errors,
 )
 from rookery.library.sharded_library import NOTE_FILE, ShardsNote, find_shards_note
 from rookery.library.site_library import FinishedCrawl
@@ -288,6 +289,6 @@ def _decode_file(path: Path, kind: type[T]) -> T | None:
 def _count_passages(directory: Path) -> int | None:
     """Return the passages of an index; None where it is not whole, or of another version."""
     for meta in directory.glob("*/meta.json"):
-        with suppress(ValueError, OSError):
+        with suppress(Failed), translate_index_errors(directory):
             return len(SearchIndex(meta.parent))
     return None

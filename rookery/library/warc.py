@@ -441,8 +441,9 @@ class WarcLibrary(Library):
         try:
             stored = (place / "contents.json").read_bytes()
             self._contents = msgspec.json.decode(stored, type=prepare_type(WarcContents))
-            self._index = SearchIndex(place)
-        except (OSError, ValueError, msgspec.DecodeError):
+            with translate_index_errors(place):
+                self._index = SearchIndex(place)
+        except (OSError, ValueError, msgspec.DecodeError, Failed):
             return False
         any_page = next(iter(self._contents.pages.values()), None)
         return any_page is None or self._archive.find_page(any_page[1], any_page[0]) is not None

@@ -304,9 +304,7 @@ def _resolve_duckduckgo_link(href: str, base: str) -> str:
     return "" if "duckduckgo.com/y.js" in address else address
 
 
-_QUOTA_MESSAGE = re.compile(
-    r"quota|rate.?limit|limit.?exceeded|too many|maxlag|resource_exhausted", re.I
-)
+_QUOTA = re.compile(r"quota|rate.?limit|limit.?exceeded|too many|maxlag|resource_exhausted", re.I)
 
 
 def _fetch_json(
@@ -350,7 +348,7 @@ def _fetch_api_response(
 
 
 def _make_refused_error(query: str, status: int, error_text: str, forbidden: str) -> Failed:
-    if status == 429 or _QUOTA_MESSAGE.search(error_text):
+    if status == 429 or _QUOTA.search(error_text):
         detail = f"wait, or use another engine ({error_text})"
         return _make_error(query, Outcome.SEARCH_QUOTA, detail)
     detail = f"HTTP {status}: {error_text}" if status != 200 else error_text

@@ -11,12 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
+from damaging import damage_columns
 
 from rookery.errors import Failed
 from rookery.library.folder_library import FolderLibrary, FolderLimits, FolderManifest, ManifestRow
 from rookery.library.libraries import CombinedLibrary, get_contents_digest
 from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import SearchIndex
+from rookery.library.stored_indexes import list_stored_indexes
 from rookery.pages.file_selection import FileStamp
 from rookery.pages.passages import build_index_entries
 from rookery.pages.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
@@ -315,7 +317,9 @@ def test_a_page_that_the_archive_lost_is_read_again(place: Place, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", ["format", "manifest", "no manifest", "index", "no index"])
+@pytest.mark.parametrize(
+    "harm", ["format", "manifest", "no manifest", "index", "columns", "no index"]
+)
 def test_a_damaged_or_older_index_is_built_anew(place: Place, harm: str) -> None:
     place.write("one.txt", "The raven croaks.")
     place.write("two.txt", "The magpie sings.")
@@ -330,6 +334,9 @@ def test_a_damaged_or_older_index_is_built_anew(place: Place, harm: str) -> None
         (inner / "manifest.sqlite").unlink()
     elif harm == "index":
         (inner / "index" / "meta.json").write_text("{}")
+    elif harm == "columns":
+        damage_columns(inner / "index")
+        assert [index.passages for index in list_stored_indexes(place.cache)] == [None]
     elif harm == "no index":
         shutil.rmtree(inner / "index")
     folder = place.open()

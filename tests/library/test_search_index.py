@@ -2,7 +2,8 @@
 
 import math
 import random
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rookery
-from rookery.library.search_index import BM25_SATURATION, SearchIndex
+from rookery.errors import Failed, Outcome
+from rookery.library.search_index import (
+    BM25_SATURATION,
+    SearchIndex,
+    parse_query,
+    translate_index_errors,
+)
 from rookery.pages.page_reader import read_page
 from rookery.pages.passages import (
     TITLE_REPETITIONS,
@@ -22,8 +29,9 @@ from rookery.pages.passages import (
     get_headings_above,
 )
 from rookery.pages.search_terms import split_terms
-from rookery.records import Block, Hit, Link, Page
+from rookery.records import Block, Failure, Hit, Link, Page
 
+GONE = Failure("a", Outcome.NOT_FOUND, "there is no such page")
 CORVIDS = Path(rookery.__file__).parent / "library" / "corvids"
 
 
@@ -416,3 +424,62 @@ def test_sentences_stay_inside_blocks_and_lines_of_code() -> None:
         "x = 1",
         "y = 2",
     ]
+
+
+def damages(directory: Path, flips: int) -> Iterator[tuple[Path, bytes | None]]:
+    """Each file of an index as damage leaves it: gone (None), cut, and with a byte changed."""
+    chance = random.Random(0)
+    for path in sorted(directory.iterdir(), key=lambda path: (path.suffix, path.name)):
+        data = path.read_bytes()
+        yield path, None
+        for size in sorted({0, 1, len(data) // 3, len(data) // 2, len(data) - 1} - {len(data), -1}):
+            yield path, data[:size]
+        for at in chance.sample(range(len(data)), min(flips, len(data))):
+            yield path, data[:at] + bytes([data[at] ^ chance.randrange(1, 256)]) + data[at + 1 :]
+
+
+def use_index(directory: Path, writes: bool) -> str:
+    """Open, search and, where it is said, change an index; what ended it, or nothing."""
+    try:
+        with translate_index_errors(directory):
+            index = SearchIndex(directory)
+            index.search("raven food", 5)
+            index.search("jay acorns", 5)
+            terms = parse_query("crow window", index.list_languages())
+            index.search_shard(terms, index.count_terms(terms), 5)
+            if writes:
+                index.remove("a")
+                index.commit()
+    except Failed as failed:
+        cause = type(failed.__cause__).__name__
+        clear = f"delete {directory} and run again" in failed.failure.detail
+        return cause if clear and failed.failure.outcome == "index_failed" else str(failed)
+    return ""
+
+
+@pytest.mark.slow
+def test_whatever_is_damaged_in_an_index_is_a_sentence(tmp_path: Path) -> None:
+    whole, damaged = tmp_path / "whole", tmp_path / "damaged"
+    index = SearchIndex(whole)
+    index._threads = 1  # so that the same bytes are damaged everywhere
+    for each in PAGES:
+        index.add(each)
+    index.commit()
+    assert use_index(whole, writes=False) == ""
+    causes = set[str]()
+    for path, data in damages(whole, flips=48):
+        shutil.copytree(whole, damaged)
+        place = damaged / path.name
+        place.unlink() if data is None else place.write_bytes(data)
+        # What is changed within a file may end the process where tantivy's threads merge it.
+        causes.add(use_index(damaged, writes=data is None or len(data) < path.stat().st_size))
+        shutil.rmtree(damaged)
+    assert {"", "ValueError", "PanicException"} <= causes
+    assert causes <= {"", "ValueError", "PanicException", "DecodeError", "UnicodeDecodeError"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), AttributeError(), Failed(GONE)])
+def test_what_is_no_damage_passes(error: BaseException, tmp_path: Path) -> None:
+    with pytest.raises(type(error)) as caught, translate_index_errors(tmp_path):
+        raise error
+    assert caught.value is error

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from damaging import damage_columns
 from stage import Said, Stage, stage
 
 from rookery.errors import Failed
@@ -268,7 +269,7 @@ def test_offline_uses_a_crawl_of_any_age_and_never_the_network(web: Web) -> None
     assert len(web.server.visits) == visits
 
 
-@pytest.mark.parametrize("harm", ["format", "index"])
+@pytest.mark.parametrize("harm", ["format", "index", "columns"])
 def test_offline_a_crawl_is_indexed_again_from_the_archive(web: Web, harm: str) -> None:
     before = web.open().search("walnuts oaks", 9)
     visits = len(web.server.visits)
@@ -277,6 +278,8 @@ def test_offline_a_crawl_is_indexed_again_from_the_archive(web: Web, harm: str) 
     if harm == "format":
         crawl = json.loads(state.read_text())
         state.write_text(json.dumps({**crawl, "format": "0"}))
+    elif harm == "columns":
+        damage_columns(next(place.glob("index-*")))
     else:
         next(place.glob("index-*/meta.json")).write_text("{")
     assert web.open(offline=True).search("walnuts oaks", 9) == before

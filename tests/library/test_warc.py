@@ -16,6 +16,7 @@ from pathlib import Path
 
 import brotli
 import pytest
+from damaging import damage_columns
 from hypothesis import given
 from hypothesis import strategies as st
 from pdf_files import write_pdf
@@ -650,7 +651,7 @@ def test_what_another_archive_does_not_have_is_read_again(place: Place, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", ["contents", "no contents", "index", "no index"])
+@pytest.mark.parametrize("harm", ["contents", "no contents", "index", "columns", "no index"])
 def test_a_damaged_index_is_built_anew(place: Place, harm: str) -> None:
     place.write(("a", "The raven croaks."))
     place.open()
@@ -663,6 +664,8 @@ def test_a_damaged_index_is_built_anew(place: Place, harm: str) -> None:
         contents.unlink()
     elif harm == "index":
         (index / "meta.json").write_text("{}")
+    elif harm == "columns":
+        damage_columns(index)
     elif harm == "no index":
         shutil.rmtree(index)
     warc = place.open()
