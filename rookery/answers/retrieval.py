@@ -18,7 +18,7 @@ class RetrievalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pages: int = 10
     """maximum number of pages opened where a search returns pages instead of passages"""
     seconds: float = 20.0
-    """seconds to open pages; those that arrive later are failures"""
+    """seconds to open all pages; those that arrive later are failures"""
     question: int = 2000
     """characters of the question that are used as the query"""
 
@@ -48,15 +48,11 @@ def gather_passages(
         return RetrievedPassages((), (failed.failure,))
     placed = [hit for hit in hits if hit.digest][: limits.passages]
     unread = list(dict.fromkeys(hit.url for hit in hits if not hit.digest))[: limits.pages]
-    urls = list(dict.fromkeys(hit.url for hit in placed))
-    pages, failures = _open_pages(library, urls, limits.seconds)
+    urls = dict.fromkeys([*(hit.url for hit in placed), *unread])
+    pages, failures = _open_pages(library, list(urls), limits.seconds)
     passages = [(pages[hit.url], hit) for hit in placed if _is_from_page(hit, pages)]
-    if unread or len(passages) < len(placed):
-        moved = [hit.url for hit in placed if hit.url in pages and not _is_from_page(hit, pages)]
-        fresh, more = _open_pages(library, unread, limits.seconds)
-        failures += more
-        pages |= fresh
-        unplaced = [pages[url] for url in (*fresh, *moved)]
+    moved = [hit.url for hit in placed if not _is_from_page(hit, pages)]
+    if unplaced := [pages[url] for url in dict.fromkeys([*unread, *moved]) if url in pages]:
         passages += _search_pages(question, unplaced, limits.passages)
     passages.sort(key=lambda pair: -pair[1].score)
     passages = _drop_copies(passages)
