@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from rookery.errors import Failed
 from rookery.library.worker_processes import count_ray_processors, map_in_workers
 from rookery.records import Failure, Question
 
-pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one cluster at a time
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),  # one cluster at a time
+    pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed"),
+]
 QUESTIONS = [Question(f"q{number}", f"What is {number}?") for number in range(40)]
 
 

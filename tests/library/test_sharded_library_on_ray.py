@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from rookery.library.page_archive import PageArchive
 from rookery.library.sharded_library import ShardedLibrary, build_sharded_index
 from rookery.records import Failure
 
-pytest.importorskip("ray")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one cluster at a time
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),  # one cluster at a time
+    pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed"),
+]
 
 
 def test_a_cluster_builds_and_searches_and_loses_a_machine(tmp_path: Path, cluster: Any) -> None:

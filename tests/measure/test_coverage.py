@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import precision_recall_curve
 
 from rookery.evidence.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.coverage import (
@@ -54,6 +53,8 @@ def test_a_curve_is_what_each_threshold_brings(pairs: list[tuple[int, bool]]) ->
 def test_qualities_are_the_precisions_of_scikit_learn(pairs: list[tuple[int, bool]]) -> None:
     if not any(good for _, good in pairs):
         return  # it warns that recall means nothing
+    from sklearn.metrics import precision_recall_curve  # takes seconds
+
     scores, good = scored(pairs)
     precision, _, thresholds = precision_recall_curve(good, scores)
     ours = {
