@@ -27,10 +27,7 @@ from rookery.library.question_files import contains_gold_answer
 from rookery.records import Answer, Failure, Question, Rating, Record
 from rookery.settings import Settings, get_data_folder
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED, print_result
-from rookery.shell.terminal_output import (
-    ProgressBar,
-    StreamConsole,
-)
+from rookery.shell.terminal_output import ProgressBar, StreamConsole
 
 RATING_SCALE = "good"
 """the scale of ratings that count; from GOOD on they say yes"""

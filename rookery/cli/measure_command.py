@@ -119,9 +119,7 @@ WORKERS = (
         least=0,
     ),
     _make_parameter(
-        str,
-        "--ray ADDRESS  Judge on the machines of a Ray cluster, such as auto or HOST:6379.",
-        "",
+        str, "--ray ADDRESS  Judge on the machines of a Ray cluster, such as auto or HOST:6379.", ""
     ),
 )
 FIGURE_OPTIONS = (

@@ -49,6 +49,7 @@ StoreOption = Annotated[
         "several machines can share it. Without it, a file in your data folder."
     ),
 ]
+AddressOption = Annotated[str, make_option("--address URL  How people reach it: links begin so.")]
 HostOption = Annotated[str, typer.Option(metavar="HOST", help="The address to listen at.")]
 PortOption = Annotated[
     int, typer.Option(metavar="NUMBER", min=0, max=65535, help="The port; 0 takes any free one.")
@@ -101,6 +102,7 @@ def run_serve(
         make_option("--team  Run as a service on PostgreSQL: with --log, and no link to enter."),
     ] = False,
     suggest: SuggestOption = False,
+    address: AddressOption = "",
 ) -> None:
     """Serve web pages to ask and to judge, and the HTTP API; or a command below.
 
@@ -117,7 +119,7 @@ def run_serve(
     if settings.models:
         with AnswerSession(settings) as session:  # a model that is misnamed is told now
             session.open_models().get_endpoint("write")
-    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest)
+    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest, address)
     _open_at(settings, store, host, port, "Rookery", how)
 
 
@@ -139,12 +141,13 @@ def run_serve_desk(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
     suggest: SuggestOption = False,
+    address: AddressOption = "",
 ) -> None:
     """Serve the desk alone, where people demonstrate, compare and rate."""
     _require_installed()
     from rookery.server.app import ServerOptions
 
-    how = ServerOptions(reading=False, suggest=suggest)
+    how = ServerOptions(reading=False, suggest=suggest, address=address)
     _open_at(settings, store, host, port, "The desk", how)
 
 
@@ -297,6 +300,8 @@ def _open_at(
     from rookery.server.app import run_server
     from rookery.shell.security import is_loopback
 
+    if how.address and not how.address.startswith(("http://", "https://")):
+        raise ValueError(f"--address {how.address}: say it in full, as https://rookery.example")
     settings = msgspec.structs.replace(settings, archive=_locate_database(store))
     if how.suggest:
         _require_evidence_model(settings)
@@ -305,7 +310,8 @@ def _open_at(
         with _open_or_create_store(place) as opened_store:
             # Where it is a service, what is printed here is kept in a journal.
             local = is_loopback(host) and not (how.log or how.behind_proxy)
-            _print_welcome(opened_store, host, listener.getsockname()[1], what, local)
+            at = how.address or _format_address(host, listener.getsockname()[1])
+            _print_welcome(opened_store, at.rstrip("/"), what, local)
         run_server(place, settings, listener, how)
 
 
@@ -354,21 +360,20 @@ def _open_listener(host: str, port: int) -> socket.socket:
         raise ValueError(sentence) from error
 
 
-def _print_welcome(store: "Store", host: str, port: int, what: str, local: bool) -> None:
-    """Say where it is. As long as nobody has ever come in, whoever starts it `local` may."""
+def _print_welcome(store: "Store", at: str, what: str, local: bool) -> None:
+    """Say at which address it is, and as long as nobody has ever come in, let whoever starts it in
+    if they are `local`."""
     from rookery.desk.accounts import create_invite, list_audit_entries
 
-    at = _format_address(host, port)
-    if any(line.action == "enter" for line in list_audit_entries(store)):
-        typer.echo(f"{what} is open: {at}")
-        typer.echo("To let somebody in: rookery judge invite NAME")
-    elif local:
+    entered = any(line.action == "enter" for line in list_audit_entries(store))
+    if local and not entered:
         name = get_user_name("admin")
         token = create_invite(store, name, "admin", by=name)
         typer.echo(f"{what} is open. Come in, once, by this link: {at}/enter/{token}")
     else:
         typer.echo(f"{what} is open: {at}")
-        typer.echo("Nobody can come in yet: rookery judge invite NAME --role admin")
+        whom = "To let somebody in" if entered else "Nobody can come in yet"
+        typer.echo(f"{whom}: rookery judge invite NAME{'' if entered else ' --role admin'}")
     typer.echo("Ctrl-C closes it.")
 
 

@@ -35,6 +35,7 @@ from rookery.desk.page_endpoints import (
     get_posted_value,
     get_posted_values,
     get_store,
+    make_public_url,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -190,7 +191,7 @@ def post_crowd_link(request: Request) -> Response:
         path = crowd_entry.make_crowd_link(store, name, days, study.strip(), by)
     except Failed as failed:
         return _render_project_page(request, explain_refusal(failed))
-    return _render_project_page(request, link=str(request.base_url).rstrip("/") + path)
+    return _render_project_page(request, link=make_public_url(request, path))
 
 
 def show_payment_page(request: Request) -> Response:

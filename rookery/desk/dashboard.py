@@ -37,6 +37,7 @@ from rookery.desk.page_endpoints import (
     get_posted_values,
     get_signed_in_person,
     get_store,
+    make_public_url,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -297,9 +298,8 @@ def post_invite(request: Request) -> Response:
         token = accounts.create_invite(store, name, cast("PersonRole", role), me.name)
     except Failed as failed:
         return show_people_page(request, explain_refusal(failed))
-    return show_people_page(
-        request, link=str(request.url_for("show_invite_page", token=token)), invited=name
-    )
+    link = make_public_url(request, f"/enter/{token}")
+    return show_people_page(request, link=link, invited=name)
 
 
 @make_dashboard_change("/board/people", show_people_page, "role")

@@ -143,9 +143,7 @@ def select_navigation_links(
         return [link for link in links if link.crowd]
     first = sorted(links, key=lambda link: link.address not in ("/", "/asked"))
     open_ones = [link for link in first if person and has_role(person, link.role)]
-    siblings = [
-        link for link in open_ones if _is_reader_path(link.address) == _is_reader_path(path)
-    ]
+    siblings = [one for one in open_ones if _is_reader_path(one.address) == _is_reader_path(path)]
     if len(siblings) == len(open_ones):
         return siblings
     if _is_reader_path(path):
@@ -230,6 +228,8 @@ class AppContext(msgspec.Struct, frozen=True):
     """links in the head of the pages, in their order"""
     suggest: bool = False
     """whether people who demonstrate may ask the evidence model for passages of a page"""
+    address: str = ""
+    """how people reach this server, without a slash at its end; empty if nobody said"""
 
 
 def get_app_context(request: Request) -> AppContext:
@@ -241,6 +241,19 @@ def get_app_context(request: Request) -> AppContext:
 def get_store(request: Request) -> Store:
     """Return the store of the application that serves the request."""
     return get_app_context(request).store
+
+
+def make_public_url(request: Request, path: str) -> str:
+    """Return the URL of a path of this server, for links that are sent elsewhere.
+
+    It begins with the address that the server was given, else with the one that the connection came
+    in at (behind a proxy: what that calls it), and never with the Host header, which any client can
+    make up.
+    """
+    scheme, (host, port) = request.scope["scheme"], request.scope["server"]
+    host = f"[{host}]" if ":" in host else host
+    at = host if port in (None, {"http": 80, "https": 443}[scheme]) else f"{host}:{port}"
+    return (get_app_context(request).address or f"{scheme}://{at}") + path
 
 
 def get_signed_in_person(request: Request) -> Person:

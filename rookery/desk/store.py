@@ -219,9 +219,7 @@ def translate_database_errors(place: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        message = (
-            str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else "no reason"
-        )
+        message = (str(error.orig).strip().splitlines() or ["no reason"])[0]
         if type(error).__name__ == "IntegrityError":
             raise
         if "locked" in message or "deadlock" in message:
@@ -229,10 +227,8 @@ def translate_database_errors(place: str) -> Iterator[None]:
         elif any(words in message for words in ("full", "No space", "disk I/O")):
             outcome, detail = Outcome.DISK_FULL, FULL_DETAIL
         else:
-            outcome, detail = (
-                Outcome.STORE_FAILS,
-                f"look at the database, then try again ({message})",
-            )
+            detail = f"look at the database, then try again ({message})"
+            outcome = Outcome.STORE_FAILS
         raise Failed(Failure(place, outcome, detail)) from error
     except NoConnection as error:
         raise Failed(Failure(place, Outcome.STORE_BUSY, BUSY_DETAIL)) from error

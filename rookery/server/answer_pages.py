@@ -40,6 +40,7 @@ from rookery.desk.page_endpoints import (
     get_posted_values,
     get_session_token,
     get_store,
+    make_public_url,
     redirect_after_post,
     render_page,
     render_problem_page,
@@ -188,7 +189,7 @@ def show_answer_page(request: Request) -> Response:
     answering, person = get_answer_service(request), get_person_name(request)
     stored = find_requested_answer(request)
     progress, mine = answering.read_events(stored.id), stored.person == person
-    link = str(request.url_for("show_linked_answer", link=stored.link)) if stored.link else ""
+    link = make_public_url(request, f"/shared/{stored.link}") if stored.link else ""
     common: dict[str, Any] = {
         "found": stored,
         "conversation": list_readable_answers(request, stored),

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -61,24 +61,21 @@ from rookery.shell.languages import LANGUAGE_COOKIE, LANGUAGES, LanguageMiddlewa
 from rookery.shell.rendering import PageAssets, serve_static_file
 from rookery.shell.security import SecurityMiddleware, VisitorLimits
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
-    from rookery.settings import Settings
-
 
 def build_web_app(
     store: Store,
-    settings: "Settings",
+    settings: Settings,
     limits: VisitorLimits = VisitorLimits(),
     reading: bool = True,
     suggest: bool = False,
     at_once: int = WorkerSettings().workers,
+    address: str = "",
 ) -> Starlette:
     """Return the application of the desk and, with `reading`, of asking, the API and MCP.
 
     With `suggest`, people who demonstrate may have passages suggested by the evidence model; of
-    questions, `at_once` are answered at the same time. The caller closes the store.
+    questions, `at_once` are answered at the same time; links begin with `address` where there is
+    one. The caller closes the store.
     """
     routes, links = _reading_pages() if reading else ([], [])
     desk_routes, desk_links = build_desk_pages()
@@ -96,9 +93,9 @@ def build_web_app(
         exception_handlers={HTTPException: _render_http_error, Failed: _render_http_error},
         lifespan=_run_lifespan,
     )
-    app.state.desk = AppContext(
-        store, settings, PageAssets(TEMPLATE_FUNCTIONS, TEMPLATE_FOLDER), tuple(links), suggest
-    )
+    app.router.redirect_slashes = False  # it would redirect to the host that the client named
+    look = PageAssets(TEMPLATE_FUNCTIONS, TEMPLATE_FOLDER)
+    app.state.desk = AppContext(store, settings, look, tuple(links), suggest, address.rstrip("/"))
     app.state.closing = []
     if reading:
         from rookery.server.documents import DocumentReader
@@ -316,6 +313,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """a line of JSON for each request, on standard error"""
     suggest: bool = False
     """whether people who demonstrate may have passages suggested by the evidence model"""
+    address: str = ""
+    """how people reach the server, with which links begin; empty: the address of the connection"""
 
 
 def run_server(place: str, settings: Settings, listener: socket.socket, how: ServerOptions) -> None:
@@ -354,23 +353,22 @@ def _make_config(make_app: Any, how: ServerOptions) -> uvicorn.Config:
 
 def build_worker_app(
     place: str, settings: Settings, how: ServerOptions, folder: Path | None
-) -> "ASGIApp":
+) -> ASGIApp:
     """Return the application of one process, with a store, logging and metrics of its own.
 
     `place` is the store's, a file or an address. Worker processes share their request counts in
     `folder`; None if there is only one. Raises Failed as the store does.
     """
     store = Store(place)
-    app = build_web_app(
-        store, settings, reading=how.reading, suggest=how.suggest, at_once=how.at_once
-    )
+    more = (how.reading, how.suggest, how.at_once, how.address)
+    app = build_web_app(store, settings, VisitorLimits(), *more)
     app.state.closing.append(store.close)
     return ObservabilityMiddleware(app, how.behind_proxy, folder)
 
 
 def _build_supervised_app(
     place: str, settings: Settings, how: ServerOptions, folder: Path
-) -> "ASGIApp":
+) -> ASGIApp:
     end_with_parent()
     if how.log:
         configure_json_logging()

@@ -868,6 +868,7 @@ def build_env_app(
     app = Starlette(
         routes=[health, WebSocketRoute("/ws", serve_socket), *routes], lifespan=run_lifespan
     )
+    app.router.redirect_slashes = False  # it would redirect to the host that the client named
     app.state.desk = sessions
     app.state.about = about
     return app

@@ -373,9 +373,7 @@ KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 REQUEST_ID_HEADER = "X-Request-Id"
 """header with the request id"""
 _REQUEST_ID_PATTERN = re.compile(r"[\w.:-]{8,64}", re.ASCII)
-_HOST_PATTERN = re.compile(
-    r"[\w.-]+(:\d{1,5})?|\[[\da-f:.]+\](:\d{1,5})?", re.ASCII | re.IGNORECASE
-)
+_HOST_PATTERN = re.compile(r"([\w.-]+|\[[\da-f:.]+\])(?::(\d{1,5}))?", re.ASCII | re.IGNORECASE)
 
 
 class ObservabilityMiddleware:
@@ -457,9 +455,10 @@ def _apply_forwarded_headers(scope: Scope, headers: Headers) -> Scope:
     if scheme in ("http", "https"):
         forwarded["scheme"] = scheme
     host = headers.get("x-forwarded-host", "").strip()
-    if _HOST_PATTERN.fullmatch(host):
+    if named := _HOST_PATTERN.fullmatch(host):
         others = [(name, value) for name, value in scope["headers"] if name != b"host"]
         forwarded["headers"] = [*others, (b"host", host.encode())]
+        forwarded["server"] = named[1].strip("[]"), int(named[2]) if named[2] else None
     return {**scope, **forwarded}
 
 

@@ -19,6 +19,7 @@ from starlette.requests import Request
 
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.methods import MODEL_METHODS
+from rookery.desk.page_endpoints import make_public_url
 from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url
@@ -529,7 +530,7 @@ class PublicUrls:
     """Page URLs for API clients: web URLs as they are, local files as addresses of this server."""
 
     def __init__(self, call: ApiRequest) -> None:
-        self._base = str(call.request.base_url).rstrip("/")
+        self._base = make_public_url(call.request, "")
 
     def link_quote(self, quote: Quote) -> str:
         """Return the URL of a quote's page; for a local file, of its stored copy on this server.

@@ -30,6 +30,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from rookery.desk.page_endpoints import make_public_url
 from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url
@@ -590,7 +591,7 @@ class McpHttpRequest(NamedTuple):
     def caller(self) -> ToolCaller:
         """The caller that tools see: its session owner, question answering and page addresses."""
         answer = partial(_answer_question, self.request, self.key, self.cancelled.is_set)
-        at = f"{str(self.request.base_url).rstrip('/')}/pages/"
+        at = make_public_url(self.request, "/pages/")
         return ToolCaller(
             self.key.name, answer, partial(_build_public_url, at), partial(_parse_page_url, at)
         )
