@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,11 @@ LAYOUT_TOKENS = (
 )
 
 
+@cache
+def parse_source(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def name_package(path: Path) -> str:
     return path.relative_to(HOUSE).parts[0].removesuffix(".py")
 
@@ -93,7 +99,7 @@ def count_code_lines(source: str) -> int:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in LAYOUT_TOKENS:
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_source(source)):
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
@@ -153,7 +159,7 @@ def test_lines_of_code_are_counted(source: str, lines: int) -> None:
 
 def list_imports(source: str, late: bool = True) -> Iterator[str]:
     """Modules that a source imports; without `late`, only those imported when it is loaded."""
-    tree = ast.parse(source)
+    tree = parse_source(source)
     nodes = [*ast.walk(tree)]
     if not late:
         functions = [node for node in nodes if isinstance(node, FUNCTION)]
@@ -237,7 +243,7 @@ def find_import_circles(modules: dict[str, str]) -> list[str]:
 
 def list_imported_modules(source: str, modules: Iterable[str]) -> set[str]:
     """Those of the modules that a source imports when it runs, inside functions too."""
-    tree, modules = ast.parse(source), set(modules)
+    tree, modules = parse_source(source), set(modules)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
@@ -301,7 +307,7 @@ def repeated_passages(texts: Iterable[tuple[str, str]], window: int = 8) -> list
     places_of = collections.defaultdict(list)
     for name, text in texts:
         left_out = set[int]()
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parse_source(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 left_out |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
             if isinstance(node, FUNCTION):
@@ -333,7 +339,7 @@ def test_a_planted_copy_is_seen() -> None:
 def unprepared_types(source: str) -> list[str]:
     """Types of ours that msgspec reads before `prepare_type` has seen them."""
     unprepared = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_source(source)):
         if not isinstance(node, ast.Call):
             continue
         reader = re.fullmatch(r"msgspec\.(.*\.)?(decode|Decoder|convert)", ast.unparse(node.func))
@@ -366,7 +372,7 @@ def test_a_planted_type_that_is_not_prepared_is_seen(line: str) -> None:
 
 @pytest.mark.slow
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [p.name for p in FILES if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
+    silent = [p.name for p in FILES if not ast.get_docstring(parse_source(p.read_text("utf-8")))]
     assert silent == []
 
 
@@ -383,7 +389,7 @@ def test_only_keys_are_read_from_the_environment() -> None:
 
 def unread_settings(texts: Iterable[tuple[str, str]]) -> list[str]:
     """Fields with a default, of structs that refuse unknown fields, that no code ever reads."""
-    trees = [ast.parse(text) for _, text in texts]
+    trees = [parse_source(text) for _, text in texts]
     read = {
         node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
     }
@@ -417,7 +423,7 @@ def test_library_code_never_prints() -> None:
         f"{path.name}:{node.lineno}"
         for path in FILES
         if name_package(path) not in ("shell", "server", "desk", "cli", "__main__")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parse_source(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "print"

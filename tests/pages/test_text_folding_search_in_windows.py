@@ -54,7 +54,7 @@ def tight(text: str) -> str:
 def test_whatever_is_copied_from_a_window_is_quoted(seed: int) -> None:
     """From windows of any size of the bundled pages, from any character to any other."""
     random, copied, marked = Random(seed), 0, 0
-    while copied < 60:
+    while copied < 25:
         page = random.choice(pages())
         opened = OpenedPage(page, BrowserRules(window=random.randint(100, 3000)))
         view = random.choice([opened.article, opened.full])
