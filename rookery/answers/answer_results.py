@@ -195,7 +195,8 @@ def resume_output(out: Path, questions: Sequence[Question]) -> int:
     whole = answered = 0
     with out.open("rb+") as lines:
         for line in lines:
-            if not line.endswith(b"\n") and _LINE_START.startswith(line[: len(_LINE_START)]):
+            start = line.rstrip(b"\0")[: len(_LINE_START)]  # zeros: the power was lost
+            if not line.endswith(b"\n") and _LINE_START.startswith(start):
                 break
             if answered == len(questions) or not _answers_question(line, questions[answered]):
                 raise ValueError(

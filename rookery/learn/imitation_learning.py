@@ -121,9 +121,8 @@ def measure_answer_accuracy(samples: Sequence[dict[str, Any]]) -> dict[str, floa
     measured = {"same": sum(each["same"] for each in samples) / len(samples)}
     commands = [each["said"] for each in samples if parse_command(each["wanted"])]
     if commands:
-        measured["valid"] = sum(parse_command(each) is not None for each in commands) / len(
-            commands
-        )
+        valid = [each for each in commands if parse_command(each) is not None]
+        measured["valid"] = len(valid) / len(commands)
     return measured
 
 

@@ -37,6 +37,7 @@ from rookery.learn.training_run import (
     ResumableRun,
     StepCallback,
     StopCheck,
+    cut_partial_line,
     read_stop_reason,
     write_atomically,
 )
@@ -84,7 +85,7 @@ class LabelStore:
         self._writes = writes
         for place in (self._rounds_file, self._labels_file) if writes else ():
             place.touch()
-            _truncate_partial_line(place)
+            cut_partial_line(place)
         rounds = list(read_json_lines(self._rounds_file, RequestRound))
         self.groups = rounds[-1].groups if rounds else 0
         self.requests = [request for each in rounds for request in each.requests]
@@ -135,13 +136,6 @@ class LabelStore:
 def write_records(place: Path, records: Sequence[Record]) -> None:
     """Write records as JSON lines to a file, in place of what is there, atomically."""
     write_atomically(place, b"".join(record.to_json().encode() + b"\n" for record in records))
-
-
-def _truncate_partial_line(place: Path) -> None:
-    """Cut a last line that has no end."""
-    with place.open("r+b") as lines:
-        content = lines.read()
-        lines.truncate(content.rfind(b"\n") + 1)
 
 
 RECENT_LABELS = 100
@@ -468,9 +462,7 @@ class _LabelledEnvironment:
             self._accelerator.wait_for_everyone()
             numbers = range(self._settings.samples)
             answers = self._sample_answers(self._reference_sampler, numbers, f"{seed} samples")
-            episodes = [
-                Episode(question, "reference", (), answer) for _, (question, answer) in answers
-            ]
+            episodes = [Episode(pair[0], "reference", (), pair[1]) for _, pair in answers]
             if self._accelerator.is_main_process:
                 write_records(place, episodes)
         return place

@@ -289,14 +289,12 @@ class RetrievalBatches:
         size, how = self._sampling_settings.references, self._sampling_settings.negatives
         some = [self._questions[n] for n in order[at * self._sampling_settings.questions :]]
         some = some[: self._sampling_settings.questions]
-        lessons = [
-            sample_references(each, size, how, f"{self._seed} epoch {epoch}") for each in some
-        ]
+        seed = f"{self._seed} epoch {epoch}"
+        lessons = [sample_references(each, size, how, seed) for each in some]
         if not self._sampling_settings.others:
             return lessons
-        return [
-            self._add_in_batch_references(each, lessons, n, step) for n, each in enumerate(some)
-        ]
+        add = self._add_in_batch_references
+        return [add(each, lessons, n, step) for n, each in enumerate(some)]
 
     def _add_in_batch_references(
         self, own: ScoredReferences, lessons: Sequence[RetrievalExample], number: int, step: int

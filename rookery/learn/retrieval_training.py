@@ -169,10 +169,8 @@ def load_sentence_encoder(model: str) -> SentenceEncoder:
     folder = find_encoder_folder(model)
     with convert_load_errors(folder), silence_transformers():
         _check_config(AutoConfig.from_pretrained(folder, **LOCAL_ONLY))
-        bert, missing = load_weights(
-            AutoModel, folder, dtype=torch.float32, add_pooling_layer=False
-        )
-        require_weights(missing)
+        bert, absent = load_weights(AutoModel, folder, dtype=torch.float32, add_pooling_layer=False)
+        require_weights(absent)
         return SentenceEncoder(bert.eval(), folder)
 
 

@@ -178,9 +178,7 @@ class RewardModel:
         tokenizer, ends, _ = load_tokenizer(folder)
         model, missing = load_model_with_head(folder, "row", dtype or "auto")
         if missing:
-            raise self._make_error(
-                "it is no reward model: make one of it with rookery learn prefer"
-            )
+            raise self._make_error("it is no reward model: make one with rookery learn prefer")
         self.scale = self._load_scale(model)
         self._input_encoder = make_input_encoder(
             model, tokenizer, ends, self.scale.context, self.scale.given

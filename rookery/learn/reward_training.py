@@ -250,13 +250,10 @@ def _bin_by_probability(
     bins: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for each in judged:
         chance = max(each.compute_probabilities(scale))
-        bins[min(int(chance * CALIBRATION_BINS), CALIBRATION_BINS - 1)].append(
-            (chance, each.compute_credit())
-        )
+        place = min(int(chance * CALIBRATION_BINS), CALIBRATION_BINS - 1)
+        bins[place].append((chance, each.compute_credit()))
     return tuple(
-        CalibrationBin(
-            len(inside), *(_compute_mean(column) for column in zip(*inside, strict=True))
-        )
+        CalibrationBin(len(inside), *map(_compute_mean, zip(*inside, strict=True)))
         for _, inside in sorted(bins.items())
     )
 

@@ -8,6 +8,7 @@ result.
 import fcntl
 import hashlib
 import json
+import logging
 import math
 import os
 import shutil
@@ -239,8 +240,8 @@ class ResumableRun:
         many steps, and after the last, it writes a checkpoint. All processes must call it. Without
         `every` they are a tenth of the run, and `most` at most, so that a short run that is killed
         goes on as well. Call `record_metrics` with what was measured before asking for the next
-        number. Raises Failed: stopped before a step where the cord was pulled, unwritable where a
-        checkpoint cannot be saved.
+        number. Raises Failed: bad_line for a damaged line of the metrics or samples, stopped before
+        a step where the cord was pulled, unwritable where a checkpoint cannot be saved.
         """
         every = min(max(count // 10, 1), most) if every is None else every
         first = self._restore_checkpoint(state)
@@ -250,9 +251,8 @@ class ResumableRun:
                 raise Failed(Failure(str(self.folder), Outcome.STOPPED, why))
             yield number
             if self._is_main_process:
-                _append_json_line(
-                    self.folder / "metrics.jsonl", {"step": number, **self._step_metrics}
-                )
+                line = {"step": number, **self._step_metrics}
+                _append_json_line(self.folder / "metrics.jsonl", line)
             if callback is not None:
                 callback(number + 1, count, self._step_metrics)
             if (number + 1) % every == 0 or number + 1 == count:
@@ -289,16 +289,15 @@ class ResumableRun:
         digests = self._digest_files(new)
         if not self._is_main_process:
             return
-        sizes = {
-            name: (self.folder / name).stat().st_size
-            for name in _LINE_FILES
-            if (self.folder / name).exists()
-        }
+        files = [file for name in _LINE_FILES if (file := self.folder / name).exists()]
+        for file in files:
+            _sync_path(file)
+        sizes = {file.name: file.stat().st_size for file in files}
         about = {"step": number, "lines": sizes, "files": digests}
         write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
         shutil.rmtree(place, ignore_errors=True)
         new.rename(place)
-        _sync_folder(checkpoints)
+        _sync_path(checkpoints)
         for old in sorted(checkpoints.glob("[0-9]*"))[:-KEPT_CHECKPOINTS]:
             shutil.rmtree(old)
 
@@ -326,10 +325,10 @@ class ResumableRun:
             state.load(place)
             if self._is_main_process:
                 for name in _LINE_FILES:
-                    _truncate_file(self.folder / name, about["lines"].get(name, 0))
+                    _restore_lines(self.folder / name, about["lines"].get(name, 0))
             return int(about["step"])
         for name in _LINE_FILES if self._is_main_process else ():
-            _truncate_file(self.folder / name, 0)
+            _restore_lines(self.folder / name, 0)
         return 0
 
 
@@ -394,12 +393,14 @@ def find_checkpoint_step(folder: Path) -> int:
 def load_run_metrics(folder: Path) -> list[dict[str, float]]:
     """Return the metrics of the run in this folder, step by step; empty if there are none.
 
-    Each has its `step`, counted from 0. A value that was no finite number is None.
+    Each has its `step`, counted from 0. A value that was no finite number is None. Raises Failed
+    (bad_line).
     """
     place = folder / "metrics.jsonl"
-    return [json.loads(line) for line in place.read_bytes().splitlines()] if place.exists() else []
+    return read_run_lines(place) if place.exists() else []
 
 
+_LOG = logging.getLogger("rookery.learn")
 _LINE_FILES = ("metrics.jsonl", "samples.jsonl")
 
 
@@ -413,10 +414,38 @@ def _append_json_line(place: Path, line: dict[str, Any]) -> None:
         lines.write(json.dumps(plain).encode() + b"\n")
 
 
-def _truncate_file(place: Path, size: int) -> None:
-    """Lines that were written after the checkpoint are written again."""
+def _restore_lines(place: Path, size: int) -> None:
+    """Cut off what was written after the checkpoint: it is written again.
+
+    So is a line before it that has lost its end, with a warning. Raises Failed (bad_line).
+    """
     if place.exists():
         os.truncate(place, min(size, place.stat().st_size))
+        if cut_partial_line(place):
+            _LOG.warning("%s: its last line had lost its end and is forgotten", place)
+        read_run_lines(place)
+
+
+def read_run_lines(place: Path) -> list[dict[str, Any]]:
+    """Read the objects of a file of JSON lines; a last line without an end is passed over.
+
+    Raises Failed (bad_line).
+    """
+    lines, content = list[dict[str, Any]](), place.read_bytes()
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError as error:
+            detail = f"it is damaged ({error}): take the line out and run the same command again"
+            raise Failed(Failure(f"{place}, line {number}", Outcome.BAD_LINE, detail)) from error
+    return lines
+
+
+def cut_partial_line(place: Path) -> int:
+    """Cut a last line that has no end, as a kill leaves it, off a file; return its bytes."""
+    with place.open("r+b") as lines:
+        content = lines.read()
+        return len(content) - lines.truncate(content.rfind(b"\n") + 1)
 
 
 def _digest_file(path: Path) -> str:
@@ -443,9 +472,9 @@ def write_atomically(place: Path, data: bytes) -> None:
     new.replace(place)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make sure that a new name is on the disk."""
-    number = os.open(folder, os.O_RDONLY)
+def _sync_path(path: Path) -> None:
+    """Make sure that a file, or the new names in a folder, are on the disk."""
+    number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
     finally:

@@ -29,6 +29,7 @@ from rookery.learn.action_batches import (
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
+from rookery.learn.training_run import cut_partial_line, read_run_lines
 from rookery.learn.weight_transfer import serve_folder
 from rookery.models.openai_protocol import extract_error_message
 from rookery.models.remote_model import AllowedTokens
@@ -237,12 +238,10 @@ class DrawnActions:
         file, and is cut off."""
         stored = {}
         for place in self._folder.glob(f"{step:08} {self._run} *.jsonl"):
-            data = place.read_bytes()
-            whole = data[: data.rfind(b"\n") + 1]
-            if len(whole) < len(data) and place.stem.endswith(f" {self._process}"):
-                place.write_bytes(whole)
-            for line in whole.splitlines():
-                one = msgspec.json.decode(line, type=prepare_type(_DrawnAction))
+            if place.stem.endswith(f" {self._process}"):
+                cut_partial_line(place)
+            for line in read_run_lines(place):
+                one = msgspec.convert(line, prepare_type(_DrawnAction))
                 stored[_make_key(one.context, one.seed)] = one
         return stored
 

@@ -62,12 +62,14 @@ def test_two_processes_write_what_one_writes_in_order(tmp_path: Path, whole: byt
     assert seen == list(range(41))
 
 
+@pytest.mark.parametrize("zeros", [0, 700])
 @pytest.mark.parametrize("cut", [0, 1, 30, 500, -1])
 def test_a_file_cut_anywhere_is_completed_to_the_same_bytes(
-    tmp_path: Path, whole: bytes, cut: int
+    tmp_path: Path, whole: bytes, cut: int, zeros: int
 ) -> None:
+    """Where the power was lost, zeros may stand in place of what was written last."""
     out = tmp_path / "out.jsonl"
-    out.write_bytes(whole[:cut])
+    out.write_bytes(whole[:cut] + bytes(zeros))
     done = answer_all(QUESTIONS, out, make_slow, 1)
     assert done == whole[:cut].count(b"\n")
     assert out.read_bytes() == whole

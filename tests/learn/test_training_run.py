@@ -212,6 +212,46 @@ def test_lines_after_the_checkpoint_are_cut_back_even_half_a_line(tmp_path: Path
     assert [json.loads(line)["step"] for line in said] == list(range(STEPS))
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.jsonl"])
+@pytest.mark.parametrize("end", [b"", b"\0" * 700])
+def test_a_line_that_lost_its_end_with_the_power_is_forgotten_and_told(
+    tmp_path: Path, name: str, end: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "torn", 5)
+    place = tmp_path / "torn" / name
+    before = place.read_bytes().splitlines(keepends=True)[:4]  # what the checkpoint has seen
+    place.write_bytes(b"".join(before)[:-6] + end)
+    assert same(train(tmp_path / "torn"), whole)
+    warned = [each.getMessage() for each in caplog.records if each.name == "rookery.learn"]
+    assert warned == [f"{place}: its last line had lost its end and is forgotten"]
+    steps = [json.loads(line)["step"] for line in place.read_bytes().splitlines()]
+    assert steps == [0, 1, 2, 4, 5, 6]
+    caplog.clear()
+    assert same(train(tmp_path / "torn"), whole)
+    assert "rookery.learn" not in {each.name for each in caplog.records}
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.jsonl"])
+def test_a_damaged_line_is_named_and_the_run_goes_on_without_it(tmp_path: Path, name: str) -> None:
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "damaged", 5)
+    place = tmp_path / "damaged" / name
+    lines = place.read_bytes().splitlines(keepends=True)
+    lines[1] = b"\0" + lines[1][1:]
+    place.write_bytes(b"".join(lines))
+    with pytest.raises(Failed) as caught:
+        train(tmp_path / "damaged")
+    assert caught.value.failure.what == f"{place}, line 2"
+    assert caught.value.failure.outcome == "bad_line"
+    assert "take the line out and run the same command again" in caught.value.failure.detail
+    del lines[1]
+    place.write_bytes(b"".join(lines))
+    assert same(train(tmp_path / "damaged"), whole)
+    steps = [json.loads(line)["step"] for line in place.read_bytes().splitlines()]
+    assert steps == [0, 2, 3, 4, 5, 6]
+
+
 def test_a_disk_that_fills_while_saving_leaves_the_checkpoints_there_were(tmp_path: Path) -> None:
     class Full:
         """Writes a part, and finds no room for the rest."""

@@ -380,6 +380,12 @@ def test_a_run_that_goes_on_is_the_same_run_whatever_a_server_says_again(
     assert sorted({place.name[:8] for place in drawn.iterdir()}) == ["00000002", "00000003"]
 
 
+def test_a_damaged_line_of_what_was_drawn_is_named(tmp_path: Path) -> None:
+    (tmp_path / "00000000 run 0.jsonl").write_bytes(b'{"context": [1,\0 2]}\n')
+    with pytest.raises(Failed, match=r"00000000 run 0\.jsonl, line 1: bad_line"):
+        DrawnActions(tmp_path, "run", 0).remember_actions(lambda *_: [], 0)
+
+
 def test_what_was_drawn_after_another_draw_is_not_given_again(tmp_path: Path) -> None:
     """Both checkpoints were damaged, say: the policy of step 1 is another after a new step 0."""
     drawn = DrawnActions(tmp_path, "run", 0)
