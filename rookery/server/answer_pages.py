@@ -704,9 +704,7 @@ def make_answer_view(
     `page_of` returns a quote's stored page, or None."""
     answer = episode.answer
     pieces = _split_answer_pieces(answer.text, answer.claims) if answer else []
-    cards = [
-        make_quote_card(n, verdict, page_of(verdict.quote)) for n, verdict in enumerate(verdicts, 1)
-    ]
+    cards = [make_quote_card(n, each, page_of(each.quote)) for n, each in enumerate(verdicts, 1)]
     claim, sides, footer = "", list[AnswerSide](), ""
     if answer and episode.by == SIDES and not answer.declined and AGAINST_HEADING in answer.text:
         claim, sides, footer = _split_sides(answer)

@@ -222,10 +222,8 @@ def show_crowd_entry(request: Request) -> Response:
 
     Raises Failed (no_invite).
     """
-    store = get_store(request)
-    arrival = crowd_entry.check_crowd_link(
-        store, request.path_params["project"], request.query_params
-    )
+    store, project = get_store(request), request.path_params["project"]
+    arrival = crowd_entry.check_crowd_link(store, project, request.query_params)
     most = load_project(store, arrival.project).settings.session_items
     return _probe_secure_cookies(
         render_page(request, "enter_crowd.html", arrival=arrival, most=most)
@@ -234,10 +232,8 @@ def show_crowd_entry(request: Request) -> Response:
 
 def post_crowd_entry(request: Request) -> Response:
     """Let somebody in who comes by a crowd platform's link. Raises Failed (no_invite)."""
-    store = get_store(request)
-    arrival = crowd_entry.check_crowd_link(
-        store, request.path_params["project"], request.query_params
-    )
+    store, project = get_store(request), request.path_params["project"]
+    arrival = crowd_entry.check_crowd_link(store, project, request.query_params)
     return _let_in(request, crowd_entry.enter_by_crowd_link(store, arrival), "/desk?said=in")
 
 

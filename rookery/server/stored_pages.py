@@ -335,9 +335,7 @@ class StoredPageViewer:
             return [], ""
         try:
             pdf = read_pdf_file(stored, get_cache_folder())
-            pictures = [
-                self._draw_picture(stored, pdf, sheet, span) for sheet in sheets[:MAX_PICTURES]
-            ]
+            pictures = [self._draw_picture(stored, pdf, s, span) for s in sheets[:MAX_PICTURES]]
         except Failed as failed:
             reason = translate_borrowed_text(failed.failure.detail)
             return [], _("The page as a picture cannot be shown: %(reason)s.", reason=reason)

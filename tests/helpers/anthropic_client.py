@@ -27,6 +27,8 @@ def main(address: str, key: str) -> None:
         request = {"model": "rookery-extract", "max_tokens": 1024, **json.loads(line)}
         reply: Json = {"models": [model.id for model in client.models.list()]}
         try:
+            asked = {name: request[name] for name in ("model", "messages")}
+            reply["count"] = dumped(client.messages.count_tokens(**asked))
             reply["whole"] = dumped(client.messages.create(**request))
             with client.messages.stream(**request) as stream:
                 reply["events"] = [dumped(event) for event in stream]

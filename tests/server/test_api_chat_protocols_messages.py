@@ -232,6 +232,26 @@ def test_blocks_concatenate_to_any_answer_and_cite_all_its_claims(
         assert len(found) == len(set(found))
 
 
+def test_the_tokens_of_a_conversation_are_counted(service: Served) -> None:
+    counted = service.send(f"{PATH}/count_tokens", {**asking(FACES, LONGER), "system": "Be brief."})
+    assert counted.json == {"input_tokens": service.answering.count_tokens([FACES, LONGER])}
+    wrong = service.send(f"{PATH}/count_tokens", asking(FACES, model="claude"))
+    assert (wrong.status, wrong.json["error"]["type"]) == (404, "not_found_error")
+    wrong = service.send(f"{PATH}/count_tokens", {"model": "rookery-extract"})
+    assert (wrong.status, wrong.json["error"]["type"]) == (400, "invalid_request_error")
+
+
+@pytest.mark.parametrize("path", ["/batches", "/batches/msgbatch_1/results", "/", "/count"])
+def test_errors_below_the_address_of_messages_have_their_shape(service: Served, path: str) -> None:
+    nowhere = service.send(f"{PATH}{path}", method="GET")
+    assert nowhere.status == 404
+    assert (nowhere.json["type"], nowhere.json["error"]["type"]) == ("error", "not_found_error")
+    wrong = service.send(f"{PATH}{path}", method="QUERY")
+    assert (wrong.status, wrong.json["type"]) == (405, "error")
+    assert service.send(f"{PATH}/count_tokens", method="GET").json["type"] == "error"
+    assert service.send("/v1/messaging").json["error"]["code"] == "no_such_address"
+
+
 @pytest.mark.slow
 @pytest.mark.program
 def test_the_official_client_reads_answers_streams_and_errors(service: Served) -> None:
@@ -257,6 +277,7 @@ def test_the_official_client_reads_answers_streams_and_errors(service: Served) -
     first, second, declined, wrong = map(json.loads, made.stdout.splitlines())
     for said in (first, second):
         check_citations(said["whole"])
+        assert said["count"]["input_tokens"] == said["whole"]["usage"]["input_tokens"] > 5
         assert said["streamed"]["content"] == said["whole"]["content"]
         assert said["streamed"]["usage"] == said["whole"]["usage"]
         assert said["streamed"]["stop_reason"] == said["whole"]["stop_reason"] == "end_turn"

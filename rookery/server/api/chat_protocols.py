@@ -954,6 +954,36 @@ class MessageResponse(Struct, tag_field="type", tag="message"):
     stop_sequence: None = None
 
 
+class TokenCountRequest(Struct):
+    """A conversation of which the tokens are counted, before it is sent as a message."""
+
+    model: str
+    """name of a model of /v1/models: a method and, where it needs one, its language model"""
+    messages: InputMessages
+    """the conversation, oldest message first; what its other messages say is not read"""
+
+
+class TokenCount(Struct):
+    """The number of tokens of a conversation, by this server's own count."""
+
+    input_tokens: int
+    """tokens of the user messages; the prompts of a language model come on top of it"""
+
+
+async def count_message_tokens(call: ApiRequest) -> Response:
+    """Count the tokens of the user messages of a conversation, by this server's own count.
+
+    Raises ApiError: 400 for documents in the messages, 404 for an unknown model.
+    """
+    body, answering = call.body, get_answer_service(call.request)
+    if body.model not in list_model_names(answering.capabilities):
+        raise build_unknown_model_error(body.model)
+    _refuse_documents(body.messages)
+    conversation = extract_conversation(body.messages, "messages")
+    texts = (*conversation.earlier, conversation.question)
+    return build_json_response(TokenCount(await run_in_threadpool(answering.count_tokens, texts)))
+
+
 async def create_message(call: ApiRequest) -> Response:
     """Answer the last message of a conversation in blocks with citations.
 
@@ -1097,6 +1127,11 @@ CHAT_OPERATIONS = (
         *("POST", MESSAGES_PATH, "createMessage", create_message),
         *(MessageResponse, MessagesRequest),
         streams=True,
+        error_type=AnthropicErrorBody,
+    ),
+    ApiOperation(
+        *("POST", f"{MESSAGES_PATH}/count_tokens", "countMessageTokens", count_message_tokens),
+        *(TokenCount, TokenCountRequest),
         error_type=AnthropicErrorBody,
     ),
 )

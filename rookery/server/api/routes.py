@@ -22,16 +22,18 @@ from starlette.routing import Route
 from rookery.server.api.answer_queue import get_answer_service
 from rookery.server.api.answer_sessions import ServerCapabilities
 from rookery.server.api.answers import ANSWER_OPERATIONS
-from rookery.server.api.chat_protocols import CHAT_OPERATIONS
+from rookery.server.api.chat_protocols import CHAT_OPERATIONS, MESSAGES_PATH
 from rookery.server.api.endpoints import (
     EVENT_STREAM_TYPE,
     JSON_TYPE,
+    AnthropicErrorBody,
     ApiEndpoint,
     ApiError,
     ApiLimits,
     ApiOperation,
     ApiRequest,
     EndpointContext,
+    ErrorBody,
     build_json_response,
 )
 from rookery.server.api.questions import RookeryOptions, list_model_names
@@ -261,7 +263,7 @@ def _read_field_docstrings(module: str) -> Mapping[str, dict[str, str]]:
 
 def _add_choices(components: dict[str, Any], offered: ServerCapabilities) -> None:
     """Add the available models, methods and places as enums."""
-    for name in ("ResponsesRequest", "ChatRequest", "MessagesRequest"):
+    for name in ("ResponsesRequest", "ChatRequest", "MessagesRequest", "TokenCountRequest"):
         components[name]["properties"]["model"]["enum"] = list_model_names(offered)
     fields = components["AnswerRequest"]["properties"]
     fields["method"]["enum"] = list(offered.methods)
@@ -341,12 +343,16 @@ API_OPERATIONS = (*CHAT_OPERATIONS, *ANSWER_OPERATIONS, *SEARCH_OPERATIONS)
 
 
 def build_api_routes(limits: ApiLimits = ApiLimits()) -> list[Route]:
-    """Return the routes of the API, /openapi.json and 404 responses below /v1/."""
+    """Return the routes of the API, /openapi.json and 404 responses below /v1/.
+
+    Each of these has the shape of errors of the protocol whose path it is below.
+    """
     answering, searching = CapacityLimiter(limits.answers), CapacityLimiter(limits.searches)
     door = EndpointContext(TokenBuckets(), limits, answering, searching)
     about = ApiOperation("GET", "/openapi.json", "about", _serve_document, None)
     rest = [
-        ApiOperation(method, "/v1/{rest:path}", "", _refuse_address, None)
+        ApiOperation(method, f"{path}/{{rest:path}}", "", _refuse_address, None, error_type=shape)
+        for path, shape in ((MESSAGES_PATH, AnthropicErrorBody), ("/v1", ErrorBody))
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
     ]
     by_path = defaultdict[str, list[ApiOperation]](list)
