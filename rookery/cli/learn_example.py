@@ -69,7 +69,9 @@ def write_example(folder: Path) -> list[Path]:
         PageArchive(folder / "archive.sqlite") as archive,
         FolderLibrary(get_bundled_folder(), archive, folder / "index") as pages,
     ):
-        read = [page for page in archive.iter_pages() if page.title]
+        # They are kept in the order in which processes have read them, which is never the same.
+        kept_pages = sorted(archive.iter_pages(), key=lambda page: page.url)
+        read = [page for page in kept_pages if page.title]
         episodes = list(_demonstrate_questions(questions, read, pages))
     _write_records(folder / "episodes.jsonl", episodes)
     _write_records(folder / "questions.jsonl", questions)
@@ -198,6 +200,5 @@ def _build_triples(
             continue
         parts = [page.text[block.start : block.end] for block in page.iter_article()]
         answer = _find_answering_sentence(question, page)
-        yield _ReferenceTriple(
-            question.text, tuple(part for part in parts if len(part) > 40), answer
-        )
+        references = tuple(part for part in parts if len(part) > 40)
+        yield _ReferenceTriple(question.text, references, answer)

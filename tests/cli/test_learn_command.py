@@ -219,6 +219,29 @@ def test_imitation_is_validated_by_the_reward_of_a_world(
 
 
 @pytest.mark.slow
+def test_the_example_is_the_same_bytes_each_time(home: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for seed, folder in enumerate(folders):
+        with started(
+            home, "learn", "example", folder, more={"PYTHONHASHSEED": str(seed)}
+        ) as example:
+            err = example.communicate()[1]
+        assert (example.returncode, err) == (0, b"")
+    files = [
+        {
+            str(path.relative_to(folder)): path.read_bytes().replace(bytes(folder), b"HERE")
+            for path in folder.rglob("*")
+            if path.is_file() and path.suffix != ".sqlite" and "index" not in path.parts
+        }
+        for folder in folders
+    ]
+    assert {"comparisons.jsonl", "episodes.jsonl", "prefer.toml", "tiny/model.safetensors"} < {
+        *files[0]
+    }
+    assert files[0] == files[1]
+
+
+@pytest.mark.slow
 def test_the_example_says_what_to_type_and_each_file_is_right(run: Run, tmp_path: Path) -> None:
     """Whatever its folder is called, and from wherever the lessons are begun."""
     folder = tmp_path / 'a "first" \\ run'
