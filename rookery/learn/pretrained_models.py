@@ -268,6 +268,9 @@ def prepare_trainable_model(
     if not _set_dropout(model, trained.dropout) and trained.dropout:
         detail = "this kind of model has no place for dropout: let dropout be 0"
         raise Failed(Failure(trained.model, Outcome.NO_DROPOUT, detail))
+    # The token that pads may end texts, too. Its row would not learn; padding itself is masked.
+    words: Any = model.get_input_embeddings()
+    words.padding_idx = None
     freeze_lower_layers(model, trained.frozen)
     if trained.frozen:
         for each in get_embeddings(model).values():
@@ -292,9 +295,8 @@ def load_model_with_head(
     number_type = dtype if dtype == "auto" else getattr(torch, dtype)
     with convert_load_errors(folder):
         model, missing = load_weights(HEAD_CLASSES[head], folder, dtype=number_type, **more)
-        require_weights(
-            n for n in missing if head == "language" or n.split(".")[0] not in _HEAD_NAMES
-        )
+        heads = () if head == "language" else _HEAD_NAMES
+        require_weights(name for name in missing if name.split(".")[0] not in heads)
     return model, missing
 
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,9 +18,11 @@ from small import TEXTS
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel, PreTrainedModel
 
 from rookery.errors import Failed
+from rookery.learn.action_batches import ActionRow, predict_actions
 from rookery.learn.local_model import LocalModel
 from rookery.learn.model_import import copy_saved_model
 from rookery.learn.pretrained_models import (
+    ModelHead,
     TrainedModelSettings,
     choose_precision,
     load_model,
@@ -28,6 +32,7 @@ from rookery.learn.pretrained_models import (
     replace_folder,
 )
 from rookery.learn.random_models import write_tiny_model
+from rookery.learn.reward_model import compute_reward_outputs
 from rookery.models.installed_models import install_model
 from rookery.records import Failure
 from rookery.settings import LocalModelSettings
@@ -44,6 +49,36 @@ def failure(work: Callable[[], object]) -> Failure:
         work()
     assert caught.value.failure.detail
     return caught.value.failure
+
+
+def get_word_gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
+    (gradients,) = torch.autograd.grad(loss, [model.get_input_embeddings().weight])
+    return gradients
+
+
+@pytest.mark.parametrize("head", ["language", "row"])
+def test_a_token_that_pads_and_ends_learns_and_padding_does_not(
+    folder: Path, head: ModelHead
+) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    end = config["pad_token_id"] = config["eos_token_id"]
+    (folder / "config.json").write_text(json.dumps(config))
+    model: Any = load_trainable_model(TrainedModelSettings(str(folder)), head)
+    model.get_input_embeddings().weight.data[end] += 0.5  # a loader may have set it to 0
+
+    def compute_loss(rows: list[list[int]]) -> torch.Tensor:
+        if head == "language":
+            actions = [ActionRow(row[:-2], row[-2:]) for row in rows]
+            return -predict_actions(model, actions, end)[0].sum()
+        encoded = [np.asarray(row) for row in rows]
+        return compute_reward_outputs(model, encoded, end, torch.device("cpu")).sum()
+
+    ended, other, short = [5, 6, end, 7, 8, 9, end], [5, 6, 7, 8, 9, 10, 11], [5, 6, 7]
+    assert get_word_gradients(model, compute_loss([ended]))[end].abs().max() > 1e-4
+    padded = get_word_gradients(model, compute_loss([other, short]))
+    assert not padded[end].any()
+    alone = sum(get_word_gradients(model, compute_loss([row])) for row in (other, short))
+    torch.testing.assert_close(padded, alone)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
