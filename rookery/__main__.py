@@ -275,9 +275,7 @@ def run_browse(
                 "--in, --question, --out and --record are for the text browser in a terminal"
             )
         if not place:
-            raise CommandError(
-                "name FILE_OR_URL to print; the text browser itself needs a terminal"
-            )
+            raise CommandError("name FILE_OR_URL to print; the text browser needs a terminal")
         _print_page(place, settings, full, as_json)
         return
     from rookery.cli import browse_command
@@ -538,11 +536,10 @@ def _accept_any_character() -> None:
     """Make the output streams escape what they cannot encode, and replace closed ones by null."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(
-                encoding=None if stream.isatty() else "utf-8", errors="backslashreplace"
-            )
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, TextIOWrapper):
+            encoding = None if each.isatty() else "utf-8"
+            each.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def _discard_unwritten_output() -> None:

@@ -220,15 +220,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def to_cache_key(self) -> str:
         """Return as JSON each setting that a model's answer depends on, except the model itself."""
-        relevant = Settings(
-            self.places,
-            self.engine,
-            method=self.method,
-            ranker=self.ranker,
-            quotes=self.quotes,
-            selection=self.selection,
-            render=self.render,
-        )
+        names = ("places", "engine", "method", "ranker", "quotes", "selection", "render")
+        relevant = Settings(**{name: getattr(self, name) for name in names})
         return msgspec.json.encode(relevant).decode()
 
 

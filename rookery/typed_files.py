@@ -1,10 +1,15 @@
 """Read files as typed values: JSON lines, and TOML as settings, whose errors suggest known keys."""
 
 import json
+import os
+import stat
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
+from errno import EINVAL
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -14,12 +19,31 @@ from rookery.records import Failure, prepare_type
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
+FilePath = TypeVar("FilePath", Path, bytes)
 TablePath = tuple[str, ...]
 """names of the nested tables that lead to a table, outermost first"""
 _MAX_LISTED_KEYS = 12
 """maximum number of known keys that a message lists where none resembles the unknown one"""
 MAX_LINE_BYTES = 512_000_000
 """maximum bytes of a line"""
+
+
+def require_regular_file(path: FilePath) -> FilePath:
+    """Return the path of what can be opened without waiting for anybody.
+
+    Raises OSError for a pipe, a device or a socket, which may hold its reader for ever, and where
+    there is nothing.
+    """
+    kind = os.stat(path).st_mode  # noqa: PTH116 (a path of bytes may be no valid text)
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        raise OSError(EINVAL, "no file but a pipe, a device or a socket", os.fsdecode(path))
+    return path
+
+
+def open_named_file(path: Path) -> AbstractContextManager[BinaryIO]:
+    """Open a file to read it; `-` is standard input. Raises OSError as `require_regular_file`."""
+    is_input = str(path) == "-"
+    return nullcontext(sys.stdin.buffer) if is_input else require_regular_file(path).open("rb")
 
 
 def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
@@ -30,7 +54,7 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
     """
     decoder = msgspec.json.Decoder(prepare_type(kind))
     try:
-        with path.open("rb") as lines:
+        with require_regular_file(path).open("rb") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), b""), 1):
                 if line.strip():
                     yield _decode_line(line, decoder, f"{path}, line {number}")
@@ -54,7 +78,7 @@ def read_toml_table(path: Path) -> dict[str, Any]:
     Raises Failed (bad_config) for a file that is no TOML, and for one that cannot be read.
     """
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.toml.decode(require_regular_file(path).read_bytes(), type=dict[str, Any])
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): name a TOML file"
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -118,12 +142,8 @@ def describe_unknown_key(
     for place, names in tables:
         if near := _nearest_key(wrong.name, names):
             return f"{sentence}: did you mean `{near}` {_format_table_path(place)}?"
-    few = (
-        f": its keys are {', '.join(known_keys)}"
-        if len(known_keys) <= _MAX_LISTED_KEYS
-        else ": take it out"
-    )
-    return f"{sentence}{few}"
+    keys = f"its keys are {', '.join(known_keys)}"
+    return f"{sentence}: {keys if len(known_keys) <= _MAX_LISTED_KEYS else 'take it out'}"
 
 
 class _UnknownKey(NamedTuple):

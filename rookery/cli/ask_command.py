@@ -64,6 +64,7 @@ from rookery.shell.terminal_output import (
     summarize_answer,
     to_terminal_json,
 )
+from rookery.typed_files import require_regular_file
 from rookery.version import __version__
 
 MAX_PASSAGE_CHARACTERS = 200
@@ -454,7 +455,8 @@ def _make_absolute(place: str) -> str:
 
 def _format_digest(file: str) -> str:
     """Return the digest of a file's content, to stand behind its name."""
-    return f" ({sha256(resolve_place_path(file).read_bytes()).hexdigest()[:12]})"
+    content = require_regular_file(resolve_place_path(file)).read_bytes()
+    return f" ({sha256(content).hexdigest()[:12]})"
 
 
 def _digest_files(folder: str) -> str:

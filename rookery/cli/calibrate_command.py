@@ -1,9 +1,7 @@
 """The command `rookery calibrate`: scores on documents, and `--decline` by labelled answers."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +26,7 @@ from rookery.records import Answer, Failure, Question, Rating, Record
 from rookery.settings import Settings, get_data_folder
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED, print_result
 from rookery.shell.terminal_output import ProgressBar, StreamConsole
+from rookery.typed_files import open_named_file
 
 RATING_SCALE = "good"
 """the scale of ratings that count; from GOOD on they say yes"""
@@ -215,7 +214,7 @@ def _make_labels(
 def _read_records(path: Path, kind: type[Line], other: str) -> Iterator[Line]:
     """Yield the records of a file, one a line; - is standard input. Raises Failed (unreadable),
     saying what a line is `other` than."""
-    with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as lines:
+    with open_named_file(path) as lines:
         for number, line in enumerate(lines, 1):
             try:
                 yield kind.from_json(line)

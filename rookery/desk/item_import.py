@@ -5,10 +5,8 @@ A malformed line is reported with its number, and then no item of the files is r
 
 import csv
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +25,7 @@ from rookery.desk.forms import (
 from rookery.errors import Failed, Outcome
 from rookery.library.question_files import MOST_LINE_BYTES, parse_question
 from rookery.records import Answer, Failure, Question, digest_of, prepare_type
+from rookery.typed_files import open_named_file, require_regular_file
 
 _EXPECTED_LINE = (
     'a question {"id": "1", "text": "Why ...?"}, a line that rookery ask --batch wrote, or '
@@ -107,7 +106,7 @@ def _read_source_lines(path: Path) -> Iterator[_SourceLine]:
         if path.suffix.lower() == ".csv":
             yield from _read_csv(path)
             return
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as lines:
+        with open_named_file(path) as lines:
             for number, line in enumerate(iter(lambda: lines.readline(MOST_LINE_BYTES), b""), 1):
                 if line.strip():
                     where = f"{path}, line {number}"
@@ -138,7 +137,7 @@ def _parse_line(
 def _read_csv(path: Path) -> Iterator[_SourceLine]:
     """Yield the questions of a CSV file with the line number at which each row begins."""
     columns: list[str] = []
-    with path.open("rb") as file:
+    with require_regular_file(path).open("rb") as file:
         rows = csv.reader((line.decode("utf-8") for line in file), strict=True)
         while True:
             where = f"{path}, line {rows.line_num + 1}"

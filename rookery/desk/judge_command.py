@@ -22,6 +22,7 @@ from rookery.shell.command_options import (
     JsonOption,
     OneBatchOption,
 )
+from rookery.typed_files import open_named_file
 
 if TYPE_CHECKING:
     from rookery.desk.forms import LabellingForm, LabellingItem
@@ -326,7 +327,8 @@ def run_form_add(files: FormFiles, store: DeskStoreOption = "") -> None:
 
 def _read_form_file(path: Path) -> str:
     try:
-        return (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode()
+        with open_named_file(path) as file:
+            return file.read().decode()
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): check the path") from error
     except UnicodeDecodeError as error:

@@ -28,6 +28,7 @@ from rookery.desk.tables import (
 )
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record, prepare_type
+from rookery.typed_files import require_regular_file
 
 PASS_SHARE = 0.75
 """share of an attention check that must be right (GopherCite, appendix C.1: 3 of 4)"""
@@ -151,7 +152,7 @@ def read_project_settings(path: Path, before: ProjectSettings) -> ProjectSetting
     Raises Failed: not_found, bad_settings.
     """
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
+        read = tomllib.loads(require_regular_file(path).read_text(encoding="utf-8"))
         return parse_project_settings(read, before)
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): check the path"

@@ -678,7 +678,7 @@ def resolve_roots(paths: Sequence[Path]) -> list[bytes]:
     Raises Failed (not_found) where one does not exist.
     """
     for path in paths:
-        if not path.exists():
+        if not (path.is_file() or path.is_dir()):
             detail = "there is no such file or folder: check the path"
             raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail))
     real = sorted({os.path.realpath(os.fsencode(path)) for path in paths})

@@ -21,6 +21,7 @@ import msgspec
 
 from rookery.pages.text_folding import fold_text
 from rookery.records import Answer, Question, Record, prepare_type
+from rookery.typed_files import require_regular_file
 
 _DELETED_TITLE = "[deleted by user]"
 _NO_TEXT = ("", "[deleted]", "[removed]")
@@ -363,7 +364,7 @@ def _open_unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _open_file(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
+    if require_regular_file(path).suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
 

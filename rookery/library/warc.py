@@ -53,6 +53,7 @@ from rookery.network.http_response import (
 from rookery.pages.page_parts import ReadLimits
 from rookery.pages.reader_processes import PageJob, ReaderPool
 from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.typed_files import require_regular_file
 
 _DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, StatusAndHeadersParserException)
 _DIGEST_PATTERN = re.compile(
@@ -97,7 +98,7 @@ def read_warc_records(
     """
     any_record = False
     try:
-        with path.open("rb") as file:
+        with require_regular_file(path).open("rb") as file:
             try:
                 for record in _iter_whole_records(file, kinds, most):
                     any_record = True

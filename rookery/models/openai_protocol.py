@@ -23,7 +23,7 @@ import msgspec
 from rookery.errors import Failed, Outcome
 from rookery.records import Completion, Failure, Record, prepare_type
 from rookery.settings import LOCAL, CompletionSettings, LocalEndpoint, LocalModelSettings
-from rookery.typed_files import describe_unknown_key
+from rookery.typed_files import describe_unknown_key, require_regular_file
 
 GrammarServer = Literal["none", "vllm", "sglang", "llama.cpp"]
 DEFAULT_KEY_NAME = "OPENAI_API_KEY"
@@ -115,7 +115,7 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
     role = ""
     try:
-        tables = decode(path.read_bytes(), type=dict[str, dict[str, Any]])
+        tables = decode(require_regular_file(path).read_bytes(), type=dict[str, dict[str, Any]])
         endpoints: dict[str, ModelEndpoint | LocalEndpoint] = {}
         for role, table in tables.items():
             if role not in MODEL_ROLES:

@@ -13,6 +13,7 @@ from rookery.library.call_recording import CallRecording, CallReplay, RecordedAn
 from rookery.library.page_archive import decode_column
 from rookery.models.remote_model import AllowedTokens, LanguageModel, SampleOptions, Seed
 from rookery.records import Completion, Episode, Failure, Policy, prepare_type
+from rookery.typed_files import require_regular_file
 
 
 class RecordingPolicy:
@@ -133,7 +134,7 @@ class ScriptedPolicy:
         self._path = path
         self._turn = threading.Lock()
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = require_regular_file(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             detail = f"the script cannot be read ({error}): name a file of JSON lines"
             raise Failed(Failure(str(path), Outcome.NO_MODEL, detail)) from None

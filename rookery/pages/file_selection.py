@@ -17,6 +17,7 @@ from pathspec import GitIgnoreSpec, Pattern
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
 from rookery.settings import FileSelection
+from rookery.typed_files import require_regular_file
 
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
 # ruff: noqa: PTH110, PTH113, PTH116, PTH118, PTH120, PTH123
@@ -338,7 +339,7 @@ def _read_ignore_files(folder: bytes, names: Sequence[bytes]) -> Iterator[_Ignor
     for name in names:
         path = os.path.join(folder, name)
         try:
-            with open(path, "rb") as file:
+            with open(require_regular_file(path), "rb") as file:
                 lines = os.fsdecode(file.read(_LARGEST_IGNORE_FILE)).removeprefix("\ufeff")
         except OSError:
             continue

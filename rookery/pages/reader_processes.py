@@ -30,6 +30,7 @@ from rookery.pages.page_parts import ReadLimits
 from rookery.pages.passages import IndexEntry, build_index_entries
 from rookery.pages.text_documents import read_text
 from rookery.records import Failure, Page, prepare_type
+from rookery.typed_files import require_regular_file
 
 ReaderConnection: TypeAlias = "Connection[bytes, bytes]"
 
@@ -288,7 +289,7 @@ def _describe_error(error: Exception, job: ReadJob | PageJob, limits: FileLimits
 
 
 def _read_content(path: bytes, largest: int) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123 (a path of bytes may be no valid text)
+    with open(require_regular_file(path), "rb") as file:  # noqa: PTH123 (see there)
         data = file.read(_HEAD)
         if len(data) == _HEAD:
             _require_readable(path, data)

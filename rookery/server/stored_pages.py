@@ -46,6 +46,7 @@ from rookery.shell.file_reading import read_document_file
 from rookery.shell.languages import localize_value, mark_text, translate_borrowed_text
 from rookery.shell.languages import translate_text as _
 from rookery.shell.rendering import format_host, replace_unseen_characters
+from rookery.typed_files import require_regular_file
 
 CONTEXT_CHARACTERS = 60_000
 """characters shown before and after the place in view, rounded to whole blocks"""
@@ -495,7 +496,7 @@ def read_pdf_file(page: Page, cache: Path) -> bytes:
         place = _get_pdf_path(page.digest, cache)
         missing = ONLY_TEXT_KEPT
     try:
-        with place.open("rb") as file:
+        with require_regular_file(place).open("rb") as file:
             data = file.read(FileLimits().largest + 1)
     except (OSError, ValueError) as error:
         raise _make_no_pdf_error(missing) from error

@@ -7,7 +7,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote as percent_encode
@@ -62,6 +61,7 @@ from rookery.shell.terminal_output import (
     show_verdict,
     to_terminal_json,
 )
+from rookery.typed_files import open_named_file
 
 MAX_SAVED_BYTES = 100_000_000
 """bytes of a file of saved answers"""
@@ -399,7 +399,7 @@ def read_saved_file(file: Path) -> bytes:
 
     Raises ValueError where it has more than MAX_SAVED_BYTES, and OSError where it cannot be read.
     """
-    with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as saved:
+    with open_named_file(file) as saved:
         data = saved.read(MAX_SAVED_BYTES + 1)
     if len(data) > MAX_SAVED_BYTES:
         raise ValueError(f"{file} has more than {MAX_SAVED_BYTES:,} bytes: split it")
