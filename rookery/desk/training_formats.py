@@ -4,9 +4,10 @@ Preferences are {prompt, chosen, rejected}; supervised fine-tuning is {prompt, c
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,15 +172,18 @@ def convert_training_file(source: Path, out: Path, by: str) -> tuple[int, Counte
 
 class _Message(msgspec.Struct):
     content: str
+    role: str = ""
 
 
 _Text = str | list[_Message]
+_TURN = re.compile(r"(?:^|\n\n)(Human|Assistant):")
+"""where a turn of a conversation begins that is written as one text (Bai and others 2022)"""
 
 
 class _PreferenceLine(msgspec.Struct):
-    prompt: _Text
     chosen: _Text
     rejected: _Text
+    prompt: _Text | None = None
 
 
 class _DemonstrationLine(msgspec.Struct):
@@ -190,29 +194,58 @@ class _DemonstrationLine(msgspec.Struct):
 def read_preference_rows(path: Path, by: str) -> Iterator[Comparison]:
     """Yield each {prompt, chosen, rejected} as a comparison that prefers the first of two answers.
 
-    The answers have no quotes. A value is a text, or a conversation of one message. Other columns
-    are ignored. Raises Failed: not_found, bad_line, many_messages.
+    The answers have no quotes. A value is a text or a conversation. Messages that `chosen` and
+    `rejected` both begin with are the prompt, and one follows in each; so it is with texts whose
+    turns begin with "Human:" and "Assistant:", where there is no `prompt`. Other columns are
+    ignored. Raises Failed: not_found, bad_line (also for a row without a prompt), many_messages.
     """
     for number, row in enumerate(read_json_lines(path, _PreferenceLine), 1):
-        replies = [
-            _extract_text(each, path, number) for each in (row.prompt, row.chosen, row.rejected)
-        ]
-        answers = (Answer(replies[1]), Answer(replies[2]))
-        yield Comparison(
-            Question(str(number), replies[0], source=path.name), answers, (1.0, 0.0), by
-        )
+        pair = [_list_messages(each, not row.prompt) for each in (row.chosen, row.rejected)]
+        turns = zip(pair[0][:-1], pair[1][:-1], strict=False)
+        shared = sum(1 for _ in takewhile(lambda turn: turn[0] == turn[1], turns))
+        prompt = _join_messages(pair[0][:shared] or row.prompt or "")
+        if not prompt:
+            detail = (
+                f"row {number} has no prompt: add `prompt`, or write `chosen` and `rejected` as "
+                "conversations that begin with it"
+            )
+            raise Failed(Failure(str(path), Outcome.BAD_LINE, detail))
+        chosen, rejected = (_extract_text(each[shared:], path, number) for each in pair)
+        question = Question(str(number), prompt, source=path.name)
+        yield Comparison(question, (Answer(chosen), Answer(rejected)), (1.0, 0.0), by)
 
 
 def read_demonstration_rows(path: Path, by: str) -> Iterator[Episode]:
     """Yield each {prompt, completion} as an episode of one step whose answer is the completion.
 
-    A value is a text, or a conversation of one message. Other columns are ignored. Raises Failed:
-    not_found, bad_line, many_messages.
+    A value is a text or a conversation, which is one message in `completion`. Other columns are
+    ignored. Raises Failed: not_found, bad_line, many_messages.
     """
     for number, row in enumerate(read_json_lines(path, _DemonstrationLine), 1):
-        prompt, said = (_extract_text(each, path, number) for each in (row.prompt, row.completion))
+        prompt, said = _join_messages(row.prompt), _extract_text(row.completion, path, number)
         question = Question(str(number), prompt, source=path.name)
         yield Episode(question, by, (Step(prompt, Completion(said)),), Answer(said))
+
+
+def _list_messages(value: _Text, as_turns: bool) -> list[_Message]:
+    """Return a conversation; a text is one message or, `as_turns`, the turns that are written in
+    it."""
+    if not isinstance(value, str):
+        return value
+    before, *parts = _TURN.split(value) if as_turns else [value]
+    if before.strip() or not parts:
+        return [_Message(value)]
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return [_Message(text.strip(), role) for role, text in pairs]
+
+
+def _join_messages(value: _Text) -> str:
+    """Return the text of a prompt; several messages have their roles before them."""
+    if isinstance(value, str):
+        return value
+    if len(value) == 1:
+        return value[0].content
+    return "\n\n".join(": ".join(filter(None, (each.role, each.content))) for each in value)
 
 
 def _extract_text(value: _Text, path: Path, number: int) -> str:
@@ -221,7 +254,7 @@ def _extract_text(value: _Text, path: Path, number: int) -> str:
     if len(value) != 1:
         detail = (
             f"row {number} has a conversation of {len(value)} messages where one is read: write "
-            "the prompt as one message or text, and only the last one as its completion"
+            "those before the last one as its prompt"
         )
         raise Failed(Failure(str(path), Outcome.MANY_MESSAGES, detail))
     return value[0].content

@@ -116,6 +116,93 @@ def test_conversations_of_one_message_are_texts(tmp_path: Path) -> None:
         next(read_preference_rows(tmp_path / "rows.jsonl", "x"))
 
 
+def say(*texts: str) -> list[dict[str, str]]:
+    """A conversation, in which a person begins."""
+    roles = ("user", "assistant") * len(texts)
+    return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+
+
+def write_turns(*texts: str) -> str:
+    """The same as one text."""
+    roles = ("Human", "Assistant") * len(texts)
+    return "".join(f"\n\n{role}: {text}" for role, text in zip(roles, texts, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("row", "prompt"),
+    [
+        ({"chosen": say("Why?", "So."), "rejected": say("Why?", "No.")}, "Why?"),
+        ({"chosen": write_turns("Why?", "So."), "rejected": write_turns("Why?", "No.")}, "Why?"),
+        (
+            {"chosen": say("Hi", "Hm", "Why?", "So."), "rejected": say("Hi", "Hm", "Why?", "No.")},
+            "user: Hi\n\nassistant: Hm\n\nuser: Why?",
+        ),
+        (
+            {
+                "chosen": write_turns("Hi", "Hm", "Why?", "So."),
+                "rejected": write_turns("Hi", "Hm", "Why?", "No."),
+            },
+            "Human: Hi\n\nAssistant: Hm\n\nHuman: Why?",
+        ),
+        ({"prompt": "Why?", "chosen": say("Why?", "So."), "rejected": say("Why?", "No.")}, "Why?"),
+        (
+            {"prompt": say("Hi", "Hm", "Why?"), "chosen": say("So."), "rejected": say("No.")},
+            "user: Hi\n\nassistant: Hm\n\nuser: Why?",
+        ),
+    ],
+)
+def test_what_both_conversations_begin_with_is_the_prompt(
+    tmp_path: Path, row: dict[str, Any], prompt: str
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    [read] = read_preference_rows(tmp_path / "rows.jsonl", "x")
+    assert read.question.text == prompt
+    assert [answer.text for answer in read.answers] == ["So.", "No."]
+
+
+def test_equal_conversations_differ_in_nothing_but_their_reply(tmp_path: Path) -> None:
+    row = {"chosen": say("Why?", "So."), "rejected": say("Why?", "So.")}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    [read] = read_preference_rows(tmp_path / "rows.jsonl", "x")
+    assert (read.question.text, read.answers[0].text) == ("Why?", "So.")
+
+
+def test_turns_that_are_written_in_a_reply_stay_there(tmp_path: Path) -> None:
+    texts = [write_turns("Why?", text) for text in ("So.", "No.")]
+    row = {"prompt": "Go on", "chosen": texts[0], "rejected": texts[1]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    [read] = read_preference_rows(tmp_path / "rows.jsonl", "x")
+    assert (read.question.text, read.answers[0].text) == ("Go on", texts[0])
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"chosen": "So.", "rejected": "No."}, "bad_line: row 2 has no prompt: add `prompt`"),
+        ({"prompt": "", "chosen": "So.", "rejected": "No."}, "bad_line: row 2 has no prompt"),
+        ({"chosen": say("So."), "rejected": say("No.")}, "bad_line: row 2 has no prompt"),
+        ({"chosen": "So.\n\nHuman: Why?", "rejected": "No."}, "bad_line: row 2 has no prompt"),
+        (
+            {"chosen": say("Why?", "So.", "And?"), "rejected": say("Why?", "No.")},
+            "many_messages: row 2 has a conversation of 2 messages",
+        ),
+        (
+            {"chosen": [], "rejected": [], "prompt": "Why?"},
+            "many_messages: row 2 has a conversation of 0 messages",
+        ),
+    ],
+)
+def test_a_row_without_a_prompt_or_reply_is_named(
+    tmp_path: Path, row: dict[str, Any], why: str
+) -> None:
+    good = {"prompt": "Why?", "chosen": "So.", "rejected": "No."}
+    source, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    source.write_text(f"{json.dumps(good)}\n{json.dumps(row)}\n")
+    with pytest.raises(Failed, match=why):
+        convert_training_file(source, out, "x")
+    assert not out.exists()
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(Failed, match="not_written: make room, or allow writing there"):
