@@ -159,7 +159,7 @@ class PageSection(NamedTuple):
 def list_sections(page: Page) -> list[PageSection]:
     """Return the sections of a page in order, without those that only list other texts."""
     return [
-        PageSection(page, each.start, each.end, f"{page.title} {each.context}".strip())
+        PageSection(page, each.start, each.end, f"{page.title} {each.context} {each.label}".strip())
         for each in sorted(cut_passages(page, SECTION_SIZES), key=lambda each: each.start)
         if not _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. "))
     ]

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from rookery.errors import Outcome
-from rookery.pages.file_selection import PICTURES_WITH_TEXT
+from rookery.pages.file_selection import PICTURE_ENDINGS
 from rookery.pages.page_parts import (
     NOWHERE,
     PagePart,
@@ -44,7 +44,6 @@ _MOST_PIXELS = 5000
 """of the longer side of a page that is drawn"""
 _SURE = 50
 """percent of confidence that a page needs on average; below it are photographs"""
-_PICTURE_ENDINGS = tuple(f".{ending}" for ending in PICTURES_WITH_TEXT)
 _BROKEN_WORD = re.compile(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])")
 
 
@@ -113,7 +112,7 @@ def read_picture(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pag
     file of this machine with the ending of a picture, or Tesseract is not installed; timed_out,
     malformed, empty_after_extraction.
     """
-    named = url.lower().endswith(_PICTURE_ENDINGS)  # not each nameless blob of a cache
+    named = url.lower().endswith(PICTURE_ENDINGS)  # not each nameless blob of a cache
     if not (named and is_local(url)) or shutil.which("tesseract") is None:
         detail = "a picture; text is read in .png, .jpg and .tif files where tesseract is installed"
         raise build_read_error(Outcome.UNSUPPORTED_TYPE, detail)

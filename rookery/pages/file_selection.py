@@ -59,6 +59,7 @@ DOCUMENT_READERS = frozenset(_DOCUMENTS.split())
 """the readers of what is no plain text or HTML: they need more time and memory"""
 
 PICTURES_WITH_TEXT = ("png", "jpg", "jpeg", "tif", "tiff")
+PICTURE_ENDINGS = tuple(f".{ending}" for ending in PICTURES_WITH_TEXT)
 """endings of pictures whose text can be read where --glob asks for them or they are named"""
 _MANUAL_PAGE = re.compile(r"\.[1-9][a-z]*\.gz")
 

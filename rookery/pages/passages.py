@@ -2,13 +2,14 @@
 
 import bisect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby, takewhile
 
 import msgspec
 import sentencex
 
 from rookery.pages.search_terms import find_language, join_pairs, split_terms
-from rookery.records import Block, Hit, Page
+from rookery.records import Block, Hit, Mark, Page
 
 CELL_BORDER = "\t"
 """what stands between two cells of a row in a page's text"""
@@ -21,6 +22,8 @@ class Passage(msgspec.Struct, frozen=True):
     end: int
     context: str
     """the headings it stands under, outermost first"""
+    label: str = ""
+    """the names of the columns of a table that begins above it, or the key of its value in JSON"""
     article: bool = True
     """False: comments, footnotes and the like, outside the article view"""
 
@@ -62,13 +65,13 @@ def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passa
     banner or an advert. A page without blocks counts as one paragraph of article.
     """
     visible_blocks = [block for block in page.blocks if not (block.hidden or block.furniture)]
-    article = [block for block in visible_blocks if block.article]
+    article, labels = [block for block in visible_blocks if block.article], find_labels(page)
     others = (block for block in visible_blocks if not block.article)
     rest = [block for block in others if _is_prose(page, block, sizes)]
     if not page.blocks and page.text.strip():
         article = [Block(0, len(page.text), "paragraph")]
     return [
-        Passage(start, end, context, kind)
+        Passage(start, end, context, _get_label(labels, start), kind)
         for kind, blocks in ((True, article), (False, rest))
         for joined, context in _join_blocks(page, blocks, sizes)
         for start, end in _cut_span(page.text, joined, sizes)
@@ -111,16 +114,15 @@ def _join_blocks(
     headings: list[tuple[int, str]] = []
     start = end = -1
     for block in blocks:
-        if block.kind == "heading":
-            if start >= 0:
-                yield (start, end), _join_headings(headings)
-                start = -1
-            _push_heading(headings, page, block)
-            continue
-        if start >= 0 and (end - start >= sizes.short or page.text[end : block.start].strip()):
+        gap = page.text[end : block.start]
+        full = end - start >= sizes.short and (not gap or gap.strip(CELL_BORDER))  # no row is cut
+        if start >= 0 and (block.kind == "heading" or gap.strip() or full):
             yield (start, end), _join_headings(headings)
             start = -1
-        start, end = (block.start if start < 0 else start), block.end
+        if block.kind == "heading":
+            _push_heading(headings, page, block)
+        else:
+            start, end = (block.start if start < 0 else start), block.end
     if start >= 0:
         yield (start, end), _join_headings(headings)
 
@@ -147,22 +149,101 @@ def _cut_span(text: str, span: tuple[int, int], sizes: PassageSizes) -> Iterator
         yield start, end
 
 
+LONGEST_LABEL = 300
+"""characters of the names of columns that stand with each row of a table"""
+_COLUMN_NAME = re.compile(r"(?=.*[^\W\d]|(?:19|20)\d\d$)[^\n]{1,60}")
+_VALUE = re.compile(r"(?<!\w)(?!(?:19|20)\d\d\b)[\d.,]*\d")
+
+
+def names_columns(cells: Sequence[str]) -> bool:
+    """Tell whether a row looks like the names of columns: all there, all different, no values."""
+    names = [cell.strip() for cell in cells]
+    return (
+        len(names) > 1
+        and len(set(names)) == len(names)
+        and names[0][:1].isalpha()
+        and all(map(_COLUMN_NAME.fullmatch, names))
+    )
+
+
+def find_labels(page: Page) -> list[Mark]:
+    """Return spans of text that are found by words above them, in order of their starts.
+
+    The value of a mark is the names of the columns of these rows of a table, joined by ` | ` and
+    cut to LONGEST_LABEL characters, or the key of a value in JSON (mark `key`). The names are the
+    rows of header cells or, without any, the first row where the others hold numbers.
+    """
+    labels = [mark for mark in page.marks if mark.kind == "key"]
+    heads = {mark.start for mark in page.marks if mark.kind == "header"}
+    for rows in _split_tables(page):
+        texts = [[page.text[cell.start : cell.end] for cell in row] for row in rows]
+        top = sum(1 for _ in takewhile(lambda row: len(row) < 2, texts))
+        named = {n for n, row in enumerate(rows) if row[0].start in heads and len(row) > 1}
+        if not named and _is_headed(texts[top:]):
+            named = set(range(top + 1))
+        names = ""
+        for is_head, group in groupby(range(len(rows)), named.__contains__):
+            first, *_, last = [*group] * 2
+            if is_head:
+                cells = dict.fromkeys(cell for row in texts[first : last + 1] for cell in row)
+                names = " | ".join(cells)[:LONGEST_LABEL]
+            elif names:
+                labels.append(Mark(rows[first][0].start, rows[last][-1].end, "columns", names))
+    return sorted(labels, key=lambda label: label.start)
+
+
+def _is_headed(rows: Sequence[Sequence[str]]) -> bool:
+    valued = [_VALUE.search(" ".join(row)) is not None for row in rows]
+    return 2 * sum(valued) > len(rows) and not valued[0] and names_columns(rows[0])
+
+
+def _split_tables(page: Page) -> Iterator[list[list[Block]]]:
+    """Yield the rows of each table: its cells stand apart by tabs, its rows by a line break."""
+    rows: list[list[Block]] = []
+    for block in page.blocks:
+        if block.kind == "cell" and not block.hidden:
+            gap = page.text[rows[-1][-1].end : block.start] if rows else "\n\n"
+            if gap.strip() or gap.count("\n") > 1:
+                yield from filter(None, [rows])
+                rows = [[block]]
+            elif "\n" in gap:
+                rows.append([block])
+            else:
+                rows[-1].append(block)
+    yield from filter(None, [rows])
+
+
+def _get_label(labels: Sequence[Mark], at: int) -> str:
+    number = bisect.bisect_right(labels, at, key=lambda label: label.start) - 1
+    return labels[number].value if number >= 0 and at < labels[number].end else ""
+
+
+def find_label(page: Page, at: int) -> str:
+    """Return the value of the label, as `find_labels` finds it, over text[at]; "" for none."""
+    number = bisect.bisect_right(page.blocks, at, key=lambda block: block.start) - 1
+    labelled = number >= 0 and page.blocks[number].kind in ("cell", "code")
+    return _get_label(find_labels(page), at) if labelled else ""
+
+
 def get_headings_above(page: Page, at: int) -> str:
-    """Return the headings that text[at] stands under, outermost first, joined by ` > `; else ""."""
+    """Return the headings that text[at] stands under, outermost first, joined by ` > `; else "".
+
+    In a row of a table the names of its columns follow, in JSON the key.
+    """
     open_headings: list[tuple[int, str]] = []
     for block in page.blocks:
         if block.start >= at:
             break
         if block.kind == "heading":
             _push_heading(open_headings, page, block)
-    return _join_headings(open_headings)
+    return " > ".join(filter(None, [_join_headings(open_headings), find_label(page, at)]))
 
 
 def find_sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
     """Return the spans of the sentences in page.text[start:end], cut off at these two offsets.
 
     A row of a table and a line of code count as one; no other crosses a block. Headings, captions
-    and hidden text hold none. Sentences end by the rules of English in every language.
+    and hidden text hold none. Sentences end by the rules of English but for German pages.
     """
     if not page.blocks:
         return _sentences_in_block(page.text, start, end, by_line=False)
@@ -185,7 +266,8 @@ def find_sentences(page: Page, start: int, end: int) -> list[tuple[int, int]]:
 
 def _sentences_in_block(text: str, start: int, end: int, by_line: bool) -> list[tuple[int, int]]:
     piece = text[start:end]
-    pieces = piece.split("\n") if by_line else sentencex.segment("en", piece.replace("\n", " "))
+    language = "de" if find_language(text) == "german" else "en"  # "am 3. Mai", "vgl. Abb. 3"
+    pieces = piece.split("\n") if by_line else sentencex.segment(language, piece.replace("\n", " "))
     spans = []
     at = start
     for sentence in pieces:
@@ -223,15 +305,15 @@ def build_index_entries(page: Page) -> list[IndexEntry]:
 
     This is nearly all of the work of indexing. It needs no index, so another process can do it.
     """
-    above: dict[str, list[str]] = {}
+    above: dict[tuple[str, str], list[str]] = {}
     entries = []
     language = find_language(page.text)
     for passage in cut_passages(page):
-        if passage.context not in above:
-            terms = split_terms(f"{page.title} {passage.context}", language)
-            above[passage.context] = terms * TITLE_REPETITIONS
-        words = above[passage.context]
-        words = words + split_terms(page.text[passage.start : passage.end], language)
+        over = passage.context, passage.label
+        if over not in above:
+            terms = split_terms(f"{page.title} {' '.join(over)}", language)
+            above[over] = terms * TITLE_REPETITIONS
+        words = above[over] + split_terms(page.text[passage.start : passage.end], language)
         hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))
         entries.append(IndexEntry(hit, " ".join(words), pairs, passage.article, language))
     return entries

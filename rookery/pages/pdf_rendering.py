@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.pages.file_selection import PICTURE_ENDINGS
 from rookery.pages.pdf_documents import UprightPage, open_upright_page
 from rookery.pages.reader_processes import build_worker_command
 from rookery.records import Failure, Page, prepare_type
@@ -80,13 +81,11 @@ class PdfPage(msgspec.Struct, frozen=True):
 
 
 def list_pdf_pages(page: Page) -> list[PdfPage]:
-    """Return the pages of a PDF with their spans of the stored text; empty for other pages.
-
-    The pages of a TIFF that was read by OCR have the same marks and are returned too.
-    """
+    """Return the pages of a PDF with their spans of the stored text; empty for other pages."""
+    # The pages of a TIFF that was read by OCR have the same marks.
     return [
         PdfPage(int(mark.value), mark.start, mark.end)
-        for mark in page.marks
+        for mark in page.marks * (not page.url.lower().endswith(PICTURE_ENDINGS))
         if mark.kind == "page" and mark.value.isascii() and mark.value.isdigit()
     ]
 

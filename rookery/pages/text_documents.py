@@ -19,6 +19,7 @@ from rookery.pages.page_parts import (
     join_parts,
     read_part,
 )
+from rookery.pages.passages import LONGEST_LABEL, names_columns
 from rookery.records import Block, Mark, Page
 
 if TYPE_CHECKING:
@@ -68,13 +69,10 @@ _PROSE_LINE = re.compile(
     r"""[\"'(`]*[A-Za-z][\w'’-]*[,.;:)]?(?:\ [\"'(`]*[\w'’`.*/-]+[\"'`)]*[,.;:?!)\"']*){3,}\s*$)"""
 )
 _OUTER = re.compile(r" {0,4}[{\[\"]|\t[{\[\"]")
-_COLUMN = re.compile(r"(?=.*[^\W\d]|(?:19|20)\d\d$)[^\n]{1,60}")
 _MINIFIABLE = (".js", ".mjs", ".cjs", ".css")
 _MINIFIED_LINE = 1000
 """characters of a line, on average, in a minified program"""
 _TITLED_BY_NAME = frozenset(("csv", "json", "log", "code", "subtitles"))
-_LONGEST_HEADER = 300
-"""characters of a row of names that stands above every passage of its table"""
 _MOST_LINES = 100
 """of one record of a table; more come from a quotation mark that is never closed"""
 _SHORT_GROUP, _LONGEST_GROUP = 200, 1000
@@ -101,6 +99,8 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     blocks, marks = tuple(TEXT_READERS[kind](text)), tuple[Mark, ...]()
     if kind == "subtitles":
         text, blocks, marks = _read_subtitles(text)
+    if kind == "json":
+        marks = tuple(_find_keys(text, blocks))
     if not blocks:
         raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space")
     first = next((block for block in blocks if block.article), blocks[0])
@@ -245,7 +245,7 @@ def _read_records(text: str) -> Iterator[Block]:
     top = sum(1 for _ in itertools.takewhile(lambda count: count < 2, cell_counts))
     for number, ((start, end), cells) in enumerate(rows):
         names = (
-            number == top < len(rows) - 1 and _names_all(cells) and end - start <= _LONGEST_HEADER
+            number == top < len(rows) - 1 and names_columns(cells) and end - start <= LONGEST_LABEL
         )
         yield from _trim_block(text, start, end, "heading" if names else "cell", level=int(names))
 
@@ -269,17 +269,6 @@ def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
         ends = list(itertools.accumulate(map(len, lines), initial=0))
         return [(span, []) for span in itertools.pairwise(ends)]
     return spans
-
-
-def _names_all(cells: Sequence[str]) -> bool:
-    """Tell whether a row looks like the names of columns: all there, all different, no values."""
-    names = [cell.strip() for cell in cells]
-    return (
-        len(names) > 1
-        and len(set(names)) == len(names)
-        and names[0][:1].isalpha()
-        and all(_COLUMN.fullmatch(name) for name in names)
-    )
 
 
 def _read_lines(text: str) -> Iterator[Block]:
@@ -312,6 +301,21 @@ def _read_json(text: str) -> Iterator[Block]:
             start = line.start()
         end = line.end()
     yield from _cut_line(text, start, end)
+
+
+_KEY = re.compile(r'"([^"\n]{1,100})"\s*:')
+_BEGINS_ITSELF = re.compile(rf"[{{}}\[\]]|{_KEY.pattern}")
+
+
+def _find_keys(text: str, blocks: Sequence[Block]) -> Iterator[Mark]:
+    """Yield a mark `key` over each block of JSON that goes on with the value of an earlier key."""
+    key, at = "", 0
+    for block in blocks:
+        for known in _KEY.finditer(text, at, block.start):
+            key = known[1]
+        at = block.start
+        if key and not _BEGINS_ITSELF.match(text, at):
+            yield Mark(at, block.end, "key", key)
 
 
 def _cut_line(text: str, start: int, end: int, kind: str = "code") -> Iterator[Block]:

@@ -11,7 +11,8 @@ from itertools import groupby
 from urllib.parse import quote as percent_encoded
 from urllib.parse import urldefrag, urlsplit
 
-from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING
+from rookery.pages.file_selection import DOCUMENT_READERS, PICTURE_ENDINGS, READER_OF_ENDING
+from rookery.pages.passages import find_label
 from rookery.pages.text_folding import fold_text
 from rookery.records import Block, Page, Quote
 
@@ -43,7 +44,9 @@ def describe_location(page: Page, start: int) -> str:
     columns follow: `in “Corvids”, columns: Bird | Years`. Text that a program has read in a picture
     is marked: `p. 3, read by OCR`.
     """
-    names = _find_column_names(page, start)
+    block = _find_block(page, start)
+    label = find_label(page, start) if block and block.kind == "cell" else ""
+    names = shorten_line(label, MAX_COLUMN_CHARACTERS)
     place = _describe_place(page, start)
     read = any(mark.kind == "ocr" and mark.start <= start < mark.end for mark in page.marks)
     return place + (f", columns: {names}" if names else "") + ", read by OCR" * read
@@ -93,23 +96,6 @@ def _find_page_number(page: Page, start: int) -> str:
     return before[-1].value if before else ""
 
 
-def _find_column_names(page: Page, start: int) -> str:
-    """Return the header cells above a row of a table, or "" outside of tables and in headers."""
-    first = bisect_right(page.blocks, start, key=lambda block: block.start) - 1
-    heads = [mark for mark in page.marks if mark.kind == "header" and mark.end <= start]
-    if not heads or page.blocks[first].kind != "cell":
-        return ""
-    head = heads[-1]
-    for number in range(first, 0, -1):
-        before, block = page.blocks[number - 1], page.blocks[number]
-        if block.start < head.end:
-            break
-        if before.kind != "cell" or page.text[before.end : block.start].count("\n") > 1:
-            return ""  # another table lies between
-    cells = (cell.strip() for cell in page.text[head.start : head.end].split("\t"))
-    return shorten_line(" | ".join(filter(None, cells)), MAX_COLUMN_CHARACTERS)
-
-
 def _find_heading(page: Page, start: int) -> str:
     """Return the nearest heading before `start` in the reader's view, unless it only repeats the
     title."""
@@ -136,8 +122,9 @@ def _find_block(page: Page, start: int) -> Block | None:
 
 
 def _is_pdf(url: str, page: Page | None) -> bool:
+    path = urlsplit(url).path.lower()
     marked = page is not None and any(mark.kind == "page" for mark in page.marks)
-    return marked or urlsplit(url).path.lower().endswith(".pdf")
+    return path.endswith(".pdf") or (marked and not path.endswith(PICTURE_ENDINGS))
 
 
 def _shows_text(url: str) -> bool:

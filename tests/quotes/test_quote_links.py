@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from rookery.pages.pdf_rendering import list_pdf_pages
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.records import Block, Mark, Page, Quote
 
@@ -93,6 +94,15 @@ def test_a_pdf_opens_at_the_page_of_the_quote() -> None:
     assert make_deep_link(second) == "file:///papers/crows.pdf"
     online = msgspec.structs.replace(PDF, url="https://x.example/get?id=7")
     assert make_deep_link(online.quote(12, 18), online) == "https://x.example/get?id=7#page=2"
+
+
+@pytest.mark.parametrize("name", ["crows.tif", "crows.TIFF"])
+def test_a_picture_of_several_pages_is_no_pdf(name: str) -> None:
+    scan = msgspec.structs.replace(PDF, url=f"file:///papers/{name}")
+    assert describe_location(scan, 12) == "p. 2"
+    assert make_deep_link(scan.quote(12, 18), scan) == scan.url
+    assert list_pdf_pages(scan) == []
+    assert [sheet.number for sheet in list_pdf_pages(PDF)] == [1, 2]
 
 
 @pytest.mark.parametrize(

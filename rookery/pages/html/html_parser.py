@@ -601,7 +601,6 @@ class HtmlWalk:
             grid = self.tables[-1]
             while grid.spans and grid.column in grid.spans:
                 self.repeat_cell(grid, grid.column)
-            grid.names += tag.name == "th"
         self.begin_cell(tag)
 
     def begin_cell(self, tag: HtmlTag) -> None:
@@ -618,6 +617,7 @@ class HtmlWalk:
         if rows > 1:
             grid.spans[column] = (rows - 1, tag, text)
         grid.column = column
+        grid.names += tag.name == "th"
         self.repeated += 1
         if self.repeated > _MAX_REPEATED:
             grid.spans.clear()
@@ -740,8 +740,10 @@ class HtmlWalk:
         self.end_cell(tag)
         if not self.tables:
             return
-        grid = self.tables[-1]
+        grid, tags, parents = self.tables[-1], self.tree.tags, self.tree.parents
         width = _parse_span(written, ' colspan="')
+        if tags[number] == "th" or tags[parents[parents[number]]] == "thead":
+            grid.names += width
         rows = _parse_span(written, ' rowspan="') - 1
         if rows > 0 and self.repeated < _MAX_REPEATED:
             text = collapse_spaces("".join(self.out[opened:]))

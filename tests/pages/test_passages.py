@@ -1,0 +1,111 @@
+"""Passages: rows are found by the names of their columns, which are never quoted with them."""
+
+import pytest
+
+from rookery.library.search_index import InMemoryLibrary
+from rookery.pages.page_reader import read_page
+from rookery.pages.passages import (
+    cut_passages,
+    find_labels,
+    find_sentences,
+    get_headings_above,
+)
+from rookery.records import Page
+
+ROWS = [(f"Town{number}", 100 + number, 7000 + number) for number in range(40)]
+HTML_ROWS = "".join(f"<tr><td>{name}<td>{a}<td>{b}</tr>" for name, a, b in ROWS)
+NAMES = ("Town", "Wells", "Ferries")
+
+
+def read(text: str, name: str = "a.html") -> Page:
+    return read_page(text.encode(), f"file:///{name}")
+
+
+def read_table(rows: str) -> Page:
+    return read(f"<html><body><main><h1>Parish</h1><table>{rows}</table></main></body></html>")
+
+
+TABLES = {
+    "header cells": read_table(f"<tr><th>Town<th>Wells<th>Ferries</tr>{HTML_ROWS}"),
+    "a head of data cells": read_table(
+        f"<thead><tr><td>Town<td>Wells<td>Ferries</tr></thead>{HTML_ROWS}"
+    ),
+    "no header cells": read_table(f"<tr><td>Town<td>Wells<td>Ferries</tr>{HTML_ROWS}"),
+    "a title above": read_table(
+        f"<tr><td>Figures</tr><tr><td>Town<td>Wells<td>Ferries</tr>{HTML_ROWS}"
+    ),
+    "merged header cells": read_table(
+        "<tr><th rowspan=2>Town<th colspan=2>Counted</tr><tr><th>Wells<th>Ferries</tr>" + HTML_ROWS
+    ),
+    "Markdown": read(
+        "| Town | Wells | Ferries |\n|---|---|---|\n"
+        + "".join(f"| {name} | {a} | {b} |\n" for name, a, b in ROWS),
+        "a.md",
+    ),
+    "CSV": read("\n".join([",".join(NAMES), *(f"{n},{a},{b}" for n, a, b in ROWS)]), "a.csv"),
+    "TSV": read("\n".join(["\t".join(NAMES), *(f"{n}\t{a}\t{b}" for n, a, b in ROWS)]), "a.tsv"),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_each_row_is_found_by_the_names_of_its_columns_and_quoted_without_them(kind: str) -> None:
+    page = TABLES[kind]
+    (end,) = (page.text.index(name) for name, *_ in ROWS[-1:])
+    assert all(name in get_headings_above(page, end) for name in NAMES)
+    other = Page("file:///other", "Others", page.text.replace("Wells", "Mills"), page.blocks)
+    library = InMemoryLibrary([page, other])
+    for name, *_ in (ROWS[0], ROWS[17], ROWS[39]):
+        hit = library.search(f"How many wells has {name}?", 1)[0]
+        found = page.text[hit.start : hit.end]
+        assert (hit.url, name in found) == (page.url, True)
+        assert "Wells" not in found or name == "Town0"
+
+
+def test_no_passage_begins_within_a_row() -> None:
+    page = TABLES["header cells"]
+    for passage in cut_passages(page):
+        assert page.text[passage.start :].startswith("Town")
+        assert page.text[: passage.end].endswith(("\n", *(str(b) for _, _, b in ROWS), "Ferries"))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "<tr><td>Crow<td>eats worms</tr><tr><td>Jay<td>eats acorns</tr>",
+        "<tr><td>Leeds<td>12</tr><tr><td>Hull<td>9</tr>",
+        "<tr><td>Ann<td>3 Elm Row</tr><tr><td>Joe<td>12 Main Street</tr>",
+    ],
+)
+def test_a_first_row_that_is_like_the_others_is_no_header(rows: str) -> None:
+    assert find_labels(read_table(rows)) == []
+
+
+def test_names_of_columns_end_with_their_table() -> None:
+    page = read_table(
+        "<tr><th>Bird<th>Nests</tr><tr><td>Jay<td>3</tr><tr><th>Fish<th>Ponds</tr>"
+        "<tr><td>Pike<td>2</tr></table><table><tr><td>Owl<td>barn</tr>"
+    )
+    labels = [(page.text[each.start : each.end], each.value) for each in find_labels(page)]
+    assert labels == [("Jay\t3", "Bird | Nests"), ("Pike\t2", "Fish | Ponds")]
+
+
+@pytest.mark.parametrize("layout", ['"{}": "{}"', '"{}": [\n  "{}"\n]'])
+def test_each_part_of_a_long_value_is_found_by_its_key(layout: str) -> None:
+    values = {key: f"{'moss and heather ' * 150}{key}end" for key in ("remarks", "weather")}
+    parts = ", ".join(layout.format(key, value) for key, value in values.items())
+    page = read(f"{{{parts}}}", "a.json")
+    cut = cut_passages(page)
+    for key in values:
+        (last,) = (each for each in cut if f"{key}end" in page.text[each.start : each.end])
+        assert last.label == key
+        assert get_headings_above(page, last.start).endswith(key)
+    assert cut[0].label == ""
+
+
+def test_german_sentences_do_not_end_behind_the_number_of_a_day() -> None:
+    text = "Der Rabe wurde am 3. Mai 1871 gesehen. Er ist in der Sammlung, vgl. Abb. 3 und Karte 2."
+    page = Page("", "", text)
+    assert [text[start:end][-5:] for start, end in find_sentences(page, 0, len(text))] == [
+        "ehen.",
+        "te 2.",
+    ]
