@@ -559,6 +559,8 @@ def _format_index(each: "StoredIndex", skipped: bool) -> Iterator[str]:
 def _format_shards(each: "StoredShards", skipped: bool) -> Iterator[str]:
     yield f"shards  {each.directory}: {_format_places_and_patterns(each)}"
     unfinished = "" if each.complete else "NOT COMPLETE: build it again, which goes on"
+    if each.complete and each.outdated:
+        unfinished = "READ BY ANOTHER VERSION: build it again, which reads its files anew"
     cluster = f"on the Ray cluster {each.ray}" if each.ray else ""
     parts = f"{each.shards:,} shards", f"{each.pages:,} pages", f"{each.passages:,} passages"
     every = (*parts, *_list_state(each), cluster, unfinished)

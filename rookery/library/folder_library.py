@@ -36,6 +36,7 @@ from rookery.library.search_index import (
     translate_index_errors,
 )
 from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING, FileStamp, list_folders
+from rookery.pages.passages import READER_FORMAT
 from rookery.pages.reader_processes import (
     FileLimits,
     ReadJob,
@@ -139,6 +140,12 @@ class FolderManifest:
         """Record the format of a new, empty index."""
         with self._begin_write() as file:
             file.execute("insert into about values (?)", (written,))
+
+    def forget_contents(self, written: str) -> None:
+        """Have every file count as changed, and record the format that it is to be read in."""
+        with self._begin_write() as file:
+            file.execute("update files set mtime_ns = -1, sha256 = ''")
+            file.execute("update about set format = ?", (written,))
 
     def record_files(self, rows: Iterable[ManifestRow], deleted: Iterable[ManifestRow]) -> None:
         """Delete the rows of `deleted`, then add or replace those of `rows`, in one transaction."""
@@ -293,7 +300,7 @@ class DocumentShard(NamedTuple):
 
 
 FOLDER_FORMAT = "4"
-"""of the manifest and of what the page readers make; raise it and every folder is read anew"""
+"""of the manifest; raise it and the index of every folder is made anew"""
 _SAFE_EXTENSIONS = frozenset(
     ending.encode() for ending, reader in READER_OF_ENDING.items() if reader not in DOCUMENT_READERS
 )
@@ -433,11 +440,15 @@ class FolderLibrary:
         of the folders named cannot be entered.
         """
         with self._lock:
-            changed = not self._is_usable() or bool(self._find_changes())
+            changed = self._read_format() != _join_formats() or bool(self._find_changes())
         if changed:
             with self._hold_index_lock():
-                if not self._is_usable():
-                    self._start_over()
+                if (written := self._read_format()) != _join_formats():
+                    if written.split(".")[:2] == _join_formats().split(".")[:2]:
+                        # The index serves until each file is read again, and if that fails.
+                        self._open_manifest().forget_contents(_join_formats())
+                    else:
+                        self._start_over()
                 changes = self._find_changes()
                 self._apply_changes(changes)
                 if changes.skipped is not None:
@@ -483,18 +494,18 @@ class FolderLibrary:
                 self.close()
                 raise
 
-    def _is_usable(self) -> bool:
-        """Return whether index and manifest exist, are complete and have this version's format."""
+    def _read_format(self) -> str:
+        """Return the format of index and manifest; empty where they are missing or damaged."""
         if not (self.index_folder / "index" / "meta.json").is_file():
-            return False
+            return ""
         try:
             with translate_index_errors(self.index_folder):
                 self._open_index()
-            return self._open_manifest().read_format() == _join_formats()
+            return self._open_manifest().read_format()
         except Failed as failed:
             if failed.failure.outcome not in (Outcome.UNREADABLE_ARCHIVE, Outcome.INDEX_FAILED):
                 raise
-            return False
+            return ""
 
     def _start_over(self) -> None:
         self.close()
@@ -655,7 +666,7 @@ def _hash_selection(roots: Sequence[bytes], selection: FileSelection) -> str:
 
 
 def _join_formats() -> str:
-    return f"{FOLDER_FORMAT}.{indexing.INDEX_FORMAT}"
+    return f"{FOLDER_FORMAT}.{indexing.INDEX_FORMAT}.{READER_FORMAT}"
 
 
 def _count_processes(rows: Sequence[ManifestRow], limits: FolderLimits) -> int:

@@ -45,6 +45,7 @@ from rookery.library.worker_processes import (
     map_with_ray,
     prepare_worker,
 )
+from rookery.pages.passages import READER_FORMAT
 from rookery.pages.search_terms import LANGUAGES
 from rookery.records import Failure, Hit, Page, digest_of, prepare_type
 from rookery.settings import FileSelection
@@ -84,6 +85,8 @@ class ShardsNote(msgspec.Struct, frozen=True, kw_only=True):
     """address of the Ray cluster whose machines hold the shards; empty: this machine"""
     shards: tuple[ShardContents, ...] = ()
     """in order; none before all of them are built"""
+    reader: str = ""
+    """the READER_FORMAT in which all of them were built"""
     count: int
 
 
@@ -399,7 +402,7 @@ def build_sharded_index(
         places=roots, glob=selection.glob, exclude=selection.exclude, ray=ray, count=count
     )
     former = find_shards_note(directory)
-    if former is not None and msgspec.structs.replace(former, shards=(), ray=ray) != note:
+    if former and msgspec.structs.replace(former, shards=(), reader="", ray=ray) != note:
         detail = (
             f"it holds {former.count} shards of {', '.join(former.places)}: name the same places, "
             "patterns and number of shards, or another folder"
@@ -417,7 +420,7 @@ def build_sharded_index(
     if not any(shard.pages for shard in built):
         detail = "no file could be read: name other places or patterns"
         raise Failed(Failure(", ".join(roots), Outcome.EMPTY_LIBRARY, detail))
-    whole = msgspec.structs.replace(note, shards=tuple(built))
+    whole = msgspec.structs.replace(note, shards=tuple(built), reader=READER_FORMAT)
     with translate_storage_errors(directory):
         write_shards_note(directory, whole)
     return whole

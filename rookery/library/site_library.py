@@ -28,6 +28,7 @@ from rookery.library.search_index import (
 )
 from rookery.network.fetcher import BUSY_OUTCOMES, Fetcher, fetch_pages
 from rookery.network.http_response import parse_retry_after
+from rookery.pages.passages import READER_FORMAT
 from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
 
 CRAWL_FORMAT = "1"
@@ -278,11 +279,11 @@ class SiteLibrary(Library):
         with self._build_index(crawl.index) as index:
             self._crawl_pages(crawl, index)
             if not crawl.pages:
-                older = self._load_crawl()
-                if older is None:
+                former = self._read_last_crawl()
+                if former is None:
                     raise Failed(crawl.failures[0])
                 self._later_failures += crawl.failures
-                return older
+                return self._load_crawl() or self._rebuild_index(former)
             with translate_index_errors(self.index_folder):
                 index.commit()
             self._publish_crawl(crawl)
@@ -413,4 +414,4 @@ def _iter_feed_links(page: Page, scope: SiteScope) -> Iterator[str]:
 
 
 def _join_formats() -> str:
-    return f"{CRAWL_FORMAT}.{indexing.INDEX_FORMAT}"
+    return f"{CRAWL_FORMAT}.{indexing.INDEX_FORMAT}.{READER_FORMAT}"

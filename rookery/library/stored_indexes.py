@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +30,7 @@ from rookery.library.search_index import (
 from rookery.library.sharded_library import NOTE_FILE, ShardsNote, find_shards_note
 from rookery.library.site_library import FinishedCrawl
 from rookery.library.warc import WarcContents
+from rookery.pages.passages import READER_FORMAT
 from rookery.records import Failure, Record, prepare_type
 
 INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
@@ -78,6 +80,8 @@ class StoredShards(Record, frozen=True):
     shards: int
     complete: bool
     """False until all shards are built"""
+    outdated: bool
+    """another version read their files: building them again reads them anew"""
     pages: int
     passages: int
     bytes: int
@@ -130,6 +134,7 @@ def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredSh
         exclude=note.exclude,
         shards=note.count,
         complete=len(note.shards) == note.count,
+        outdated=note.reader != READER_FORMAT,
         pages=sum(shard.pages for shard in note.shards),
         passages=sum(shard.passages for shard in note.shards),
         bytes=measure_disk_size(directory),
@@ -166,10 +171,14 @@ def get_index_directory(cache: Path, index: StoredIndex) -> Path:
 def collect_index_digests(cache: Path, indexes: Iterable[StoredIndex]) -> set[str]:
     """Return the digests of all texts that these indexes below `cache` hold.
 
-    An index whose contents cannot be read counts as empty.
+    Raises Failed: index_busy while another process writes one of them, damaged or
+    unreadable_archive where the contents of one cannot be read.
     """
-    directories = (get_index_directory(cache, index) for index in indexes)
-    return {digest for directory in directories for digest in _read_contents(directory)[0]}
+    digests = set[str]()
+    for directory in (get_index_directory(cache, index) for index in indexes):
+        with hold_lock(directory / _LOCK_FILE, partial(_raise_busy, directory)):
+            digests.update(_read_contents(directory)[0])
+    return digests
 
 
 def list_index_digests(directory: Path) -> list[str]:
@@ -177,7 +186,9 @@ def list_index_digests(directory: Path) -> list[str]:
 
     Empty where its contents cannot be read.
     """
-    return sorted(set(_read_contents(directory)[0]))
+    with suppress(Failed):
+        return sorted(set(_read_contents(directory)[0]))
+    return []
 
 
 def remove_stored_index(directory: Path) -> None:
@@ -186,12 +197,8 @@ def remove_stored_index(directory: Path) -> None:
     Killed at any moment it leaves a whole index, or none: what says that the index is complete is
     removed first. The lock stays, for another process may be waiting for it.
     """
-
-    def raise_busy() -> None:
-        detail = "another process is writing this index: wait until it has finished"
-        raise Failed(Failure(str(directory), Outcome.INDEX_BUSY, detail))
-
-    with hold_lock(directory / _LOCK_FILE, raise_busy), translate_storage_errors(directory):
+    waiting = partial(_raise_busy, directory)
+    with hold_lock(directory / _LOCK_FILE, waiting), translate_storage_errors(directory):
         entries = [entry for entry in directory.iterdir() if entry.name != _LOCK_FILE]
         for entry in entries:
             if not entry.is_dir():
@@ -201,6 +208,11 @@ def remove_stored_index(directory: Path) -> None:
                 # By one step out of the way, so that nobody opens the half of it.
                 aside = directory / f"{_REMOVED_PREFIX}{entry.name.removeprefix(_REMOVED_PREFIX)}"
                 shutil.rmtree(entry.rename(aside))
+
+
+def _raise_busy(directory: Path) -> None:
+    detail = "another process is writing this index: wait until it has finished"
+    raise Failed(Failure(str(directory), Outcome.INDEX_BUSY, detail))
 
 
 def measure_disk_size(path: Path) -> int:
@@ -241,7 +253,9 @@ def _describe_index(directory: Path) -> StoredIndex:
         places = tuple(path.decode("utf-8", "replace") for path in paths)
     located = [] if note.kind == "site" else zip(places, paths, strict=True)
     missing = tuple(place for place, path in located if not os.path.lexists(path))
-    digests, failed, skipped = _read_contents(directory)
+    digests, failed, skipped = list[str](), 0, tuple[Failure, ...]()
+    with suppress(Failed):  # it may be damaged
+        digests, failed, skipped = _read_contents(directory)
     return StoredIndex(
         id=directory.name,
         kind=note.kind,
@@ -265,25 +279,29 @@ def _format_time(seconds: float) -> str:
 
 def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]]:
     """Return the digest of each page of an index, how many could not be read, and what is left
-    out."""
+    out. Raises Failed where a file of it is damaged."""
     if (path := directory / "manifest.sqlite").is_file():
-        with suppress(Failed), closing(FolderManifest(path)) as manifest:  # it may be damaged
+        with closing(FolderManifest(path)) as manifest:
             failed = len(manifest.list_failed())
             return manifest.list_digests(), failed, manifest.list_left_out()
     if crawl := _decode_file(directory / "crawl.json", FinishedCrawl):
         return [digest for _, digest in set(crawl.pages.values())], len(crawl.failures), ()
-    for path in directory.glob("*/contents.json"):
+    digests, failed = list[str](), 0
+    for path in directory.glob("*/contents.json"):  # several, if one was not removed
         if contents := _decode_file(path, WarcContents):
-            pages = set(contents.pages.values())
-            return [digest for _, digest in pages], len(contents.failures), ()
-    return [], 0, ()
+            digests += [digest for _, digest in set(contents.pages.values())]
+            failed = len(contents.failures)
+    return digests, failed, ()
 
 
 def _decode_file(path: Path, kind: type[T]) -> T | None:
+    if not path.is_file():
+        return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=prepare_type(kind))
-    except (OSError, msgspec.MsgspecError):
-        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        detail = f"it cannot be read: remove the index with rookery index remove ({error})"
+        raise Failed(Failure(str(path), Outcome.DAMAGED, detail)) from error
 
 
 def _count_passages(directory: Path) -> int | None:

@@ -51,6 +51,7 @@ from rookery.network.http_response import (
     read_redirect,
 )
 from rookery.pages.page_parts import ReadLimits
+from rookery.pages.passages import READER_FORMAT
 from rookery.pages.reader_processes import PageJob, ReaderPool
 from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
 from rookery.typed_files import require_regular_file
@@ -352,7 +353,7 @@ def _decode_chunks(body: bytes) -> bytes:
 
 
 WARC_FORMAT = "1"
-"""of what is stored of a file, and of what its pages are; raise it and every file is read anew"""
+"""of what is stored of a file; raise it and every file is read anew"""
 _PAGES_AT_ONCE = 16
 _MAX_REDIRECTS = 10
 
@@ -458,7 +459,7 @@ class WarcLibrary(Library):
             outcome = Outcome.NOT_FOUND if missing else Outcome.UNREADABLE
             detail = f"there is no such file, or no way to it ({error.strerror}): check the path"
             raise Failed(Failure(str(self._path), outcome, detail)) from error
-        formats = f"{WARC_FORMAT} {indexing.INDEX_FORMAT}"
+        formats = f"{WARC_FORMAT} {indexing.INDEX_FORMAT} {READER_FORMAT}"
         return _hash_name(f"{formats} {about.st_size} {about.st_mtime_ns}")
 
     def _read_or_wait(self) -> None:
@@ -469,9 +470,8 @@ class WarcLibrary(Library):
                 self._build_index(self.index_folder / self._compute_stamp())
 
     def _build_index(self, place: Path) -> None:
-        """Read the file into a new index, the only one that is left."""
-        for old in self.index_folder.glob("*/"):
-            shutil.rmtree(old, ignore_errors=True)
+        """Read the file into a new index, the only one that is left once it is whole."""
+        shutil.rmtree(place, ignore_errors=True)
         self._contents = self._archive_pages()
         with translate_index_errors(place):
             self._index, indexed_urls = SearchIndex(place), set[str]()
@@ -482,6 +482,8 @@ class WarcLibrary(Library):
             self._index.commit()
         with translate_storage_errors(place):
             (place / "contents.json").write_bytes(msgspec.json.encode(self._contents))
+        for old in {*self.index_folder.glob("*/")} - {place}:
+            shutil.rmtree(old, ignore_errors=True)
 
     def _archive_pages(self) -> WarcContents:
         """Keep all pages of the file, and record the last version of each."""

@@ -11,6 +11,9 @@ import sentencex
 from rookery.pages.search_terms import find_language, join_pairs, split_terms
 from rookery.records import Block, Hit, Mark, Page
 
+READER_FORMAT = "1"
+"""of pages and passages, as they are made of the bytes of a file: raise it where any of them become
+others, and what is indexed is read again"""
 CELL_BORDER = "\t"
 """what stands between two cells of a row in a page's text"""
 

@@ -16,8 +16,13 @@ import unicodedata
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
@@ -235,6 +240,7 @@ _ONE_SPELLING = str.maketrans(
 
 QuoteOutcome = Literal[
     "verified",
+    "read_otherwise",
     "page_missing",
     "digest_differs",
     "wrong_source",
@@ -246,6 +252,7 @@ QuoteOutcome = Literal[
 ]
 ClaimedOutcome = Literal[
     "verified",
+    "read_otherwise",
     "elided",
     "not_found",
     "cut_word",
@@ -286,7 +293,7 @@ class Verdict(Record, frozen=True):
     @property
     def verbatim(self) -> bool:
         """True if the quote is the slice of the page that it names, even if too short."""
-        return self.outcome in ("verified", "too_short")
+        return self.outcome in ("verified", "too_short", "read_otherwise")
 
 
 class ClaimedVerdict(Record, frozen=True):
@@ -343,7 +350,8 @@ def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> 
     """Return a verdict on `quote` as the slice of `page` that it names.
 
     `page` is the stored version, None if there is none. `latest` is the newest version of the page:
-    if it differs, the detail of a verified quote says so.
+    if it differs, the detail of a verified quote says so. Where it is another reading of the same
+    bytes, without the quote's words, the outcome is read_otherwise.
     """
     if page is None:
         return Verdict(quote, "page_missing", f"no copy of {quote.url} is stored")
@@ -366,7 +374,7 @@ def check_quote(quote: Quote, page: Page | None, latest: Page | None = None) -> 
         return Verdict(quote, *fault)
     if is_quote_too_short(page.text, quote.start, quote.end):
         return Verdict(quote, "too_short", TOO_SHORT)
-    return Verdict(quote, "verified", _describe_change(quote.text, page, latest))
+    return Verdict(quote, *_judge_change(quote.text, page, latest))
 
 
 def find_fault(
@@ -448,8 +456,7 @@ def _judge_whole(claimed: ClaimedQuote, quote: Quote, page: Page, latest: Page) 
         return ClaimedVerdict(claimed, "bidi_controls", REORDERED, (quote,))
     if is_quote_too_short(page.text, quote.start, quote.end):
         return ClaimedVerdict(claimed, "too_short", TOO_SHORT, (quote,))
-    detail = _describe_change(quote.text, page, latest)
-    return ClaimedVerdict(claimed, "verified", detail, (quote,))
+    return ClaimedVerdict(claimed, *_judge_change(quote.text, page, latest), (quote,))
 
 
 def _judge_elided(claimed: ClaimedQuote, quotes: tuple[Quote, ...], page: Page) -> ClaimedVerdict:
@@ -458,19 +465,40 @@ def _judge_elided(claimed: ClaimedQuote, quotes: tuple[Quote, ...], page: Page) 
     return ClaimedVerdict(claimed, "elided", detail, quotes, gaps)
 
 
-def _describe_change(text: str, page: Page, latest: Page | None) -> str:
-    """Return a remark if the newest version of the page is another one than the quote's."""
+def _judge_change(
+    text: str, page: Page, latest: Page | None
+) -> tuple[Literal["verified", "read_otherwise"], str]:
+    """Return the outcome of a quote that stands in `page`, and a remark if the newest version of
+    the page is another one."""
     if latest is None or latest.digest == page.digest:
-        return ""
+        return "verified", ""
     version = f"the version of {page.fetched[:10]}" if page.fetched else "an earlier version"
     still = "still" if locate_quote(latest, text) else "no longer"
-    return f"verified against {version}; the page now differs and {still} has these words"
+    detail = f"verified against {version}; the page now differs and {still} has these words"
+    if not _has_same_bytes(page, latest):
+        return "verified", detail
+    if still == "still":
+        detail = f"verified against {version}; this page is now read otherwise, with these words"
+        return "verified", detail
+    return "read_otherwise", "this page is now read otherwise: ask again to quote it anew"
+
+
+def _has_same_bytes(page: Page, latest: Page) -> bool:
+    """Tell whether a page is known to have had, when it was fetched, the bytes of its newest
+    version: both came from one answer, or its file has not changed since."""
+    if page.url.startswith("file:///"):
+        with suppress(OSError, ValueError):
+            file = Path(url2pathname(urlsplit(page.url).path)).stat()
+            fetched = datetime.fromisoformat(page.fetched).timestamp()
+            return max(file.st_mtime, file.st_ctime) < fetched
+    return page.fetched == latest.fetched != ""
 
 
 def _describe_other_version(quote: Quote, page: Page) -> str:
     changed = f"the stored copy of {page.url} is another version"
     if page.fetched:
         changed += f" (fetched {page.fetched})"
+    changed += ", or is now read otherwise: ask again to quote it anew"
     return f"{changed}; {_describe_place(quote, page)}"
 
 

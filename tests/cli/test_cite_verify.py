@@ -17,7 +17,7 @@ from rookery.library.page_archive import PageArchive
 from rookery.library.question_files import bundled_questions, read_questions
 from rookery.records import Page
 from rookery.server.mcp.tools import ArchivedSources, describe_verdict
-from rookery.settings import Settings
+from rookery.settings import ARCHIVE, Settings, get_data_folder
 from rookery.shell.answer_verification import (
     CheckedSources,
     DocumentLookup,
@@ -412,6 +412,27 @@ def test_files_are_found_by_their_place_beside_the_answer_and_in_given_folders(
 def story(text: str) -> str:
     filler = "The wind was in the trees all day, and the rain came down on the roof. " * 3
     return f"<title>Jays</title><article><h1>Jays</h1><p>{text} {filler}</p></article>"
+
+
+def test_what_an_earlier_reader_saw_in_a_file_is_not_called_forged(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "docs" / "jays.txt"
+    file.parent.mkdir()
+    file.write_text("Jays bury nuts in winter.")
+    text = "Jays bury acorns in autumn, and nuts."
+    earlier = Page(file.resolve().as_uri(), "jays", text, fetched="2999-01-01T00:00:00+00:00")
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        archive.store_page(earlier)
+    quote = msgspec.to_builtins(earlier.quote(0, 26))
+    saved = tmp_path / "answer.json"
+    saved.write_text(json.dumps({"text": quote["text"], "quotes": [quote]}))
+    assert json.loads(run("cite", "verify", saved, "--json").out.split("\n")[0])["detail"] == ""
+    code, out, _ = run("cite", "verify", saved, "--pages", file.parent)
+    assert (code, "read otherwise: ask again to quote it anew" in out) == (5, True)
+    file.write_text("# Jays\n\nJays bury acorns in autumn, and nuts in winter.")
+    code, out, _ = run("cite", "verify", saved, "--pages", file.parent)
+    assert (code, "now read otherwise, with these words" in out) == (0, True)
 
 
 @pytest.mark.slow

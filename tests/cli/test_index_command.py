@@ -7,9 +7,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
+import msgspec
 import pytest
 from commands import CORVIDS, GIFTS, ROOT, Run
 from stage import Said, Stage
@@ -18,7 +19,7 @@ from rookery.answers.answer_results import AskResult
 from rookery.cli.index_command import ShardsReport
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
-from rookery.library.search_index import INDEX_NOTE_FILE
+from rookery.library.search_index import INDEX_NOTE_FILE, hold_lock
 from rookery.records import Page
 from rookery.settings import ARCHIVE, get_cache_folder, get_data_folder
 
@@ -236,6 +237,33 @@ def test_an_index_that_is_being_written_is_left_alone(run: Run, docs: Path) -> N
         writer.stdin.close()
     assert len(listed(run)[0]) == 1
     assert run("index", "remove", docs).code == 0
+
+
+@pytest.mark.parametrize("harm", ["busy", "manifest.sqlite", "crawl.json", "x/contents.json"])
+def test_no_page_is_pruned_while_an_index_cannot_say_which_it_needs(
+    run: Run, docs: Path, harm: str
+) -> None:
+    run("ask", "What do jays bury?", "--in", docs)
+    [directory] = (get_cache_folder() / "folders").iterdir()
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        pages = [*archive.iter_pages()]
+        archive.store_pages(msgspec.structs.replace(page, fetched="2020") for page in pages)
+    prune = ("index", "prune", "--archive", "--older-than", "30d")
+    with hold_lock(directory / "lock", lambda: None) if harm == "busy" else nullcontext():
+        if harm != "busy":
+            for file in directory.glob("manifest.sqlite*"):
+                file.unlink()
+            (directory / harm).parent.mkdir(exist_ok=True)
+            (directory / harm).write_text("{" * 9000)
+        code, _, err = run(*prune)
+    assert code != 0
+    assert "Traceback" not in err
+    said = {"busy": "another process is writing", "manifest.sqlite": "it is damaged: move it away"}
+    assert said.get(harm, "remove the index with rookery index remove") in err
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        assert [*archive.iter_pages()] != []
+    assert run("index", "list").code == run("index", "remove", docs).code == 0
+    assert "removed" in run(*prune).out
 
 
 @pytest.mark.slow

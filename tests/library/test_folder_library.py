@@ -3,18 +3,27 @@
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from damaging import damage_columns
 
 from rookery.errors import Failed
-from rookery.library.folder_library import FolderLibrary, FolderLimits, FolderManifest, ManifestRow
+from rookery.library.folder_library import (
+    DocumentShard,
+    FolderLibrary,
+    FolderLimits,
+    FolderManifest,
+    ManifestRow,
+)
 from rookery.library.libraries import CombinedLibrary, get_contents_digest
 from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import SearchIndex
@@ -342,6 +351,57 @@ def test_a_damaged_or_older_index_is_built_anew(place: Place, harm: str) -> None
     folder = place.open()
     assert sorted(place.read) == ["one.txt", "two.txt"]
     assert names(folder, "raven") == ["one.txt"]
+
+
+STORED = Path(__file__).parent.parent / "stored" / "version_0_2.tar.xz"
+
+
+def test_what_version_0_2_indexed_is_read_again_although_no_file_changed(
+    place: Place, tmp_path: Path
+) -> None:
+    with tarfile.open(STORED) as stored:
+        stored.extractall(tmp_path, filter="data")
+    shard = tmp_path / "shards" / "shard-0000"
+    place.write("wells.md", "# Wells\n\nThe deepest well is at Church Row.\n")
+    place.write("ferry.html", "<title>The ferry</title><p>The ferry crosses twice a day.</p>")
+    with closing(sqlite3.connect(shard / "manifest.sqlite")) as manifest:
+        for path in place.documents.iterdir():
+            stat = path.stat()
+            row = (os.fsencode(place.documents), stat.st_size, stat.st_mtime_ns, path.name.encode())
+            change = "update files set folder = ?, size = ?, mtime_ns = ? where name = ?"
+            assert manifest.execute(change, row).rowcount == 1
+        manifest.commit()
+    parts = place.documents, place.archive, shard, place.note
+    part = DocumentShard(0, 1, shard)
+    for read in (["ferry.html", "wells.md"], []):
+        place.read.clear()
+        with FolderLibrary(*parts, shard=part) as folder:
+            assert sorted(place.read) == read
+            address = (place.documents / "wells.md").as_uri()
+            assert address in {hit.url for hit in folder.search("deepest well", 9)}
+            assert folder.fetch(address).title == "Wells"
+
+
+@pytest.mark.parametrize("written", ["4.5", "4.5.0"])
+def test_files_read_by_another_reader_are_found_until_each_is_read_again(
+    place: Place, written: str
+) -> None:
+    for number in range(3):
+        place.write(f"{number}.txt", f"Raven {number} croaks.")
+    folder = place.open()
+    folder._open_manifest()._connection.execute("update about set format = ?", (written,))
+    folder.close()
+
+    def give_up(count: int, total: int, what: str) -> None:
+        if count == 2:
+            raise KeyboardInterrupt
+
+    limits = FolderLimits(commit_bytes=1)
+    with pytest.raises(KeyboardInterrupt):
+        FolderLibrary(place.documents, place.archive, place.cache, give_up, limits)
+    assert len(SearchIndex(folder.index_folder / "index").search("raven", 9)) == 3
+    assert len(names(place.open(limits=limits), "raven")) == 3
+    assert len(place.read) == 1
 
 
 def _many(place: Place, count: int) -> None:

@@ -9,15 +9,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.errors import Failed
-from rookery.library.folder_library import FolderLibrary, get_shard_number
+from rookery.library.folder_library import FolderLibrary, FolderManifest, get_shard_number
 from rookery.library.libraries import get_bundled_folder, open_places
 from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import (
@@ -28,11 +30,14 @@ from rookery.library.search_index import (
     parse_query,
 )
 from rookery.library.sharded_library import (
+    SHARD_MANIFEST,
     Shard,
     ShardedLibrary,
     build_sharded_index,
     get_shard_folder,
+    write_shards_note,
 )
+from rookery.library.stored_indexes import list_stored_shards, record_shards_use
 from rookery.pages.passages import build_index_entries
 from rookery.records import Hit, Page, digest_of
 from rookery.settings import FileSelection
@@ -283,6 +288,29 @@ def test_wrong_use_is_told(tmp_path: Path, archive: PageArchive) -> None:
     (tmp_path / "shards" / "shards.json").write_text("{")
     with pytest.raises(Failed, match="cannot be read: build the index again"):
         ShardedLibrary(tmp_path / "shards", archive)
+
+
+def test_shards_that_another_version_read_are_searched_named_and_read_again(
+    tmp_path: Path, archive: PageArchive
+) -> None:
+    shards, cache = tmp_path / "shards", tmp_path / "cache"
+    places = [write_documents(tmp_path / "documents", 5)]
+    note = build_sharded_index(places, 2, shards, 1)
+    record_shards_use(cache, shards)
+    assert [each.outdated for each in list_stored_shards(cache)] == [False]
+    write_shards_note(shards, msgspec.structs.replace(note, reader=""))
+    assert [each.outdated for each in list_stored_shards(cache)] == [True]
+    with closing(ShardedLibrary(shards, archive)) as library:
+        assert library.count_pages() == 5
+    for number in (0, 1):
+        with closing(FolderManifest(get_shard_folder(shards, number) / SHARD_MANIFEST)) as manifest:
+            manifest.forget_contents("4.5")
+    read = dict[int, int]()
+    build_sharded_index(
+        places, 2, shards, 1, progress=lambda number, _, files: read.update({number: files})
+    )
+    assert sum(read.values()) == 5
+    assert [each.outdated for each in list_stored_shards(cache)] == [False]
 
 
 @pytest.mark.slow

@@ -254,6 +254,18 @@ def test_pages_not_crawled_are_opened_only_where_shown_and_inside(web: Web) -> N
         site.fetch(web.url("/fish/"))
 
 
+def test_a_site_that_is_down_is_answered_from_a_crawl_of_another_version(web: Web) -> None:
+    before = web.open().search("walnuts oaks", 9)
+    (place,) = (web.cache / "sites").iterdir()
+    state = place / "crawl.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "format": "1.5"}))
+    web.server.routes.clear()
+    site = web.open()
+    assert site.search("walnuts oaks", 9) == before
+    assert "http_404" in [failure.outcome for failure in site.failures]
+    assert len(list(place.glob("index-*"))) == 1
+
+
 def test_offline_uses_a_crawl_of_any_age_and_never_the_network(web: Web) -> None:
     with pytest.raises(Failed, match="not_in_archive"):
         web.open(offline=True)

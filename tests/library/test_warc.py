@@ -557,6 +557,23 @@ def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(place: Place) 
     assert len(list((place.cache / "warcs").glob("*/*/"))) == 1
 
 
+def test_an_index_of_another_version_stays_until_the_new_one_is_whole(place: Place) -> None:
+    place.write(("a", "The raven croaks."), ("b", "The jay screams."))
+    folder = place.open().index_folder
+    (index,) = folder.glob("*/")
+    index.rename(old := folder / "0123")
+
+    def give_up(count: int, total: int, what: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        WarcLibrary(place.path, place.archive, place.cache, give_up)
+    assert (old / "contents.json").is_file()
+    assert names(place.open(), "raven") == ["a"]
+    assert place.read == [SITE + "a", SITE + "b"]
+    assert [*folder.glob("*/")] == [index]
+
+
 def test_a_change_of_the_time_alone_is_noticed(place: Place) -> None:
     place.path = place.path.with_suffix("")
     place.write(("a", "The raven croaks."))

@@ -1,10 +1,17 @@
-"""Passages: rows are found by the names of their columns, which are never quoted with them."""
+"""Passages: rows are found by the names of their columns, and what is read has a format."""
 
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from rookery.library.libraries import get_bundled_folder
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
 from rookery.pages.passages import (
+    READER_FORMAT,
+    build_index_entries,
     cut_passages,
     find_labels,
     find_sentences,
@@ -109,3 +116,21 @@ def test_german_sentences_do_not_end_behind_the_number_of_a_day() -> None:
         "ehen.",
         "te 2.",
     ]
+
+
+FORMATS = {"1": "3691eeb9f66ed3cd"}
+"""by READER_FORMAT, a digest of what is read of the files of the tests and of the sample pages"""
+
+
+def test_whoever_changes_what_is_read_raises_the_format_of_readers() -> None:
+    digest = sha256()
+    folders = Path(__file__).parent / "files", get_bundled_folder()
+    paths = (path for folder in folders for path in folder.glob("*.*"))
+    for path in sorted(paths, key=lambda path: path.name):
+        if path.suffix not in (".1", ".gz", ".png", ".tif", ".py") and path.name != "scan.pdf":
+            page = read_page(path.read_bytes(), f"file:///{path.name}")
+            digest.update(msgspec.json.encode((page, build_index_entries(page))))
+    assert FORMATS.get(READER_FORMAT) == (read := digest.hexdigest()[:16]), (
+        "pages or passages are no longer what they were: raise READER_FORMAT in "
+        f"rookery/pages/passages.py, unless no release has it yet, and write {read!r} into FORMATS"
+    )

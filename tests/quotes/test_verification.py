@@ -1,5 +1,7 @@
 """Each way in which a saved quote can be wrong gets its own outcome."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -64,6 +66,7 @@ def test_of_another_version_it_is_said_whether_the_text_stands_there(
     assert verdict.outcome == "digest_differs"
     assert detail in verdict.detail
     assert "fetched 2025-01-01" in verdict.detail
+    assert "or is now read otherwise: ask again to quote it anew" in verdict.detail
 
 
 def test_the_same_text_at_another_address_or_under_another_title_is_another_source() -> None:
@@ -91,6 +94,43 @@ def test_a_page_that_has_changed_since_is_said(text: str, still: str) -> None:
         "these words"
     )
     assert check_quote(QUOTE, page, page).detail == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "detail"),
+    [
+        (
+            "New. They “never” forget a grudge.",
+            "verified",
+            "this page is now read otherwise, with these words",
+        ),
+        ("New.", "read_otherwise", "this page is now read otherwise: ask again to quote it anew"),
+    ],
+)
+def test_another_reading_of_the_same_answer_is_no_change_of_the_page(
+    text: str, outcome: str, detail: str
+) -> None:
+    page = msgspec.structs.replace(PAGE, fetched="2025-01-31T09:00:00Z")
+    latest = Page(URL, "Memory", text, fetched=page.fetched)
+    verdict = check_quote(QUOTE, page, latest)
+    assert (verdict.outcome, verdict.verbatim) == (outcome, True)
+    assert verdict.detail.endswith(detail)
+    other = check_claimed_quote(ClaimedQuote(QUOTE.text, URL), [latest, page])
+    assert (other.outcome, other.verified) == (outcome, outcome == "verified")
+
+
+@pytest.mark.parametrize(
+    ("read", "outcome"), [("2999-01-01T00:00:00Z", "read_otherwise"), ("2001-01-01", "verified")]
+)
+def test_a_file_that_is_older_than_its_reading_has_not_changed_since(
+    tmp_path: Path, read: str, outcome: str
+) -> None:
+    file = tmp_path / "a file.txt"
+    file.write_text(PAGE.text, encoding="utf-8")
+    page = msgspec.structs.replace(PAGE, url=file.as_uri(), fetched=read)
+    verdict = check_quote(changed(QUOTE, url=page.url), page, Page(page.url, "Memory", "New."))
+    assert verdict.outcome == outcome
+    assert ("the page now differs" in verdict.detail) == verdict.verified
 
 
 SHORT = Page(

@@ -407,8 +407,8 @@ class CheckedQuote(Record, frozen=True):
     title: str
     outcome: str
     """either verified, or the reason why not: not_found, elided, too_short, page_missing,
-    wrong_source, digest_differs, text_differs, out_of_range, broken_citation, claim_differs;
-    not_quoted and not_judged for text without a quote"""
+    wrong_source, digest_differs, read_otherwise, text_differs, out_of_range, broken_citation,
+    claim_differs; not_quoted and not_judged for text without a quote"""
     detail: str
     left_out: tuple[str, ...] = ()
     """text of the page that an elided quotation leaves out between its pieces"""
