@@ -314,7 +314,7 @@ def read_best_of_n_curves(
 
     The files hold rewards or, with two reward models, answers that these score in the workers:
     `reward` chooses, and `validation` says what the choice is worth. Raises ValueError where one is
-    named without the other, and Failed: no_validations, few_answers.
+    named without the other, and Failed: no_answers, no_validations, few_answers.
     """
     if (reward is None) != (validation is None):
         raise ValueError("name both: --reward chooses, and --validation says what that is worth")
@@ -337,14 +337,18 @@ def read_best_of_n_curves(
 
 
 def _group_by_question(files: SystemFiles) -> dict[str, list[list[tuple[Question, Answer]]]]:
-    """Return each system's answers to the same question together, in whatever lines they stand."""
+    """Return each system's answers to the same question together, in whatever lines they stand.
+
+    Raises Failed (no_answers) for a system without any.
+    """
     every: dict[str, list[list[tuple[Question, Answer]]]] = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         by_question: defaultdict[str, list[tuple[Question, Answer]]] = defaultdict(list)
         for each in attempts:
             if each.answer is not None:
                 by_question[each.question.text].append((each.question, each.answer))
-        every[name] = list(by_question.values())
+        detail = "it answers no question: name a file with answers"
+        every[name] = _require_found(list(by_question.values()), name, "no_answers", detail)
     return every
 
 

@@ -403,6 +403,7 @@ def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
         ("probes colour", "use point"),
         ("best-of ours.jsonl", "ours.jsonl, line 1: no RewardLine ("),
         ("best-of ours.jsonl --reward here", "name both: --reward chooses"),
+        ("best-of silent.jsonl --reward a --validation b", "silent: it answers no question"),
         ("best-of bare.jsonl", "bare: a line of it has no validations"),
         ("compute drawn.jsonl", "add --cost drawn=NUMBER"),
         ("compute drawn.jsonl --cost drawn=much", "say NAME=NUMBER, above 0"),
@@ -426,6 +427,7 @@ def test_a_mistake_is_one_sentence(
     bare = [Episode(Question("q", "Why?"), "ungolden", answer=Answer("So."))]
     write(working_folder / "ungolden.jsonl", *bare)
     write(working_folder / "unscored.jsonl", Episode(ASKED[0], "unscored", answer=Answer("acorns")))
+    write(working_folder / "silent.jsonl", Episode(ASKED[0], "silent"))
     write(working_folder / "bare.jsonl", {"rewards": [1, 2]})
     write(working_folder / "drawn.jsonl", {"rewards": [1, 2], "validations": [1, 2]})
     write(working_folder / "thumbs.jsonl", Rating(ASKED[0], OURS[0], "thumbs", 1.0, "ann"))
