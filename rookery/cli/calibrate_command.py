@@ -203,8 +203,8 @@ def _make_labels(
             left_out["no_answer"] += 1
         elif line.answer.declined:
             left_out["declined"] += 1
-        elif not line.answer.score:
-            left_out["no_score"] += 1
+        elif line.answer.score is None or (not line.answer.score and line.made_with is None):
+            left_out["no_score"] += 1  # version 0.1 wrote 0 where nothing said how good it is
         elif good is None:
             left_out[silent] += 1
         else:

@@ -9,7 +9,7 @@ import pytest
 from commands import Run
 from models import Asking, chat, serving, write_choices
 
-from rookery.answers.answer_results import AskResult
+from rookery.answers.answer_results import AnswerProvenance, AskResult
 from rookery.cli.calibrate_command import CalibrationReport, calibrate_answers, judge_by_gold
 from rookery.errors import Failed
 from rookery.evidence.calibration import (
@@ -152,6 +152,13 @@ def test_what_is_left_out_is_counted(calibrate: Calibrate) -> None:
         calibrate(odd)
     assert no.value.failure.outcome == "no_labels"
     assert "are to questions without a `gold` answer: give --ratings" in no.value.failure.detail
+
+
+def test_a_score_of_0_is_a_score(calibrate: Calibrate) -> None:
+    made_with = AnswerProvenance("0.2.0", BY_TINY)
+    unscored = answer(102, answer=RIGHT, made_with=made_with)
+    _, report, _ = calibrate([answer(101, score=0.0, made_with=made_with), unscored])
+    assert (report.labels, report.left_out) == (1, {"no_score": 1})
 
 
 def test_answers_of_another_day_replace_those_to_the_same_questions(calibrate: Calibrate) -> None:
