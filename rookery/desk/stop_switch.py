@@ -107,12 +107,12 @@ def record_progress(
 ) -> None:
     """Record a sign of life of a run, the steps made so far, and samples of its policy.
 
-    The run must have begun: nothing is recorded of an unknown one, and samples of it violate a
-    constraint of the store.
+    Raises Failed (no_run) for a run that has not begun.
     """
     rows = [{"run": run, "at": store.clock(), **asdict(sample)} for sample in samples]
     with store.begin_write() as connection:
-        _update_run(connection, run, seen=store.clock(), step=step)
+        if not _update_run(connection, run, seen=store.clock(), step=step):
+            raise _make_unknown_run_error(run)
         if rows:
             connection.execute(insert(tables.samples), rows)
 

@@ -106,6 +106,10 @@ def test_nobody_pulls_without_a_name_a_run_and_a_reason(store: Store) -> None:
     assert stop_switch.find_active_stop(store, "crows") is None
     with refused("no_run"):
         stop_switch.load_training_run(store, "owls")
+    for samples in ([], [PolicySample(0, "page", "words", 1.0)]):
+        with refused("no_run"):
+            stop_switch.record_progress(store, "owls", 1, samples)
+    assert stop_switch.list_newest_samples(store, "owls", 4) == []
 
 
 def test_the_desk_knows_which_runs_somebody_could_want_to_stop(store: Store, clock: Clock) -> None:
