@@ -128,7 +128,8 @@ class ChromiumRenderer:
             raise Failed(Failure(page.url, Outcome.NO_RENDERER, detail))
         with self._slots:
             rendering = _Rendering(fetcher, self._others, page, self._limits)
-            with TemporaryDirectory(prefix="rookery-render-") as place:
+            # Where no more files can be opened, the folder cannot be emptied either.
+            with TemporaryDirectory(prefix="rookery-render-", ignore_cleanup_errors=True) as place:
                 result = rendering.run(find_chromium(), self._user_agent, Path(place))
         if result.outcome:
             raise Failed(Failure(page.url, result.outcome, result.detail))
@@ -157,11 +158,16 @@ class _Rendering:
 
     def run(self, chromium: str, user_agent: str, place: Path) -> RenderResult:
         until = time.monotonic() + self._limits.seconds
-        parent_socket, child_socket = socketpair()
-        with child_socket:
-            process = _start_worker(child_socket.fileno(), place)
+        try:
+            parent_socket, child_socket = socketpair()
+            with parent_socket, child_socket:
+                process = _start_worker(child_socket.fileno(), place)
+                connection = Connection(parent_socket.detach())
+        except OSError as error:
+            detail = f"no process can be started to render it ({error.strerror})"
+            return RenderResult(outcome=Outcome.CRASHED, detail=f"{detail}: end other programs")
         requests = ThreadPoolExecutor(self._limits.parallel)
-        with Connection(parent_socket.detach()) as line:
+        with connection as line:
             try:
                 job = RenderJob(self._page.url, chromium, user_agent, self._limits)
                 line.send_bytes(msgspec.msgpack.encode(job))

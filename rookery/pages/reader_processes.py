@@ -135,19 +135,22 @@ class ReaderPool:
         self.close()
 
     def start(self) -> None:
-        """Start a process if there is none yet, so that it is ready when the first page comes."""
-        with self._changed:
+        """Start a process if there is none yet, so that it is ready when the first page comes.
+
+        Where the system starts none, the first page tries again, and says so.
+        """
+        with self._changed, suppress(Failed):
             if os.name == "posix" and not (self._idle or self._busy or self._closed):
                 self._idle.append(_ReaderProcess(self._memory))
-                self._idle[0].start()
+                self._idle[0].start("")
 
     def read_page(self, job: PageJob, seconds: float = FileLimits().seconds) -> Page:
         """Return the page that these bytes are, read within so many seconds.
 
         It waits for the page. Raises Failed with the outcomes of `page_reader.read_page`, and
         timed_out, too_large (it needs too much memory), crashed, no_reader (the process ends as it
-        starts); OSError where the system starts no process; RuntimeError once the pool is closed.
-        Time and memory are not bounded on systems other than POSIX.
+        starts, or the system starts none); RuntimeError once the pool is closed. Time and memory
+        are not bounded on systems other than POSIX.
         """
         until = time.monotonic() + seconds
         limits = FileLimits(seconds=seconds, memory=self._memory)
@@ -210,8 +213,7 @@ def read_jobs(jobs: Iterable[ReadJob], limits: FileLimits, processes: int) -> It
 
     Jobs are taken as processes become free, and the processes end with the iteration. Where
     `processes` is 0, or the system is not POSIX, files are read here and in order, as `read_file`
-    does. Raises Failed (no_reader) if processes end as they start, and OSError where the system
-    starts none.
+    does. Raises Failed (no_reader) if processes end as they start, or where the system starts none.
     """
     if processes == 0 or os.name != "posix":
         yield from (read_file(job, limits) for job in jobs)
@@ -367,19 +369,23 @@ class _ReaderProcess:
             return None
         return msgspec.msgpack.decode(message, type=prepare_type(ReadResult))
 
-    def start(self) -> None:
-        """Start the process."""
-        parent_socket, child_socket = socketpair()
-        with child_socket:
-            self._process = subprocess.Popen(
-                build_worker_command(serve_jobs, child_socket.fileno(), self._memory),
-                pass_fds=[child_socket.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+    def start(self, name: str) -> None:
+        """Start the process, for the page or file of this name. Raises Failed (no_reader)."""
+        try:
+            parent_socket, child_socket = socketpair()
+            with parent_socket, child_socket:
+                self._process = subprocess.Popen(
+                    build_worker_command(serve_jobs, child_socket.fileno(), self._memory),
+                    pass_fds=[child_socket.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                self._line = Connection(parent_socket.detach())
+        except OSError as error:
+            detail = f"no process can be started to read it ({error.strerror}): end other programs"
+            raise Failed(Failure(name, Outcome.NO_READER, detail)) from error
         self._begun = False
-        self._line = Connection(parent_socket.detach())
 
     def kill_process(self) -> None:
         """End the process from another thread than the one that waits for its result."""
@@ -398,7 +404,7 @@ class _ReaderProcess:
         self._order = order
         if not self._is_alive():
             self.stop()
-            self.start()
+            self.start(order.job.name)
 
     def _is_alive(self) -> bool:
         """Tell whether the process lives and, after an earlier job, has asked for another."""

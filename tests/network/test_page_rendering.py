@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from crowded import room_for_files
 from servers import Server, serving
 from stage import Said, Stage, stage
 
@@ -269,6 +270,19 @@ def test_a_browser_that_dies_is_a_failure(site: Stage, list_new_processes: ListP
     with pytest.raises(Failed) as caught:
         render(site, "/")
     assert caught.value.failure.outcome == "crashed"
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3])
+def test_without_room_for_a_process_a_page_is_not_rendered(room: int) -> None:
+    pytest.importorskip("playwright")
+    page = FetchResponse("http://crows.example/", 200, "text/html", b"", "")
+    with Fetcher() as fetcher, Fetcher() as others:
+        renderer = ChromiumRenderer(others, "rookery/test")
+        with room_for_files(room), pytest.raises(Failed) as caught:
+            renderer.render_page(fetcher, page)
+    failure = caught.value.failure
+    assert (failure.what, failure.outcome) == (page.url, "crashed")
+    assert "no process can be started to render it (Too many open files)" in failure.detail
 
 
 @pytest.mark.slow

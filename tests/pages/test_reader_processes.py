@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from crowded import room_for_files
+from msgspec.structs import replace
 from servers import PAGE, reply, serving
 
 from rookery.errors import Failed
@@ -21,7 +23,7 @@ from rookery.library.warc import iter_warc_entries
 from rookery.network.fetcher import Fetcher, FetchLimits
 from rookery.pages.page_parts import ReadLimits
 from rookery.pages.page_reader import read_page
-from rookery.pages.reader_processes import PageJob, ReaderPool
+from rookery.pages.reader_processes import FileLimits, PageJob, ReaderPool, ReadJob, read_jobs
 from rookery.records import Failure, Page
 
 pytestmark = [
@@ -204,6 +206,26 @@ def test_a_reader_that_cannot_start_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         failure = fail(broken, GOOD)
     assert failure.outcome == "no_reader"
     assert "/bin/false" in failure.detail
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3])
+def test_without_room_for_a_process_a_page_fails_and_the_next_is_read(
+    tmp_path: Path, room: int
+) -> None:
+    """A pair of sockets takes two files, and a process some more."""
+    (tmp_path / "crows.txt").write_text("Crows use tools.")
+    job = ReadJob(bytes(tmp_path / "crows.txt"), "file:///crows.txt")
+    with ReaderPool(processes=1) as small:
+        with room_for_files(room):
+            small.start()
+            failure = fail(small, GOOD)
+            with pytest.raises(Failed) as caught:
+                list(read_jobs([job], FileLimits(), 1))
+        assert (failure.what, failure.outcome) == (GOOD.url, "no_reader")
+        assert "no process can be started to read it (Too many open files)" in failure.detail
+        assert caught.value.failure == replace(failure, what=job.name)
+        assert small.read_page(GOOD).title == "Crows"
+        assert [each.failure for each in read_jobs([job], FileLimits(), 1)] == [None]
 
 
 LATE = reply(SLOW_MARKDOWN, kind="text/markdown")
