@@ -124,8 +124,7 @@ def sample_actions(
     each a function from the tokens so far to the ids that may follow, or None for any.
     Log-probabilities are those drawn at, after temperature, `top_p` and `allow`; at temperature 0,
     those at 1. A context and `max_tokens` more must fit into the model, which is not checked.
-    Raises Failed (not_a_number) where the model has no distribution, and FloatingPointError where
-    `allow` leaves no id.
+    Raises Failed (not_a_number) where the model has no distribution over the ids that may follow.
     """
     sampled: dict[int, SampledAction] = {}
     order = sorted(range(len(contexts)), key=lambda n: (len(contexts[n]), tuple(contexts[n])))
@@ -176,7 +175,11 @@ def _append_tokens(
             ids = kept_V.nonzero()[:, 0].to(torch.int32).numpy()
             speaker.allowed[len(speaker.tokens) :] = [ids]
     chances = [speaker.generator.random() for speaker in speakers]
-    tokens, logprobs = draw_tokens(logits_BV, chances, temperature)
+    try:
+        tokens, logprobs = draw_tokens(logits_BV, chances, temperature)
+    except FloatingPointError as error:
+        detail = "the tokens that may follow have no probability: go on from an earlier checkpoint"
+        raise Failed(Failure("sampling", Outcome.NOT_A_NUMBER, detail)) from error
     for speaker, token, logprob in zip(speakers, tokens, logprobs, strict=True):
         speaker.tokens.append(token)
         speaker.logprobs.append(logprob)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from rookery.errors import Failed
 from rookery.learn.decoding import SamplingSettings, draw_tokens, sample_actions
 
 SHARES = torch.tensor([[0.5, 0.0, 0.3, 0.2]])
@@ -40,17 +41,30 @@ def test_top_p_keeps_the_fewest_tokens_that_have_it(top_p: float, kept: list[flo
     assert len(set(tokens)) == len(kept)
 
 
+class Fixed(torch.nn.Module):
+    """Always the same logits."""
+
+    def __init__(self, logits_V: torch.Tensor = SHARES.log()[0]) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(logits_V)
+
+    def forward(self, input_ids: torch.Tensor, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.weight.expand(len(input_ids), 1, -1).clone())
+
+
+@pytest.mark.parametrize(
+    ("logits", "allowed"), [([math.nan, 1.0], [0, 1]), ([-math.inf, 1.0], [0]), ([0.0, 1.0], [])]
+)
+@pytest.mark.parametrize("top_p", [None, 0.5])
+def test_a_policy_without_a_distribution_is_refused_with_a_sentence(
+    logits: list[float], allowed: list[int], top_p: float | None
+) -> None:
+    policy, how = Fixed(torch.tensor(logits)), SamplingSettings(max_tokens=2, top_p=top_p)
+    with pytest.raises(Failed, match=r"not_a_number: .* go on from an earlier checkpoint"):
+        sample_actions(policy, [[1]], [0], frozenset(), how, [lambda _: allowed])
+
+
 def test_a_policy_is_sampled_by_top_p_and_the_tokens_left_are_recorded() -> None:
-    class Fixed(torch.nn.Module):
-        """Always the same distribution."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(SHARES.log()[0])
-
-        def forward(self, input_ids: torch.Tensor, **_: object) -> SimpleNamespace:
-            return SimpleNamespace(logits=self.weight.expand(len(input_ids), 1, -1).clone())
-
     how = SamplingSettings(max_tokens=2, top_p=0.51)
     found = sample_actions(Fixed(), [[1]] * 40, range(40), frozenset(), how)
     drawn = {token for one in found for token in one.row.action}
