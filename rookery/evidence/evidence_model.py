@@ -125,10 +125,16 @@ class EvidenceTokenizer:
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text of any length, [CLS] and [SEP] not counted."""
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return len(self._tokenizer.encode(_replace_surrogates(text), add_special_tokens=False).ids)
 
     def _encode_text(self, text: str) -> Any:
-        return self._tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False)
+        cut = _replace_surrogates(text[:_MAX_CHARACTERS])
+        return self._tokenizer.encode(cut, add_special_tokens=False)
+
+
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which tokenizers do not take, by as many other characters."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def find_best_span(
@@ -304,7 +310,7 @@ def _make_encoder(folder: Path) -> Callable[[str], npt.NDArray[np.float32]]:
 
 def cut_encoder_text(text: str) -> str:
     """Return the text as the tokenizer takes it: cut to a bounded length, no lone surrogates."""
-    return text[:_MOST_ENCODED].encode("utf-8", "replace").decode()
+    return _replace_surrogates(text[:_MOST_ENCODED])
 
 
 def is_dense_ranker(folder: Path) -> bool:

@@ -44,6 +44,15 @@ def test_a_pair_is_the_query_and_then_the_heading_and_the_text(folder: Path) -> 
     assert pair.offsets == [(0, 0)] * 7 + [(0, 3), (4, 8), (9, 14), (15, 19)] + [(0, 0)]
 
 
+def test_lone_surrogates_are_unknown_and_shift_nothing(folder: Path) -> None:
+    tokenizer, passage = EvidenceTokenizer(folder), EvidencePassage("rook \udc80 nests", "\ud83d")
+    pair = tokenizer.encode_pair("who \ud800", passage)
+    assert [passage.text[slice(*span)] for span in pair.offsets if span != (0, 0)] == [
+        *("rook", "\udc80", "nests")
+    ]
+    assert tokenizer.count_tokens(passage.text) == 3
+
+
 def test_long_texts_are_cut_and_the_separators_stay(folder: Path) -> None:
     passage = EvidencePassage("rook " * 2000, "nests " * 500)
     pair = EvidenceTokenizer(folder).encode_pair("who " * 500, passage)
