@@ -9,5 +9,6 @@ answer = rookery.ask(question, folder)
 if answer.declined:
     print("Declined. The closest that was found:")
 print(answer.text, f"(score {answer.score})")
-for quote, verdict in zip(answer.quotes, rookery.verify(answer), strict=True):
+# Behind the verdicts on the quotes stand those on quotations that a model typed in the text.
+for quote, verdict in zip(answer.quotes, rookery.verify(answer), strict=False):
     print(f"- “{quote.text}” {quote.url} [{quote.start}:{quote.end}] {verdict.outcome}")

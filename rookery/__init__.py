@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
     from rookery.browser.browser import BrowseResult
     from rookery.browser.browser_commands import Observation
-    from rookery.quotes.verification import Verdict
+    from rookery.quotes.verification import ClaimedVerdict, Verdict
     from rookery.settings import ModelSettings, Settings
 
 
@@ -51,6 +51,7 @@ __all__ = [
     "Answer",
     "Block",
     "Claim",
+    "ClaimedVerdict",
     "Comparison",
     "Completion",
     "Episode",
@@ -82,15 +83,15 @@ Progress = Callable[[int, int, str], None]
 
 
 def __getattr__(name: str) -> object:
-    """Import the settings and `Verdict` at their first use, so that `import rookery` stays fast."""
+    """Import settings and verdicts at their first use, so that `import rookery` stays fast."""
     if name in ("Settings", "ModelSettings"):
         from rookery import settings
 
         return getattr(settings, name)
-    if name == "Verdict":
-        from rookery.quotes.verification import Verdict
+    if name in ("Verdict", "ClaimedVerdict"):
+        from rookery.quotes import verification
 
-        return Verdict
+        return getattr(verification, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -170,23 +171,24 @@ def browse(
 
 def verify(
     answer: Answer, find_page: Callable[[Quote], Page | None] | None = None
-) -> "list[Verdict]":
-    """Check each quote of an answer against the stored copy of its page, in order.
+) -> "list[Verdict | ClaimedVerdict]":
+    """Check each quote of an answer, in order, and then the quotations typed in its text.
 
-    A verdict is true if the quote is exactly the slice of the page that it names, under the page's
-    address and title, and is not too short to say anything; otherwise its `outcome` and `detail`
-    say what is wrong. `find_page` returns the page of a quote; left out, pages come from the
-    archive on this machine.
+    A verdict is true if the quote is exactly the slice of the stored page that it names, under the
+    page's address and title, and is not too short to say anything; otherwise its `outcome` and
+    `detail` say what is wrong. A ClaimedVerdict is on a quotation in the text that is no quote: it
+    is false if the words do not stand in the pages that are cited. `find_page` returns the page of
+    a quote; left out, pages come from the archive on this machine.
     """
-    from rookery.quotes.verification import verify_quotes
+    from rookery.quotes.verification import check_typed_quotes, verify_quotes
 
     if find_page is not None:
-        return verify_quotes(answer, find_page)
+        return [*verify_quotes(answer, find_page), *check_typed_quotes(answer, find_page)]
     from rookery.library.page_archive import PageArchive
     from rookery.settings import ARCHIVE, get_data_folder
 
     with PageArchive(get_data_folder() / ARCHIVE) as archive:
-        return verify_quotes(answer, archive.find_quoted)
+        return verify(answer, archive.find_quoted)
 
 
 def _make_question(question: "str | Question", number: str = "1") -> Question:

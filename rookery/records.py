@@ -160,11 +160,27 @@ UNSPACED = re.compile(
 Japanese"""
 
 
+_PHRASED = (
+    "\u0e01-\u0e3e\u0e40-\u0e4e\u0e81-\u0ecf\u0edc-\u0eff\u1000-\u103f\u1050-\u108f\u109a-\u109d"
+    "\u1780-\u17d3\u17d7\u17dc\u17dd"
+)
+"""letters of Thai, Lao, Burmese and Khmer, which set spaces between phrases, and their marks"""
+_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_HAN = "\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_DENYING = "不未非无無没沒勿莫毋"
+"""signs that turn the one behind them round, as un- does"""
+_UNSPACED_KINDS = [
+    (re.compile(f"[{letters}]"), kind)
+    for letters, kind in ((_PHRASED, "t"), (_KATAKANA, "k"), (_DENYING, "z"), (_HAN, "h"))
+]
+
+
 class _CharacterKinds(dict[int, str]):
     """The kind of each character, as one character of `_INSIDE_WORD`'s alphabet; "" if invisible.
 
     A superscript digit is 2, any other number but the digit 0 is 1, a letter a or A, a mark on one
-    m, a letter of an unspaced script u, a mark on one v, a Chinese number n, a currency sign $.
+    m, a currency sign $. Of unspaced scripts: Thai and the like t, a Katakana sign k, a Chinese
+    sign h, one that denies z, a number n, another letter u, a mark on any of them v.
     """
 
     def __missing__(self, code: int) -> str:
@@ -176,12 +192,13 @@ class _CharacterKinds(dict[int, str]):
         category = unicodedata.category(character)
         if INVISIBLE.match(character):
             return ""
-        if UNSPACED.match(character):
-            return {"Nd": "1", "Mn": "v", "Mc": "v"}.get(category, "u")
-        if character.isspace():
-            return "\n"
         if category == "Sc":
             return "$"
+        if UNSPACED.match(character) and category[0] not in "PS":
+            scripts = (kind for letters, kind in _UNSPACED_KINDS if letters.match(character))
+            return {"Nd": "1", "Mn": "v", "Mc": "v"}.get(category) or next(scripts, "u")
+        if character.isspace():
+            return "\n"
         kinds = {"L": "A" if character.isupper() else "a", "M": "m", "N": "1"}
         return kinds.get(category[0], "_" if category == "Pc" else "|")
 
@@ -209,6 +226,11 @@ _INSIDE_WORD = re.compile(
             (_LETTER, f"['/&·-]{_LETTER}"), (f"{_LETTER}['/&·-]", _LETTER),
             (_LETTER, r"\.[aexm_012]"), (rf"{_LETTER}\.", "[aexm_012]"),
             ("A", r"\.A"), (r"A\.", "A"),
+            # a word that a hyphen divides at the end of a line
+            (_LETTER, f"-\n{_LETTER}"), (f"{_LETTER}-", f"\n{_LETTER}"), (f"{_LETTER}-\n", _LETTER),
+            # unspaced scripts: phrases of Thai, words in Katakana, signs of a Japanese word
+            ("[tv]", "t"), ("k", "k"), ("z", "[hnz]"), ("h", "[hz].{0,6}[uk]"),
+            *(("[uk]" + "." * size + "h", "[hz]") for size in range(7)),
             # inside a number: separators, groups of three digits after a space, ranges
             (_DIGIT, f"[,–+~]{_DIGIT}"), (f"{_DIGIT}[,–+~]", _DIGIT),
             *(
@@ -236,7 +258,7 @@ _INSIDE_WORD = re.compile(
 )  # fmt: skip
 _CONTEXT = 16
 """characters to either side by which a position is judged; more where some are invisible"""
-_LETTERS = re.compile(rf"[^\W\d_{UNSPACED.pattern[1:-1]}]*")
+_LETTERS = re.compile(rf"[^\W\d_{UNSPACED.pattern[1:-1]}]+|[{_PHRASED}]+|[{_KATAKANA}]+|")
 """letters of one word, whatever stands around them"""
 
 
@@ -245,8 +267,11 @@ def is_word_edge(text: str, position: int) -> bool:
 
     Words are those of Unicode, held together by hyphens, slashes and apostrophes between letters. A
     number is one word with its sign, separators, decimals, exponent, and %, ‰, ° or currency sign;
-    a unit such as `mg` behind a space is a word of its own. In scripts that set no spaces between
-    words any two characters are words apart. Raises ValueError for a position outside the text.
+    a unit such as `mg` behind a space is a word of its own. A word that a hyphen divides at the end
+    of a line is one. Of scripts that set no spaces between words, Thai, Lao, Burmese and Khmer are
+    cut at spaces, zero-width spaces and signs alone; a run of Katakana is one word, and so is one
+    of Chinese signs that has Kana near it; elsewhere any two characters are words apart, but that
+    不, 未 and the like stay with what they deny. Raises ValueError for a position outside the text.
     """
     if not 0 <= position <= len(text):
         raise ValueError(f"position {position} is outside a text of {len(text)} characters")
@@ -258,7 +283,8 @@ def is_word_edge(text: str, position: int) -> bool:
     while len(after) < _CONTEXT // 2 and size < 4 * (len(text) - position + _CONTEXT):
         after = text[position : position + size].translate(_CHARACTER_KINDS)
         size *= 4
-    return _INSIDE_WORD.match(before + after, len(before)) is None
+    divided = after[:1] == "t" and "\u200b" in text[max(0, position - 1) : position + 1]
+    return divided or _INSIDE_WORD.match(before + after, len(before)) is None
 
 
 def find_last_edge(text: str, start: int, limit: int) -> int:

@@ -8,8 +8,9 @@ import msgspec
 
 from rookery.answers.answer_results import AskResult
 from rookery.answers.answer_session import EvidenceSources
-from rookery.quotes.verification import verify_quotes
-from rookery.records import Episode, Failure, Page
+from rookery.quotes.saved_answers import SavedAnswer
+from rookery.quotes.verification import Verdict
+from rookery.records import Episode, Failure
 from rookery.settings import Settings
 from rookery.shell.answer_export import (
     REPORT_TYPES,
@@ -18,17 +19,25 @@ from rookery.shell.answer_export import (
     render_report,
     summarize_report,
 )
-from rookery.shell.answer_verification import CheckedSources, DocumentLookup, read_saved_file
+from rookery.shell.answer_verification import (
+    CheckedSources,
+    DocumentLookup,
+    check_own,
+    count_failed_quotes,
+    read_saved_file,
+    summarize_verdicts,
+)
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_UNVERIFIED
-from rookery.shell.terminal_output import StreamConsole, show_failures
+from rookery.shell.terminal_output import StreamConsole, show_failures, show_verdict
 
 
 def run_report_command(file: Path, out: Path, title: str, pages: Path | None) -> int:
     """Write the saved answers of `file` as the report `out` and return the exit code.
 
-    Each quote is checked again, against the archive and the folder `pages`. Raises ValueError for a
-    file that holds no answers of `rookery ask --json`, and for `out` of no known kind or that is
-    there already.
+    Each quote is checked again, against the archive and the folder `pages`, and so are the
+    quotations typed in the text; those that fail or are not checked are named. Raises ValueError
+    for a file that holds no answers of `rookery ask --json`, and for `out` of no known kind or that
+    is there already.
     """
     kind = out.suffix.lower().removeprefix(".")
     if kind not in REPORT_TYPES:
@@ -40,14 +49,20 @@ def run_report_command(file: Path, out: Path, title: str, pages: Path | None) ->
     show_failures(err, documents.unread)
     with EvidenceSources(Settings()) as opened:
         sources = CheckedSources(documents, opened, False, file.absolute().parent)
-        answers = [_check_result(result, sources) for result in results]
+        answers = [_check_result(result, sources, n) for n, result in enumerate(results, 1)]
     title = title or f"{len(answers)} question{'s' * (len(answers) != 1)}"
     report = ExportedReport(title, answers, time.strftime("%Y-%m-%d"))
     with out.open("xb") as written:
         written.write(render_report(report, kind))
     err.print_note(summarize_report(report))
-    verdicts = [verdict for exported in answers for verdict in exported.verdicts]
-    return EXIT_ANSWERED if all(each.verified for each in verdicts) else EXIT_UNVERIFIED
+    notes = [n for each in answers for n in each.notes if n.outcome != "not_judged"]
+    for note in notes:
+        if note.outcome != "verified":
+            show_verdict(err, note)
+    if notes:
+        err.print_note(f"typed in the answers: {summarize_verdicts(notes)}")
+    failed = [count_failed_quotes([*each.verdicts, *each.notes]) for each in answers]
+    return EXIT_UNVERIFIED if any(failed) else EXIT_ANSWERED
 
 
 def _parse_results(data: bytes, name: str) -> Iterator[AskResult]:
@@ -63,13 +78,12 @@ def _parse_results(data: bytes, name: str) -> Iterator[AskResult]:
             ) from error
 
 
-def _check_result(result: AskResult, sources: CheckedSources) -> ExportedAnswer:
-    stored: list[Page | None] = []
-    verdicts = []
-    if result.answer is not None:
-        stored = [sources.find_version(quote) for quote in result.answer.quotes]
-        verdicts = verify_quotes(result.answer, sources.find_version, sources.find_latest)
+def _check_result(result: AskResult, sources: CheckedSources, number: int) -> ExportedAnswer:
+    stored = [sources.find_version(each) for each in result.answer.quotes] if result.answer else []
+    checked = list(check_own(SavedAnswer(result.answer, result.method), sources, number))
+    verdicts = [each for each in checked if isinstance(each, Verdict)]
+    notes = [each for each in checked if not isinstance(each, Verdict)]
     counted = {k: n for k, n in result.counts.items() if k not in ("quotes", "verified")}
     failures = tuple(Failure("", outcome) for outcome, n in counted.items() for _ in range(n))
     episode = Episode(result.question, result.method, (), result.answer, result.stop, failures)
-    return ExportedAnswer(episode, verdicts, stored, "")
+    return ExportedAnswer(episode, verdicts, stored, "", notes=notes)

@@ -24,6 +24,8 @@ _NUMBER_PAIR = re.compile(r"\[\^?(\d{1,3})\]\[\^?\d{1,3}\]")
 """two citations side by side, which Markdown takes for one link on the first number"""
 _PLACE = re.compile("\ufdd0(\\d{1,9})")
 """id of an empty element in the HTML: the offset of its place in the source"""
+_LINK = re.compile(r"\[[^\[\]]*\]\(<?([^<>]*)>?\)")
+_BACKTICKS = re.compile(r"(?<![`\\])(?:``?)(?=[^\s`])")
 _STRUCK = re.compile(r"<(/?)(?:(s|strike)|del)(?=[\s/>])", re.IGNORECASE)
 
 
@@ -40,6 +42,8 @@ class MarkdownView(msgspec.Struct, frozen=True):
     """spans by kind: blockquote, heading, item, code"""
     paragraphs: list[int]
     """offsets at which blocks begin; cells of one row are one block"""
+    breaks: list[int]
+    """offsets of white space behind which a line or a cell begins for the reader"""
     places: list[tuple[int, int]]
     """offsets in the text and in the source that are the same place, ascending"""
     definitions: Names
@@ -64,12 +68,14 @@ def view_markdown(source: str, offsets: Iterable[int] = ()) -> MarkdownView:
     from markdown_it import MarkdownIt
 
     source = re.sub("[\ufdd0-\ufdef]", "\ufffd", source.replace("\r\n", " \n"))
+    source = _write_tex_marks(source)
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     # Addresses stay as they are written.
     vars(markdown).update(validateLink=lambda url: True, normalizeLink=str, normalizeLinkText=str)
     state: dict[str, Any] = {}
     tokens = markdown.parse(source, state)
-    names = {name.strip("^"): each["href"] for name, each in state.get("references", {}).items()}
+    references = state.get("references", {}).items()
+    names = {name.strip("^"): _read_address(each["href"]) for name, each in references}
     _add_places(tokens, source, offsets, names)
     html = markdown.renderer.render(tokens, markdown.options, state)
     # What is struck out says nothing, however much of the text it is.
@@ -89,10 +95,46 @@ def view_markdown(source: str, offsets: Iterable[int] = ()) -> MarkdownView:
         span = positions.span_at(start if tag == "code" else ~start, stop)
         if span[0] < span[1] and tag in _KINDS:
             elements[_KINDS[tag]].append(span)
-    links = [(*positions.span_at(start, end), href) for start, end, href in tree.links]
+        quoted = elements["blockquote"]
+        if tag == "li" and quoted and quoted[-1][0] == span[0]:
+            # The number of an item is shown as the first word of the quotation that begins with it.
+            first = positions.starts[bisect_right(positions.starts, span[0]) - 1]
+            quoted[-1] = first, quoted[-1][1]
+    links = [(*positions.span_at(at, end), _read_address(href)) for at, end, href in tree.links]
     blocks = [run.start for run in tree.runs if positions.text[run.start - 1 : run.start] != "\t"]
     visible = [link for link in links if link[0] < link[1]]
-    return MarkdownView("".join(text), visible, elements, blocks, sorted(places) or [(0, 0)], names)
+    breaks = [match.start() for match in re.finditer(r"[\n\t]", positions.text)]
+    places = sorted(places) or [(0, 0)]
+    return MarkdownView("".join(text), visible, elements, blocks, breaks, places, names)
+
+
+def _read_address(written: str) -> str:
+    """Return the address of a link; of a footnote that is a link, `[^1]: [A](b)`, that link's."""
+    link = _LINK.fullmatch(written)
+    return link[1] if link else written
+
+
+def _write_tex_marks(source: str) -> str:
+    """Write the quotation marks of TeX (``so'', `so') as others, in as many characters.
+
+    Such a mark is a backtick that the next backtick does not close, since that opens, too.
+    """
+    out, at = list[str](), 0
+    while mark := _BACKTICKS.search(source, at):
+        size, begun = len(mark[0]), mark.end()
+        following = source.find("`", begun)
+        end = following if following >= 0 else len(source)
+        opens = following < 0 or (source[end - 1] in " \n(" and source[end + 1 : end + 2] != " ")
+        close = re.compile(r"(?<=\S)" + "'" * size + r"(?![\w'])").search(source, begun, end)
+        out.append(source[at : mark.start()])
+        if opens and close and "\n\n" not in source[begun : close.start()]:
+            text = source[begun : close.start()]
+            out += ("\u200b“", text, "”\u200b") if size == 2 else ("‘", text, "’")
+            at = close.end()
+        else:
+            out.append(mark[0])
+            at = begun
+    return "".join([*out, source[at:]])
 
 
 def _add_places(tokens: list[Any], source: str, offsets: Iterable[int], names: Names) -> None:

@@ -12,8 +12,8 @@ Folding, exactly:
    quotes and dashes again. Where NFKC would bring in a space (the spacing accent ¨), NFC stands
    for it, so that a space in the result always was white space; where it would bring in a digit
    (½, ①), too, so that no number becomes another.
-4. A run of raised digits and signs is spelt as pages write it, 10⁻⁵ as 10^-5, and one of lowered
-   digits likewise, x₂ as x_2.
+4. A run of raised digits and signs, or one raised letter, is spelt as pages write it, 10⁻⁵ as
+   10^-5, and lowered ones likewise, x₂ as x_2. Several raised letters are a word: 1ˢᵗ is 1st.
 5. A run of white space becomes one space.
 6. The low line of a lowered number is left out where one stands behind the sign of an element, so
    that H2O is found where a page has H_2O or H₂O.
@@ -36,10 +36,8 @@ TYPOGRAPHY = str.maketrans(
     | dict.fromkeys("“”„‟″‶«»〝〞〟❝❞＂", '"')
     | dict.fromkeys("‐‑‒–—―−﹘﹣－⸺⸻﹉", "-")
 )
-ASCII_FOLD = str.maketrans(
-    {code: chr(code).lower() for code in range(65, 91)}
-    | {code: " " for code in range(33) if chr(code).isspace()}
-)
+ASCII_SPACES = {code: " " for code in range(33) if chr(code).isspace()}
+ASCII_FOLD = {code: chr(code).lower() for code in range(65, 91)} | ASCII_SPACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +92,15 @@ class FoldedText:
         return last >= 0 and starts[last] < index < ends[last]
 
 
-def fold_text(text: str) -> FoldedText:
+def fold_text(text: str, keep_case: bool = False) -> FoldedText:
     """Return the text folded, with a map of offsets back to the original.
 
     Case, typographic quotes and dashes, compatibility characters, invisible characters and runs of
-    white space are evened out, as the head of this module defines. Time and memory grow with the
-    text and with what folding changes in it: 1 MB takes tens of milliseconds.
+    white space are evened out, as the head of this module defines; with `keep_case`, case stays,
+    and ß is not ss. Time and memory grow with the text and with what folding changes in it: 1 MB
+    takes tens of milliseconds.
     """
-    letters = _get_letter_folding(text)
+    letters = _get_letter_folding(text, keep_case)
     changes = (array("q"), array("q"), array("q"), array("q"))
     starts, ends, source_starts, source_ends = changes
     translated = text.translate(letters.table)
@@ -112,7 +111,7 @@ def fold_text(text: str) -> FoldedText:
         start, end = match.span()
         stretch = match.lastgroup or "", match[0]
         if (plain := spelt.get(stretch)) is None:
-            plain = spelt[stretch] = _spell_stretch(*stretch)
+            plain = spelt[stretch] = _spell_stretch(*stretch, keep_case)
         pieces += (translated[position:start], plain)
         length += start - position
         starts.append(length)
@@ -138,7 +137,8 @@ class _LetterFolding:
         return self.pattern.finditer(text) if self.pattern else iter(())
 
 
-RAISED, LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎"
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵃᵇᶜᵈᵉᶠᵍʰʲᵏˡᵐᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
+LOWERED = "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ"
 _BEHIND_ELEMENT = (
     r"(?P<behind_element>_(?=\d)(?:(?<=[A-Z]_)|(?<=[A-Z][a-z]_))"
     r"|(?:(?<=[A-Z])|(?<=[A-Z][a-z]))[₀-₉]+)"
@@ -151,13 +151,13 @@ _RAISED_UNITS = str.maketrans(
         for unit in units
     }
 )
-ASCII_LETTERS = _LetterFolding(ASCII_FOLD, re.compile(rf"[\t-\r\x1c-\x20]{{2,}}|{_BEHIND_ELEMENT}"))
+_ASCII_CHANGING = re.compile(rf"[\t-\r\x1c-\x20]{{2,}}|{_BEHIND_ELEMENT}")
 
 
-def _get_letter_folding(text: str) -> _LetterFolding:
+def _get_letter_folding(text: str, keep_case: bool) -> _LetterFolding:
+    table: dict[int, str] = dict(ASCII_SPACES if keep_case else ASCII_FOLD)
     if text.isascii():
-        return ASCII_LETTERS
-    table: dict[int, str] = dict(ASCII_FOLD)
+        return _LetterFolding(table, _ASCII_CHANGING)
     invisible, marks, growing, scripts, white = (
         [],
         [],
@@ -178,7 +178,7 @@ def _get_letter_folding(text: str) -> _LetterFolding:
         else:
             if _is_mark(letter):
                 marks.append(letter)
-            if len(plain := spell_plainly(letter)) == 1:
+            if len(plain := spell_plainly(letter, keep_case)) == 1:
                 table[ord(letter)] = plain
             else:
                 growing.append(letter)
@@ -216,24 +216,26 @@ def _compile_class(letters: Iterable[str], but: bool = False) -> str:
     return f"[{'^' if but else ''}{re.escape(''.join(letters))}]"
 
 
-def _spell_stretch(kind: str, stretch: str) -> str:
+def _spell_stretch(kind: str, stretch: str, keep_case: bool) -> str:
     """Return the folded form of a stretch: of one cluster, of a run of white space, of invisible
     characters, or of signs of a kind: raised, lowered, or lowered behind an element. Clusters and
     runs may have invisible characters among them."""
     if kind:
-        sign = {"raised": "^", "lowered": "_"}.get(kind, "")
+        word = len(stretch) > 1 and stretch.isalpha()  # as in 1ˢᵗ
+        sign = "" if word else {"raised": "^", "lowered": "_"}.get(kind, "")
         return sign + unicodedata.normalize("NFKC", stretch.lstrip("_")).replace("\u2212", "-")
     visible = INVISIBLE.sub("", stretch)
-    return " " if visible.isspace() else spell_plainly(visible)
+    return " " if visible.isspace() else spell_plainly(visible, keep_case)
 
 
-def spell_plainly(cluster: str) -> str:
+def spell_plainly(cluster: str, keep_case: bool = False) -> str:
     """Return one character, with the marks that follow it, in plain spelling and lower case.
 
-    That is step 3 of folding: quotes and dashes in ASCII, NFKC and case folding.
+    That is step 3 of folding: quotes and dashes in ASCII, NFKC and, unless the case is to stay,
+    case folding.
     """
-    plain = _normalize_cluster(cluster.translate(TYPOGRAPHY)).casefold()
-    return _normalize_cluster(plain).translate(TYPOGRAPHY)
+    plain = _normalize_cluster(cluster.translate(TYPOGRAPHY))
+    return _normalize_cluster(plain if keep_case else plain.casefold()).translate(TYPOGRAPHY)
 
 
 def _normalize_cluster(cluster: str) -> str:

@@ -7,7 +7,7 @@ sees, each attributed to the nearest source that the text cites. No source is op
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -46,6 +46,15 @@ CLOSING = {
     for marks in '"" ”” »«» ‘’ \'\' ’’ ‚‘’ ‹› ›‹› ““"'.split()
 }
 """what closes a quotation, at the end of a word, by the mark that opened it at a word's start"""
+WRONG_CLOSING = {'"': re.compile(r"(?<=\S)[”“„»«](?!\w)"), "'": re.compile(r"(?<=\S)[’‘‚](?!\w)")}
+"""the same where the paragraph does not close it so"""
+OTHER_MARKS = str.maketrans("＂＇❝❞❛❜‟‛〝〞〟｢｣﹁﹂﹃﹄", "\"'“”‘’“‘“””「」「」『』")
+"""quotation marks that are written more often in another way, which is read in their place"""
+DOUBLED = re.compile(r"(?<!\w)(?P<open>''|,,|<<)(?=\S)|(?<=\S)(?:''|>>)(?!\w)")
+"""two marks that are typed for one"""
+SPACED = re.compile(r"""(?<![^\s(])(["'])([ \n])((?:(?!\1)[^“”]){1,1000}?)([ \n]?)\1(?!\w)""")
+"""words between marks that spaces set apart from them"""
+MARK_IN_CODE = str.maketrans(dict.fromkeys("\"'“”„«»‹›‘’‚「」『』", "x"))
 POSSESSIVE = re.compile(r"(?<=s)['’] (?=\w)")
 WORD = re.compile(r"\w[\w'’-]*")
 NAME_WORD = re.compile(r"\w(?=\w)(?![\w-]+\.\w)[\w'’-]*")
@@ -54,6 +63,8 @@ UNSPACED_LETTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SENTENCE_END = re.compile(r"[.!?…][\"'”’»)]*\s+(?=\W{0,20}\w)|[。！？][”」』]*")
 BESIDE = " \t([<"
 """what may stand between a quotation and the source that belongs to it and to no other"""
+NAMELESS = re.compile(r"\W*(?:sources?\W*)?", re.IGNORECASE)
+"""what may stand beside a source in a last line that no dash or bracket sets apart"""
 CALLOUT = re.compile(r"\[!(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]")
 LEAD = re.compile(
     r"(?:\n|\s[—–―~-]{1,2}\s|\s?[(\[【<]|\s(?=\^|https?://)|(?<=[.!?…”\"»)])\s?(?=\d))[\s—–―~-]*"
@@ -70,6 +81,12 @@ MARK = re.compile(
     r"|[(\[](?:[\w-]+\.)+[a-z]{2,}(?:/\S*)?[)\]]"
 )
 """citations that a reader tells from the words beside them, even inside quotation marks"""
+BIDI_CONTROL = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""an embedding, override or isolate of text direction, which can show words in another order"""
+JOINED = re.compile(
+    r"[\s,;&/]*(?:and|und|et|y|e|en|also|see also|as well as)?[\s,;&/]*|[^\w()]{0,2}", re.IGNORECASE
+)
+"""what stands between sources that are given together"""
 URL = re.compile(r"(?i:https?|file)://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
 SOURCE_ADDRESS = re.compile(r"(?:https?|file)://\S|(?![a-z][\w+.-]*:|#|//)\S", re.IGNORECASE)
 FILE_NAME = re.compile(
@@ -88,14 +105,15 @@ class ClaimedQuote(Record, frozen=True):
     """String that an answer gives as a source's words, and the source that it names."""
 
     text: str
-    """as the reader of the rendered answer sees it, white space evened out"""
+    """as the reader of the rendered answer sees it, white space evened out: a line break where a
+    block, a cell or a line ends, else a space"""
     url: str = ""
     """empty if no source is named by address"""
     title: str = ""
     where: str = ""
     """place in the file: line and column, or the path of a JSON value and an offset in it. A string
     with several sources is given once for each, with the same `where`, and stands if it stands in
-    one of them"""
+    each of them"""
     quoted: bool = True
     """False for a sentence in the answer's own words that cites a source and need not stand in
     it"""
@@ -120,15 +138,20 @@ def extract_claims(
     citations: Iterable[CitationSpan],
     sources: SourcesByName,
     where: Callable[[int], str],
+    settled: Sequence[Span] = (),
 ) -> Iterator[ClaimedQuote]:
     """Yield the quotations of a Markdown text, then its sentences that cite without quoting.
 
     `citations` are citations, with offsets into `text`, and `sources` numbered sources known from
     elsewhere than the text; `where` words an offset as a place in the file. Quotations of fewer
-    than QUOTED_WORDS words are left out; one with several sources is yielded once for each.
+    than QUOTED_WORDS words are left out, and those in `settled` spans of the text; one with several
+    sources is yielded once for each.
     """
     citations = list(citations)
-    view = view_markdown(text, [at for each in citations for at in (each.start, each.end)])
+    places = [at for each in citations for at in (each.start, each.end)]
+    view = view_markdown(text, [*places, *(at for span in settled for at in span)])
+    spans = ((view.from_source(start), view.from_source(end)) for start, end in settled)
+    unsettled = _blank_spans(view.text, spans)
     known_spans = [
         CitationSpan(view.from_source(start), view.from_source(end), *source)
         for start, end, *source in map(msgspec.structs.astuple, citations)
@@ -138,7 +161,7 @@ def extract_claims(
     for quotation in _find_quotations(reading):
         start, end = quotation.start, quotation.end
         place, words = where(view.to_source(start)), _read_words(reading, *quotation.words)
-        if not _is_long(words, QUOTED_WORDS):
+        if not _is_long(words, QUOTED_WORDS) or not unsettled[start:end].strip():
             continue
         used.update(each for each in _list_cited(reading.cited, start, end) if each.problem)
         named = [] if quotation.unchecked else _find_sources(reading, quotation)
@@ -160,6 +183,8 @@ class _ParsedText(msgspec.Struct, frozen=True):
     """Shown text prepared for attributing quotations. Offsets in all parts are the same."""
 
     shown: MarkdownView
+    marks: str
+    """the text with its quotation marks evened out"""
     prose: str
     """the text with its citation marks blanked out"""
     cited: list[CitationSpan]
@@ -170,6 +195,8 @@ class _ParsedText(msgspec.Struct, frozen=True):
     """offsets at which sentences end; a paragraph ends its sentence"""
     definitions: list[Span]
     """lines that define sources"""
+    controls: list[tuple[int, str]]
+    """places of controls of text direction, and which is open behind each"""
 
 
 class _Quotation(msgspec.Struct):
@@ -197,7 +224,10 @@ def _parse_text(
     prose = _blank_spans(view.text, marks)
     sentences = {match.end() for match in SENTENCE_END.finditer(prose)}
     ends, lines = sorted(sentences.union(view.paragraphs)), sorted(span for span, *_ in entries)
-    return _ParsedText(view, prose, cited, set(known_spans), ends, lines)
+    evened = DOUBLED.sub(lambda two: '\u200b"' if two["open"] else '"\u200b', view.text)
+    evened = SPACED.sub(r"\2\1\3\1\4", evened.translate(OTHER_MARKS))
+    controls = _list_controls(view.text)
+    return _ParsedText(view, evened, prose, cited, set(known_spans), ends, lines, controls)
 
 
 def _even_spaces(text: str) -> str:
@@ -317,8 +347,32 @@ def _list_cited(cited: list[CitationSpan], start: int, end: int) -> list[Citatio
 def _read_words(reading: _ParsedText, start: int, end: int) -> str:
     """Return the words of a quotation without the marks of citations among them."""
     spans = [(low - start, high - start) for _, (low, high) in _find_marks(reading, start, end)]
-    words = _blank_spans(reading.shown.text[start:end], spans)
-    return re.sub(r" (?=[.,;:!?…])", "", _even_spaces(words)) if spans else _even_spaces(words)
+    words, breaks = _blank_spans(reading.shown.text[start:end], spans), reading.shown.breaks
+    inside = (at - start for at in breaks[bisect_left(breaks, start) : bisect_left(breaks, end)])
+    parts = (_even_spaces(words[a:b]) for a, b in pairwise([0, *inside, end - start]))
+    lines = _find_open_control(reading, start) + "\n".join(filter(None, parts))
+    return re.sub(r" (?=[.,;:!?…])", "", lines) if spans else lines
+
+
+def _list_controls(text: str) -> list[tuple[int, str]]:
+    """Return the place of each control of text direction, and the innermost one that is open
+    behind it."""
+    opened, controls = list[str](), list[tuple[int, str]]()
+    for control in BIDI_CONTROL.finditer(text):
+        if control[0] not in "\u202c\u2069":
+            opened.append(control[0])
+        elif opened:
+            opened.pop()
+        controls.append((control.start(), "".join(opened[-1:])))
+    return controls
+
+
+def _find_open_control(reading: _ParsedText, at: int) -> str:
+    """Return the control of text direction that is open at a place; its paragraph closes it."""
+    paragraphs, number = reading.shown.paragraphs, bisect_left(reading.controls, (at, "")) - 1
+    begun = paragraphs[bisect_right(paragraphs, at) - 1] if paragraphs else 0
+    place, control = reading.controls[number] if number >= 0 else (-1, "")
+    return control if place >= begun else ""
 
 
 def _is_long(quoted: str, words: int) -> bool:
@@ -328,18 +382,21 @@ def _is_long(quoted: str, words: int) -> bool:
 
 def _find_quotations(reading: _ParsedText) -> list[_Quotation]:
     """Return block quotes and strings in quotation marks, in order."""
-    text, elements = reading.shown.text, reading.shown.elements
+    text, elements = reading.marks, reading.shown.elements
     outer = _drop_inner(elements["blockquote"])
     blocks = [each for each in outer if not CALLOUT.match(text, each[0])]
     quotations = [_Quotation(*each, _trim_block(reading, *each), True) for each in blocks]
-    code = _drop_inner(elements["code"])
-    for start, end in _pair_marks(_blank_spans(text, blocks + code), reading.shown.paragraphs):
+    code, prose = _drop_inner(elements["code"]), _blank_spans(text, blocks)
+    parts = [
+        prose[a:b] for a, b in pairwise([0, *(at for span in code for at in span), len(prose)])
+    ]
+    parts[1::2] = [part.translate(MARK_IN_CODE) for part in parts[1::2]]
+    for start, end in _pair_marks("".join(parts), reading.shown.paragraphs):
         quotation = _Quotation(start, end, (start + 1, end - CLOSES.count(text[end - 1])))
         at = bisect_right(reading.definitions, (start, len(text))) - 1
         if at >= 0 and start < reading.definitions[at][1]:
             quotation.unchecked = "it stands in a list of sources"
         quotations.append(quotation)
-    prose = _blank_spans(text, blocks)
     for low, high in code:
         for start, end in _pair_marks(prose[low:high], []):
             words = low + start + 1, low + end - 1
@@ -383,8 +440,9 @@ def _find_closing(text: str, mark: str, at: int, end: int) -> int:
         if whole := [each for each in ends if not POSSESSIVE.match(text, each - 1)] or ends[-1:]:
             return whole[0]
     if mark not in PAIRED:
-        late = CLOSING[mark].search(text, at, end)
-        return late.end() if late else 0
+        wrong = WRONG_CLOSING.get(mark, CLOSING[mark])
+        late = CLOSING[mark].search(text, at, end) or wrong.search(text, at, end)
+        return late.end() if late else end * (mark == '"' and text[at].isalpha())
     depth, last = 1, 0
     for match in PAIRED[mark].finditer(text, at, end):
         depth += 1 if match[0] == mark else -1
@@ -404,7 +462,7 @@ CLOSES = "”“»«」』\"'’‘‹›"
 def _trim_block(reading: _ParsedText, start: int, end: int) -> Span:
     """Return the span of a block quote's words: without its source's name at the end, and without
     quotation marks round the whole."""
-    text = reading.shown.text
+    text = reading.marks
     low = max(start, end - MAX_ATTRIBUTION)
     cited = _list_cited(reading.cited, start, end)
     if cited and cited[-1].end == end and _is_in_marks(text[start : cited[-1].start].rstrip()):
@@ -427,9 +485,14 @@ def _names_source(reading: _ParsedText, lead: int, start: int, end: int) -> bool
     """Return True if text[start:end] behind a lead cites, and reads like the name of a source."""
     cited = _list_cited(reading.cited, start, end)
     name, before = reading.shown.text[start:end], reading.shown.text[max(lead - 1, 0) : start]
-    if not cited or not any(map(str.isalpha, name)):
-        return bool(cited) and re.search(r"[\[^\n]|\A[.!?…”\"»)]", before + name) is not None
     rest = _blank_spans(name, [(each.start - start, each.end - start) for each in cited])
+    if not cited or not any(map(str.isalpha, name)):
+        marked = re.search(r"[\[^\n]|\A[.!?…”\"»)]", before + name)
+        return bool(cited and marked) and not any(map(str.isdigit, rest))
+    breaks = reading.shown.breaks
+    is_same_line = bisect_left(breaks, lead) == bisect_left(breaks, start)
+    if is_same_line and before[1:].isspace() and not NAMELESS.fullmatch(rest):
+        return False
     titles = [reading.shown.text[each.start : each.end] for each in cited]
     words = NAME_WORD.findall(" ".join([rest, *(" ".join(each.split()[:1]) for each in titles)]))
     short = [rest, *(each for each in titles if each.count(" ") < CHECKED_WORDS)]
@@ -470,16 +533,25 @@ def _find_sources(reading: _ParsedText, quotation: _Quotation) -> list[CitationS
     for side, breaks, reach in tries:
         low, high = (min(end, side[0].end), max(start, side[0].start)) if side else (0, 0)
         if side and bisect_right(breaks, high) - bisect_right(breaks, low) <= reach:
-            return _group_adjacent(side)
+            return _group_adjacent(reading.shown.text, side)
     return []
 
 
-def _group_adjacent(cited: list[CitationSpan]) -> list[CitationSpan]:
-    """Return the first citation, which is the nearest, and those right beside it, as in
-    `[1][2]`."""
-    gaps = (max(a.start, b.start) - min(a.end, b.end) for a, b in pairwise(cited))
-    size = next((number for number, gap in enumerate(gaps, 1) if gap > 2), len(cited))
-    return sorted(cited[:size], key=lambda each: each.start)
+def _group_adjacent(text: str, cited: list[CitationSpan]) -> list[CitationSpan]:
+    """Return the first citation, which is the nearest, and those given with it.
+
+    As in `[1][2]`, `[1] and [2]`, `(Smith; Lee)`: not a link on words of the next sentence.
+    """
+    group = cited[:1]
+    for each in cited[1:]:
+        one, other = sorted((group[-1], each), key=lambda each: each.start)
+        marks = _is_mark(text, one) and _is_mark(text, other)
+        before = text[max(0, one.start - MAX_ATTRIBUTION) : one.start]
+        inside = before.rfind("(") > before.rfind(")")
+        if not (marks or inside) or not JOINED.fullmatch(text[one.end : other.start]):
+            break
+        group.append(each)
+    return sorted(group, key=lambda each: each.start)
 
 
 def _extract_sentence(reading: _ParsedText, cited: CitationSpan, is_known: bool) -> str:

@@ -15,14 +15,18 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
+from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+
+import msgspec
 
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
@@ -35,9 +39,11 @@ from rookery.pages.text_folding import (
     is_quotable,
     locate_quote,
 )
-from rookery.quotes.answer_text import ClaimedQuote
+from rookery.quotes.answer_text import BIDI_CONTROL, CitationSpan, ClaimedQuote, extract_claims
 from rookery.quotes.quote_links import shorten_line
-from rookery.records import Answer, Page, Quote, Record
+from rookery.records import Answer, Claim, Page, Quote, Record, is_word_edge
+
+_NO_CHANGES = array("q"), array("q"), array("q"), array("q")
 
 LEAST_WORDS = 3
 """fewest whole words of a quote that says something"""
@@ -45,6 +51,8 @@ LEAST_LETTERS = 6
 """the same in letters, for scripts that set no spaces between words"""
 MAX_FIRST_PLACES = 1000
 """most places of a first piece that are tried, which bounds the time for any text"""
+LEAST_CAPITALS = 10
+"""fewest characters of a text in capitals that is the same in small letters: fewer may be signs"""
 MAX_GAPS = 50
 """most gaps in one quotation, which bounds the time for any text"""
 
@@ -57,7 +65,7 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
-_SENTENCE_START = re.compile(r"(?:\A|[.!?:…\n\t])[\s\"'(\[*_-]*\Z")
+_SENTENCE_START = re.compile(r"(?:\A|[.!?:…\n\t])[\s\"'“‘„«(\[*_-]*\Z")
 
 NUMBER_WORDS = frozenset(
     """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
@@ -136,35 +144,151 @@ def is_quote_too_short(text: str, start: int, end: int) -> bool:
 
 
 _TYPED_ALIKE = re.compile(
-    r"(?:(?<=[.,;:!?”\"’»)\]])|(?<=[^\W\d_]{3})|(?<=\b1\d{3})|(?<=\b20\d{2}))"
-    r"(?P<note>\[(?:note )?(?:\d{1,3}|[a-z])\]|\[citation needed\])(?!\w)"
-    r"|(?P<mark>[\"“”„«»‹›‘’‚])"
-    r"|(?<=\d)\s[–—-]\s(?=\d)|(?<!\d)\s{0,2}(?:[–—―]|-{1,2})\s{0,2}(?!\d)"
+    r"(?P<note>(?:(?<=[.,;:!?”\"’»)\]])|(?<=[^\W\d_]{3})|(?<=\b1\d{3})|(?<=\b20\d{2}))"
+    r"\[(?:note )?(?:\d{1,3}|[a-z])\](?!\w|[.(]\w|\s?=)|\[citation needed\])"
+    r"|(?P<mark>(?<!\d)[\"“”„«»‹›‘’‚])|(?P<range>(?<=\d)\s[–-]\s(?=\d))"
+    r"|(?P<dash>\s{0,2}(?:[—―]|-{2,3})\s{0,2}(?!\d)|\s{1,2}[–-]\s{1,2}(?!\d))"
+    r"|(?P<bar>\s?\|\s?|\t+)|(?P<divided>(?<=[^\W\d_])-\n[ \t]*(?=[^\W\d_]))"
 )
+_DASH = "\ufdd1"
+"""stands for a dash between words, which is no hyphen"""
+_SPELLINGS = {"note": "", "mark": "'", "range": "-", "dash": _DASH, "bar": " | "}
+_DASHES = str.maketrans(dict.fromkeys("—―", _DASH))
 _ITEM_NUMBER = re.compile(r"(?:\d{1,4}|[a-zA-Z]|[ivx]{2,6}|[IVX]{2,6})\. ")
+_LINKED_NOTE = re.compile(r"\[(?:\d{1,3}|[a-z*†‡])\]")
+_NAMED_NOTE = re.compile(r"(\[\^[\w-]{1,30}\])(:?)")
+_EDGE_ELLIPSES = re.compile(rf"\A\s*{ELLIPSIS.pattern}|{ELLIPSIS.pattern}\s*\Z", re.IGNORECASE)
+_ENDED = re.compile(r"(?:[.!?…:;。！？：；]|(,|、|，))[\"'”’»)\]」』]*(?:\[[^\]\n]{1,20}\])*\Z")
+_LABEL = re.compile(r"[(\[]?\w{1,5}[.)\]]\s|[•‣▪◦·*–—-]\s")
+_EDITED = re.compile(r"\A(\W*)\[(\w)\](?=\w)|\s?\[sic\]")
+_BREAK = re.compile(r"\s*[\n\t]\s*")
+_FIRST_WORD = re.compile(r"\W*([^\W\d_])([^\W\d_]*)")
 
 
-def _find_as_typed(page: Page, text: str) -> tuple[Quote, ...]:
-    """Return the quote of the page that a person would type so; empty if there is none.
+class _PageReading(NamedTuple):
+    """A page's text as a person might type it, folded."""
 
-    The page's numbers of notes and of list items may be left out; entities may be written as in
-    HTML, quotation marks and dashes between words in another way.
+    page: Page
+    typed: FoldedText
+    folded: FoldedText
+    seams: list[int]
+    """places in the folded text at which a block ends and no sign says so"""
+
+    def to_source_span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the span of the page that was folded to this span."""
+        return self.typed.to_source_span(*self.folded.to_source_span(start, end))
+
+
+def _find_as_read(page: Page, text: str) -> Quote | None:
+    """Return the quote of the page that reads `text`, as people quote; None if there is none.
+
+    Case counts, but for the first letter, which may begin a sentence here and none there, and for
+    words of the page in capitals throughout. The last comma or full stop, and an ellipsis at an
+    edge, may be the writer's. Where a block of the page ends and no sign says so, a line or a cell
+    ends in `text`. The page's numbers of notes and of list items may be left out; entities may be
+    written as in HTML, quotation marks and dashes between words in another way, words without the
+    hyphen that divides them at the end of a line, bars between cells; a first letter may stand in
+    brackets, and [sic] behind a word.
     """
-    items = [block.start for block in page.blocks if block.kind == "item"]
-    numbers = [match.span() for at in items if (match := _ITEM_NUMBER.match(page.text, at))]
-    hidden = [(block.start, block.end) for block in page.blocks if block.hidden]
-    typed = _type_alike(page.text, [*numbers, *hidden])
-    claimed = _type_alike(html.unescape(text), []).text
-    quote = locate_quote(Page(page.url, page.title, typed.text), claimed)
-    return (page.quote(*typed.to_source_span(quote.start, quote.end)),) if quote else ()
+    trimmed = _EDGE_ELLIPSES.sub("", text).strip()
+    wordings = dict.fromkeys((text.strip(), trimmed, re.sub(r"[.,。，]\Z", "", trimmed)))
+    for joint in (None, "", "-") if "-\n" in page.text else (None, ""):
+        reading = _read_page(page, joint)
+        for wording in wordings:
+            if joint is not None:
+                wording = _EDITED.sub(r"\1\2", html.unescape(wording))
+                wording = _type_alike(wording, [], joint).text
+            wording = wording.translate(_DASHES)
+            for start, end in _find_wording(reading, wording):
+                if joint is not None or not is_hidden_span(page, start, end):
+                    return page.quote(start, end)
+    return None
 
 
-def _type_alike(text: str, left_out: list[tuple[int, int]]) -> FoldedText:
+def _read_page(page: Page, joint: str | None) -> _PageReading:
+    """Return a page as a person might type it; exactly as it stands if `joint` is None.
+
+    `joint` stands for the hyphen that divides a word at the end of a line.
+    """
+    text, unlabelled = page.text.translate(_DASHES), set[int]()
+    typed = FoldedText(text, len(text), _NO_CHANGES)
+    if joint is not None:
+        items = (block.start for block in page.blocks if block.kind == "item")
+        numbers = [match.span() for at in items if (match := _ITEM_NUMBER.match(page.text, at))]
+        hidden = [(block.start, block.end) for block in page.blocks if block.hidden]
+        own = page.url.partition("#")[0] + "#"
+        links = [(link.start - 1, link.end + 1) for link in page.links if link.url.startswith(own)]
+        notes = [each for each in links if _LINKED_NOTE.fullmatch(page.text, *each)]
+        named = [*_NAMED_NOTE.finditer(page.text)]
+        defined = {each[1] for each in named if each[2]}
+        notes += [each.span() for each in named if not each[2] and each[1] in defined]
+        typed = _type_alike(page.text, [*numbers, *hidden, *notes], joint)
+        unlabelled = {start for start, _ in numbers}
+    folded = fold_text(typed.text, keep_case=True)
+    ends = map(typed.from_source_offset, _find_seams(page, unlabelled, joint is not None))
+    return _PageReading(page, typed, folded, [*map(folded.from_source_offset, ends)])
+
+
+def _find_seams(page: Page, unlabelled: set[int], barred: bool) -> Iterator[int]:
+    """Yield the ends of the blocks behind which the next one reads as if it went on.
+
+    There are none behind the end of a sentence or clause, before the label of an item, and between
+    paragraphs that go on in small letters. `unlabelled` are starts of items without their labels;
+    if `barred`, bars stand between the cells of a row.
+    """
+    for one, other in pairwise(block for block in page.blocks if not block.hidden):
+        kinds = {one.kind, other.kind}
+        ended = _ENDED.search(page.text[max(one.start, one.end - 60) : one.end])
+        labelled = other.start not in unlabelled and _LABEL.match(page.text, other.start)
+        goes_on = page.text[one.end - 1].islower() and page.text[other.start].islower()
+        if not (
+            kinds == {"code"}
+            or (ended and not ("cell" in kinds and ended[1]))
+            or (labelled and "cell" not in kinds)
+            or (goes_on and kinds <= {"paragraph", "quotation"})
+            or (barred and page.text[one.end] == "\t")
+        ):
+            yield one.end
+
+
+def _find_wording(reading: _PageReading, wording: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the page that read a wording and cut no word."""
+    text, wording = reading.page.text, wording.strip()
+    sought = fold_text(wording, keep_case=True)
+    breaks = {sought.from_source_offset(at.start()) for at in _BREAK.finditer(wording)}
+    plain, capital, turned = sought.text, sought.text.upper(), ""
+    if (first := _FIRST_WORD.match(plain)) and first[2] == first[2].lower():
+        at, letter = first.start(1), first[1].swapcase()
+        turned = plain[:at] + letter + plain[at + 1 :] if letter != first[1] else ""
+    if len(plain) < LEAST_CAPITALS or any(map(str.isdigit, plain)):
+        capital = ""
+    for needle in dict.fromkeys((plain, turned, capital)):
+        for low, high in find_folded_spans(reading.folded, needle, 0):
+            start, end = reading.to_source_span(low, high)
+            first_seam, last_seam = (bisect_left(reading.seams, at) for at in (low, high))
+            parted = all(at - low in breaks for at in reading.seams[first_seam:last_seam])
+            whole = is_word_edge(text, start) and is_word_edge(text, end)
+            if whole and parted and (needle != turned or _may_begin(text, start)):
+                yield start, end
+
+
+def _may_begin(text: str, start: int) -> bool:
+    """Return True if the first letter from `start` on may be written large or small.
+
+    It is not behind a number, where it may be a unit, and is no capital inside a sentence, which
+    may tell one word from another.
+    """
+    first = _FIRST_WORD.match(text, start)
+    if first is None or (len(first[2]) < 3 and re.search(r"\d\s?\Z", text[:start][-2:])):
+        return False
+    return first[1].islower() or _begins_a_sentence(text, first.start(1))
+
+
+def _type_alike(text: str, left_out: list[tuple[int, int]], joint: str) -> FoldedText:
     """Return the text as a person might type it, without the spans `left_out`."""
     changed = [(*span, "") for span in left_out]
     for match in _TYPED_ALIKE.finditer(text):
-        plain = "'" if match["mark"] else "-" * (match["note"] is None)
-        changed.append((*match.span(), plain))
+        changed.append((*match.span(), _SPELLINGS.get(match.lastgroup or "", joint)))
     changes = array("q"), array("q"), array("q"), array("q")
     pieces, position, length = [], 0, 0
     for start, end, plain in sorted(changed):
@@ -265,11 +389,12 @@ ClaimedOutcome = Literal[
     "not_checked",
 ]
 
+UNCHECKED_OUTCOMES = ("not_quoted", "not_judged", "not_checked")
+"""outcomes of what holds no quote, or none that can be checked"""
 MAX_EDGE_CHARACTERS = 300
 """most characters at either end of a gap that a message shows"""
-BIDI_CONTROL = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""an embedding, override or isolate of text direction, which can show words in another order"""
 REORDERED = "it holds control characters that show its letters in another order"
+_OTHERWISE = "capitals count, and so do the ends of paragraphs, items and cells"
 TOO_SHORT = "it has fewer than three words, and no number or name"
 
 
@@ -308,6 +433,15 @@ class ClaimedVerdict(Record, frozen=True):
     """pieces of the page that the string consists of"""
     left_out: tuple[str, ...] = ()
     """the page's text between these pieces"""
+
+    def __bool__(self) -> bool:
+        """Return True unless the string was checked and failed."""
+        return self.verified or self.outcome in UNCHECKED_OUTCOMES
+
+    @property
+    def text(self) -> str:
+        """The string as it is quoted."""
+        return self.claimed.text
 
     @property
     def verified(self) -> bool:
@@ -400,17 +534,50 @@ def find_unjudged_sentences(answer: Answer) -> list[TextVerdict]:
     repeats one of its own quotes, white space evened out, needs no judgement.
     """
     rest, position = "", 0
-    for claim in answer.claims:
-        copied = {" ".join(answer.quotes[number].text.split()) for number in claim.quotes}
-        if " ".join(answer.text[claim.start : claim.end].split()) in copied:
-            rest += answer.text[position : max(position, claim.start)] + "\n"
-            position = max(position, claim.end)
+    for claim in filter(partial(_is_copied, answer), answer.claims):
+        rest += answer.text[position : max(position, claim.start)] + "\n"
+        position = max(position, claim.end)
     page = Page("", "", rest + answer.text[position:])
     spans = find_sentences(page, 0, len(page.text)) if page.text.strip() else []
     sentences = [page.text[start:end] for start, end in spans]
     detail = "only the quotes of what a model may have written are checked"
     worded = (each for each in sentences if any(map(str.isalnum, each)))
     return [TextVerdict(each, "not_judged", detail) for each in worded]
+
+
+def _is_copied(answer: Answer, claim: Claim) -> bool:
+    """Return whether a claim repeats one of its own quotes, white space evened out."""
+    copied = {" ".join(answer.quotes[number].text.split()) for number in claim.quotes}
+    return " ".join(answer.text[claim.start : claim.end].split()) in copied
+
+
+def check_typed_quotes(
+    answer: Answer, pages: Callable[[Quote], Page | None], name: str = "the answer"
+) -> list[ClaimedVerdict]:
+    """Return a verdict on each quotation that is typed in the answer's own text, by its pages.
+
+    It must stand in a page that its claim cites, elsewhere in one that the answer quotes; what is
+    not checked is told. Quotations from three words on count, and not those of the quotes that
+    claims repeat. `pages(quote)` returns a stored page as for `verify_quotes`.
+    """
+    cited = [
+        CitationSpan(claim.start, claim.end, answer.quotes[number].url)
+        for claim in answer.claims
+        for number in claim.quotes
+    ]
+    numbered = {str(n): (each.url, each.title) for n, each in enumerate(answer.quotes, 1)}
+    copied = [(each.start, each.end) for each in answer.claims if _is_copied(answer, each)]
+    typed = extract_claims(
+        answer.text, cited, numbered, lambda at: f"{name}, character {at}", copied
+    )
+    verdicts = []
+    for _, same in groupby((each for each in typed if each.quoted), attrgetter("where")):
+        claimed, *others = same
+        urls = {claimed.url, *(each.url for each in others)}
+        named = [each for each in answer.quotes if each.url in urls or "" in urls]
+        claimed = msgspec.structs.replace(claimed, title=claimed.title or "the answer's pages")
+        verdicts.append(check_claimed_quote(claimed, filter(None, map(pages, named))))
+    return verdicts
 
 
 def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> ClaimedVerdict:
@@ -435,20 +602,21 @@ def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> Clai
     elided: ClaimedVerdict | None = None
     for page in versions:
         latest.setdefault(page.url, page)
+        if quote := _find_as_read(page, claimed.text):
+            return _judge_whole(claimed, quote, page, latest[page.url])
         quotes = find_quote_pieces(page, claimed.text)
-        if len(quotes) != 1:
-            quotes = _find_as_typed(page, claimed.text) or quotes
-        if len(quotes) == 1:
-            return _judge_whole(claimed, quotes[0], page, latest[page.url])
-        if quotes and elided is None:
+        if len(quotes) > 1 and elided is None:
             elided = _judge_elided(claimed, quotes, page)
+        if len(quotes) == 1 and faulty is None:
+            detail = f"the source has “{_cut_middle(quotes[0].text)}”: {_OTHERWISE}"
+            faulty = ClaimedVerdict(claimed, "not_found", detail)
         if not quotes and faulty is None and (span := next(find_places(page, claimed.text), None)):
             fault = find_fault(page, *span)
             faulty = fault and ClaimedVerdict(claimed, *fault)
     if not latest:
         return ClaimedVerdict(claimed, "page_missing", "its source is not stored")
     missing = ClaimedVerdict(claimed, "not_found", "these words do not stand in the source")
-    return elided or faulty or missing
+    return next(each for each in (elided, faulty, missing) if each is not None)
 
 
 def _judge_whole(claimed: ClaimedQuote, quote: Quote, page: Page, latest: Page) -> ClaimedVerdict:

@@ -19,7 +19,7 @@ import msgspec
 from rookery.answers.answer_results import make_ask_result
 from rookery.library.libraries import is_url
 from rookery.quotes.quote_links import describe_location, make_deep_link
-from rookery.quotes.verification import Verdict
+from rookery.quotes.verification import UNCHECKED_OUTCOMES, ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Page, Quote
 from rookery.shell.terminal_output import (
     describe_missing_answer,
@@ -86,6 +86,8 @@ class ExportedAnswer(NamedTuple):
     asked: str = ""
     """the question as it was asked, where it was searched in other words; else empty"""
     language: ExportLanguage = ENGLISH
+    notes: Sequence[ClaimedVerdict | TextVerdict] = ()
+    """on its text, and on quotations that are typed in it"""
 
 
 class ExportedReport(NamedTuple):
@@ -203,7 +205,18 @@ def _format_headline(exported: ExportedAnswer) -> str:
     if answer.declined:
         return say("Declined: no passage reached the threshold. The closest are below.")
     good = sum(verdict.verified for verdict in exported.verdicts)
-    return say(f"{good} of {len(exported.verdicts)} quotes verified.")
+    failed = [
+        each for each in exported.notes if each.outcome not in ("verified", *UNCHECKED_OUTCOMES)
+    ]
+    return " ".join(
+        [
+            say(f"{good} of {len(exported.verdicts)} quotes verified."),
+            *(
+                f"{say('NOT VERIFIED')}: “{sanitize_text(e.text)}”: {say(e.detail)}."
+                for e in failed
+            ),
+        ]
+    )
 
 
 def _format_summary(exported: ExportedAnswer) -> str:

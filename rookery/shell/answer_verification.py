@@ -6,7 +6,7 @@ For `rookery cite verify`, with `--support` for the claims, and for MCP's tool `
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote as percent_encode
@@ -34,7 +34,7 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.measure.citations import compute_word_share, list_statements
-from rookery.quotes.answer_text import CitationSpan, ClaimedQuote, extract_claims
+from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.saved_answers import (
     SavedAnswer,
     SourcePages,
@@ -42,14 +42,16 @@ from rookery.quotes.saved_answers import (
     parse_saved_answers,
 )
 from rookery.quotes.verification import (
+    UNCHECKED_OUTCOMES,
     AnyVerdict,
     ClaimedVerdict,
     Verdict,
     check_claimed_quote,
+    check_typed_quotes,
     find_unjudged_sentences,
     verify_quotes,
 )
-from rookery.records import Answer, Failure, Page, Quote
+from rookery.records import Failure, Page, Quote
 from rookery.settings import WORDS, Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNVERIFIED
 from rookery.shell.file_reading import list_document_files, read_document_file, read_document_files
@@ -66,8 +68,6 @@ from rookery.typed_files import open_named_file
 MAX_SAVED_BYTES = 100_000_000
 """bytes of a file of saved answers"""
 
-UNCHECKED_OUTCOMES = ("not_quoted", "not_judged", "not_checked")
-"""outcomes of what holds no quote, or none that can be checked"""
 _PERCENT = re.compile(r"(?:%(?!2f|25|3f|23)[0-9a-f]{2}|[^%])+", re.IGNORECASE)
 """parts of a path in which percent-encoding means nothing"""
 
@@ -82,7 +82,7 @@ def check_saved_answers(data: bytes, name: str, pages: SourcePages) -> list[AnyV
     saved_answers = parse_saved_answers(data, name)
     if saved_answers is not None:
         numbered = enumerate(saved_answers, 1)
-        return [each for number, saved in numbered for each in _check_ours(saved, pages, number)]
+        return [each for number, saved in numbered for each in check_own(saved, pages, number)]
     claimed = extract_claimed_quotes(data, name)
     return _note_other_sources([_check_other(each, pages) for each in claimed])
 
@@ -94,7 +94,11 @@ def _check_other(claimed: ClaimedQuote, pages: SourcePages) -> ClaimedVerdict:
     return verdict
 
 
-def _check_ours(saved: SavedAnswer, pages: SourcePages, number: int) -> Iterator[AnyVerdict]:
+def check_own(saved: SavedAnswer, pages: SourcePages, number: int) -> Iterator[AnyVerdict]:
+    """Yield verdicts on the quotes of an answer of Rookery, and then on its text.
+
+    `number` is that of the answer in its file, from 1.
+    """
     if saved.answer is None:
         return
     yield from verify_quotes(saved.answer, pages.find_version, pages.find_latest)
@@ -105,30 +109,6 @@ def _check_ours(saved: SavedAnswer, pages: SourcePages, number: int) -> Iterator
     else:
         yield from find_unjudged_sentences(saved.answer)
         yield from check_typed_quotes(saved.answer, pages.find_version, f"answer {number}")
-
-
-def check_typed_quotes(
-    answer: Answer, pages: Callable[[Quote], Page | None], name: str = "the answer"
-) -> list[ClaimedVerdict]:
-    """Return a verdict on each quotation in the answer's own text, by the pages that it quotes.
-
-    Where its claim cites quotes, their pages count, elsewhere those of all of them. `pages(quote)`
-    returns a stored page as for `verify_quotes`.
-    """
-    cited = [
-        CitationSpan(claim.start, claim.end, answer.quotes[number].url)
-        for claim in answer.claims
-        for number in claim.quotes
-    ]
-    numbered = {str(n): (each.url, each.title) for n, each in enumerate(answer.quotes, 1)}
-    typed = extract_claims(answer.text, cited, numbered, lambda at: f"{name}, character {at}")
-    verdicts = []
-    for claimed in typed:
-        if claimed.quoted:
-            named = [each for each in answer.quotes if claimed.url in (each.url, "")]
-            claimed = msgspec.structs.replace(claimed, title=claimed.title or "the answer's pages")
-            verdicts.append(check_claimed_quote(claimed, filter(None, map(pages, named))))
-    return verdicts
 
 
 def _note_other_sources(verdicts: Sequence[ClaimedVerdict]) -> list[AnyVerdict]:
@@ -146,8 +126,8 @@ def _note_other_sources(verdicts: Sequence[ClaimedVerdict]) -> list[AnyVerdict]:
 def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
     """Count the quotes and texts that failed; what was not judged or checked does not count.
 
-    A string that is cited with several sources fails only if it fails in all of them. Each place
-    where it stands is counted for itself.
+    A string that is cited with several sources fails if it fails in one of them. Each place where
+    it stands is counted for itself.
     """
     together: dict[object, list[bool]] = {}
     for number, each in enumerate(verdicts):
@@ -155,7 +135,7 @@ def count_failed_quotes(verdicts: Sequence[AnyVerdict]) -> int:
             claimed = each.claimed if isinstance(each, ClaimedVerdict) else None
             place = claimed.where if claimed and claimed.quoted else number
             together.setdefault(place, []).append(each.outcome == "verified")
-    return sum(not any(outcomes) for outcomes in together.values())
+    return sum(not all(outcomes) for outcomes in together.values())
 
 
 def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
@@ -315,15 +295,29 @@ class CheckedSources:
     def _list_addresses(self, url: str) -> list[str]:
         """Return the addresses that a source may be stored under, the likeliest first.
 
-        A path is read from the answer's folder and from that of the documents, and from no other.
+        A path is read from the answer's folder and from that of the documents, and from no other. A
+        web address is also that of the document at its host and path: `www.example.org/a.html`.
         """
         if is_url(url):
-            return list_equal_addresses(url)
+            equal = list_equal_addresses(url)
+            return [*equal, *filter(None, map(self._name_copy, equal))]
         named = urldefrag(url).url
         local = named.lower().startswith("file:")
         path = resolve_place_path(named) if local else Path(unquote(named))
         folders = [self._folder] if local else filter(None, [self._folder, self._given.folder])
         return [(each / path).resolve().as_uri() for each in folders if "\0" not in str(path)]
+
+    def _name_copy(self, url: str) -> str:
+        """Return the address of the file at a web address's host and path below the documents.
+
+        It is empty where there is no such place.
+        """
+        parts, folder = urlsplit(url), self._given.folder
+        if folder is None or parts.query or "\0" in (path := unquote(parts.path)):
+            return ""
+        host = (folder / parts.netloc).resolve()
+        copy = host.joinpath(path.lstrip("/")).resolve()
+        return copy.as_uri() if host.parent == folder.resolve() and host in copy.parents else ""
 
     def _open_page(self, url: str) -> Page | None:
         """Return the page as it is now, opened once; None unless asked for, or where it fails."""

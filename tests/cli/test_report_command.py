@@ -1,10 +1,12 @@
 """`rookery cite report`: saved answers as one report, its quotes checked again."""
 
+import json
 from pathlib import Path
 
 import pytest
 from commands import CORVIDS, GIFTS, Run
 
+import rookery
 from rookery.pages.page_reader import read_page
 
 TRAM = "What does a tram ticket cost in Oslo?"
@@ -41,6 +43,39 @@ def test_saved_answers_become_one_report(run: Run, saved: Path, tmp_path: Path) 
     altered.write_text(f"{line[:start]}Nobody said: {line[start:]}\n", "utf-8")
     assert run("cite", "report", altered, "--out", tmp_path / "altered.md").code == 5
     assert "NOT VERIFIED" in (tmp_path / "altered.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("typed", "outcome", "code"),
+    [
+        ("“Crows have never brought anybody a gift”", "not_found", 5),
+        ("`“Crows have never brought a gift”`", "not_checked", 0),
+        ("“{}”", "verified", 0),
+    ],
+)
+def test_quotations_that_a_model_typed_are_checked_in_a_report_too(
+    run: Run, tmp_path: Path, typed: str, outcome: str, code: int
+) -> None:
+    saved = json.loads(run("ask", GIFTS, *CORVIDS, "--json").out)
+    quote = saved["answer"]["quotes"][0]
+    text = f"The page says {typed.format(' '.join(quote['text'].split()[:8]))}, so it is."
+    claim = {"start": 0, "end": len(text), "quotes": [0]}
+    answer = {"text": text, "quotes": [quote], "claims": [claim]}
+    (tmp_path / "answer.jsonl").write_text(
+        json.dumps({**saved, "method": "webglm", "answer": answer})
+    )
+    verified = run("cite", "verify", tmp_path / "answer.jsonl", "--json")
+    assert [json.loads(line)["outcome"] for line in verified.out.splitlines()][-1] == outcome
+    report = run("cite", "report", tmp_path / "answer.jsonl", "--out", tmp_path / "report.md")
+    assert (report.code, verified.code) == (code, code)
+    assert ("NOT VERIFIED: “Crows have" in (tmp_path / "report.md").read_text("utf-8")) == (
+        code == 5
+    )
+    assert (f"{outcome} " in report.err.replace("1 quotes verified", "")) == (outcome != "verified")
+    assert "typed in the answers: " in report.err
+    checked = rookery.verify(rookery.Answer.from_json(json.dumps(answer)))
+    assert all(checked) == (code == 0)
+    assert [each.outcome for each in checked] == ["verified", outcome]
 
 
 @pytest.mark.parametrize(

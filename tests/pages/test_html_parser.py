@@ -195,6 +195,54 @@ def test_later_rules_that_show_a_class_win() -> None:
     assert join_visible_text(found, full=True) == "seen"
 
 
+GENERATING = """.no::before{content:"not "} .day:after{content:" a day"}
+.b::before{content:"\\201c"} .tag::before{content:"New";margin:2px} a:hover::after{content:"x"}
+@media print{.print::before{content:"never "}} @media screen{.at::before{content:"at "}}
+.n::before{content:counter(x) ". of"} .off::before{content:"gone"} .off::before{content:none}
+.turn{unicode-bidi:bidi-override;direction:rtl}"""
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>It is <i class=no>dry</i>.", "It is not dry."),
+        ("<p>4 l<i class=day></i>.", "4 l a day."),
+        ("<p class=b>said", "said"),
+        ("<p class=tag>Shoes", "New Shoes"),
+        ("<p class=n>one <a>two</a> <b class=off>three</b>", "one two three"),
+        ("<p class=print>locked <b class=at>noon</b>", "locked at noon"),
+        ("<p>a <b class=turn>321</b> b", "a \u202e321\u202c b"),
+        ("<p>a <bdo dir=rtl>321</bdo> b", "a \u202e321\u202c b"),
+        ("<p>a <b style='unicode-bidi:bidi-override'>321</b> b", "a \u202d321\u202c b"),
+        ("<p>a <span dir=rtl>20 – 25</span> b", "a \u206720 – 25\u2069 b"),
+        ("<p dir=rtl>20 – 25 <span dir=rtl>ab שבת</span>", "20 – 25 ab שבת"),
+    ],
+)
+def test_what_styles_add_and_turn_round_is_text(html: str, text: str) -> None:
+    page = read_page(
+        f"<style>{GENERATING}</style>{html}".encode(), "https://a.example/", "text/html"
+    )
+    assert page.text == text
+
+
+@pytest.mark.parametrize(
+    ("tag", "shown"),
+    [
+        ("<select>", "red"),
+        ("<select size=1>", "red"),
+        ("<select multiple>", "red blue green"),
+        ("<select size=3>", "red blue green"),
+    ],
+)
+def test_a_closed_list_shows_what_is_chosen(tag: str, shown: str) -> None:
+    options = "<option>red<option>blue<option>green</select>"
+    for chosen in ("red", "blue"):
+        html = f"<p>Colour: {tag}{options.replace(f'>{chosen}', f' selected>{chosen}')}"
+        page = read_page(html.encode(), "https://a.example/", "text/html")
+        visible = " ".join(page.text[each.start : each.end] for each in page.iter_shown())
+        assert visible == f"Colour: {shown.replace('red', chosen) if ' ' not in shown else shown}"
+
+
 @pytest.mark.parametrize(
     ("html", "title"),
     [

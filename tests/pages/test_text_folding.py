@@ -145,6 +145,7 @@ def test_folding_twice_is_folding_once(text: str) -> None:
         ("10² and 10⁻⁵", "10^2 and 10^-5"),
         ("km², ㎢ and ㎨", "km^2, km^2 and m∕s^2"),
         ("H₂O, CO₂ and x₁₂", "H_2O, CO_2 and x_12"),
+        ("2ᵏ, xₙ and 1ˢᵗ", "2^k, x_n and 1st"),
     ],
 )
 def test_typography_folds_away(one: str, other: str) -> None:
@@ -170,6 +171,13 @@ def test_typography_folds_away(one: str, other: str) -> None:
 )
 def test_words_do_not(one: str, other: str) -> None:
     assert fold_text(one).text != fold_text(other).text
+
+
+def test_case_can_be_kept() -> None:
+    for text in ("3 mW", "CO₂", "Maße", "ﬁt “Co”"):
+        assert fold_text(text, keep_case=True).text.casefold() == fold_text(text).text
+    kept = [fold_text(text, keep_case=True).text for text in ("Maße", "Masse", "mW", "MW", "ＭＷ")]
+    assert kept == ["Maße", "Masse", "mW", "MW", "MW"]
 
 
 def test_sources_by_hand() -> None:

@@ -275,6 +275,47 @@ def test_the_last_line_of_a_block_quote_may_name_its_source(block: str, expected
     assert [quote.text for quote in markdown(f"{block}\n") if quote.quoted] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"> {FACES}\n> Only [1]", f"{FACES} Only 1"),
+        (f"> {FACES}\n> the [1]", f"{FACES} the 1"),
+        (f"> {FACES}\n> 10 [1]", f"{FACES} 10 1"),
+        (f"> {FACES}.\n> Source: [1]", f"{FACES}."),
+        (f"> 3. {FACES}.\n\n[1]", f"3. {FACES}."),
+        (f"> {FACES}.\n>\n> They fly.\n\n[1]", f"{FACES}.\nThey fly."),
+        (f"It says: ``{FACES}'' [1]", FACES),
+        (f"It says: `{FACES}' [1]", FACES),
+        (f'It says: " {FACES} " [1]', FACES),
+        ('It says: "`Crows` remember human faces" [1]', FACES),
+        (f'It says: "{FACES}“ [1]', FACES),
+        (f"\u202eIt says: “{FACES}” [1]", f"\u202e{FACES}"),
+        (f"\u202eIt says\u202c: “{FACES}” [1]", FACES),
+        (f"It says: <bdo dir=rtl>“{FACES}”</bdo> [1]", f"\u202e{FACES}"),
+    ],
+)
+def test_every_word_that_a_reader_sees_is_quoted(text: str, words: str) -> None:
+    assert pairs(markdown(f"{text}\n\n[1]: {A}")) == [(words, A)]
+
+
+@pytest.mark.parametrize(
+    ("sources", "cited"),
+    [
+        ("[1] and [2]", [A, B]),
+        (f"([a]({A}); [b]({B}))", [A, B]),
+        (f"([a]({A})), [Lee]({B}) says so", [A]),
+        (f"[1], as [Lee]({B}) says", [A]),
+    ],
+)
+def test_sources_that_are_given_together(sources: str, cited: list[str]) -> None:
+    found = markdown(f"“{FACES}” {sources}\n\n[1]: {A}\n[2]: {B}\n")
+    assert [each.url for each in found if each.quoted] == cited
+
+
+def test_a_footnote_may_be_a_link_and_nothing_else() -> None:
+    assert pairs(markdown(f"“{FACES}”[^1]\n\n[^1]: [Crows]({A})\n")) == [(FACES, A)]
+
+
 def test_a_quotation_in_signs_counts_from_six_of_them() -> None:
     assert pairs(markdown(f"「鴉は人の顔」[a]({A})")) == []
     assert pairs(markdown(f"「鴉は人の顔を」[a]({A})")) == [("鴉は人の顔を", A)]

@@ -5,14 +5,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rookery.pages.page_reader import read_page
 from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.verification import (
     Verdict,
     check_claimed_quote,
     check_quote,
+    check_typed_quotes,
     verify_quotes,
 )
-from rookery.records import Answer, Block, Page, Quote
+from rookery.records import Answer, Block, Claim, Page, Quote
 
 URL = "https://crows.example/memory"
 PAGE = Page(URL, "Memory", "Crows remember faces.\n\nThey “never” forget a grudge.")
@@ -227,3 +229,89 @@ def test_words_that_controls_show_in_another_order_are_not_verified() -> None:
     plain = Page(URL, "Memory", "The crows hid 12 nuts in the old wall.")
     for text in (quote.text, "The crows hid \u20672\u20661\u2069\u2069 nuts"):
         assert check_claimed_quote(ClaimedQuote(text, URL), [plain]).outcome == "bidi_controls"
+
+
+TARIFF = read_page(
+    b"""<title>Tariff</title><h2>Who may enter</h2>
+    <p>Members with a badge, the Polish guide says.</p>
+    <p>It draws 3 mW of power.</p><ul><li>no smoking</li><li>fire doors open</li></ul>
+    <table><tr><td>Baker</td><td>nothing</td></tr><tr><td>Dyer</td><td>9 crowns</td></tr></table>
+    <p>THE OWNER IS NOT LIABLE.</p>
+    <p>A tower&mdash;old and tall&mdash;stands 5" from here, and 4 her-<br>ons nest.</p>
+    <p>it is closed</p><p>in winter</p>""",
+    URL,
+    "text/html",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("members with a badge", "verified"),
+        ("With a badge, the Polish guide says", "verified"),
+        ("polish guide says it", "not_found"),
+        ("with a badge, the polish guide says", "not_found"),
+        ("[m]embers with a badge,", "verified"),
+        ("Members with a badge. The Polish", "not_found"),
+        ("It draws 3 MW of power", "not_found"),
+        ("MW of power", "not_found"),
+        ("The owner is not liable.", "verified"),
+        ("The owner is liable.", "not_found"),
+        ("Who may enter Members with a badge", "not_found"),
+        ("Who may enter\nMembers with a badge", "verified"),
+        ("guide says. It draws 3 mW", "verified"),
+        ("no smoking fire doors open", "not_found"),
+        ("no smoking\nfire doors open", "verified"),
+        ("Baker nothing", "not_found"),
+        ("Dyer | 9 crowns", "verified"),
+        ("Dyer 9 crowns", "not_found"),
+        ("nothing | Dyer | 9 crowns", "not_found"),
+        ("it is closed in winter", "verified"),
+        ("A tower – old and tall – stands", "verified"),
+        ("A tower-old and tall-stands", "not_found"),
+        ("stands 5' from here", "not_found"),
+        ("and 4 herons nest", "verified"),
+        ("and 4 her", "cut_word"),
+        ("ons nest", "cut_word"),
+        ('stands 5" [sic] from here...', "verified"),
+        ("it is *** closed in winter", "not_found"),
+    ],
+)
+def test_a_typed_quotation_reads_as_the_page_does(text: str, outcome: str) -> None:
+    verdict = check_claimed_quote(ClaimedQuote(text, URL), [TARIFF])
+    assert verdict.outcome == outcome, verdict
+    assert bool(verdict) == (outcome == "verified")
+
+
+def test_what_reads_in_another_way_is_shown() -> None:
+    verdict = check_claimed_quote(ClaimedQuote("it draws 3 MW of power", URL), [TARIFF])
+    assert verdict.detail.startswith("the source has “It draws 3 mW of power”: capitals count")
+
+
+def test_quotations_that_a_model_types_are_checked_by_the_pages_it_quotes() -> None:
+    other = Page("https://b.example/", "B", "He said “crows can sing well” to her. It was in May.")
+    quotes = PAGE.quote(0, len(PAGE.text)), other.quote(0, 37)
+    pages = {PAGE.digest: PAGE, other.digest: other}
+
+    def check(text: str, *claims: Claim) -> list[tuple[str, str]]:
+        answer = Answer(text, quotes, claims)
+        found = check_typed_quotes(answer, lambda quote: pages[quote.digest])
+        return [(each.outcome, each.claimed.where) for each in found]
+
+    said = "So “They ‘never’ forget a grudge”, and ‘It was in May’."
+    assert check(said) == [
+        ("verified", "the answer, character 3"),
+        ("verified", "the answer, character 39"),
+    ]
+    assert check(said, Claim(0, len(said), (0, 1))) == check(said)
+    assert [each for each, _ in check(said, Claim(0, len(said), (0,)))] == ["verified", "not_found"]
+    assert check("Some call it “a grudge”.") == []
+    assert check("As `“crows can never sing”` says.") == [
+        ("not_checked", "the answer, character 3")
+    ]
+    copied = quotes[1].text
+    assert check(copied, Claim(0, len(copied), (1,))) == []
+    assert [each for each, _ in check(f"{copied} “Crows can never sing.”")] == [
+        "verified",
+        "not_found",
+    ]

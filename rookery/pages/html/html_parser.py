@@ -22,7 +22,7 @@ from rookery.pages.html.html_tree import (
     collapse_spaces,
     unescape_text,
 )
-from rookery.pages.html.linear_notation import write_notation
+from rookery.pages.html.linear_notation import write_generated_text, write_notation
 from rookery.pages.html.style_hiding import hide_unseen_elements, is_hidden_by_style, matches_screen
 
 MAX_TAG_DEPTH = 512
@@ -994,7 +994,14 @@ def _prepare_document(parser: Any, html: str) -> None:
         for style in (parser.css("style") if "<style" in html else ())
         if style.parent.tag != "noscript" and matches_screen(style.attributes.get("media") or "")
     ]
+    write_generated_text(parser, sheets)
     write_notation(parser)
+    for choice in parser.css("select:not([multiple])") if "<select" in html else ():
+        options = choice.css("option") if (choice.attributes.get("size") or "1") == "1" else []
+        chosen = [option for option in options if "selected" in option.attributes] or options[:1]
+        for option in options:
+            if option.mem_id != chosen[-1].mem_id:
+                option.attrs["hidden"] = ""  # a closed list shows what is chosen
     parser.strip_tags(_STRIPPED, recursive=True)
     for drawing in reversed(parser.css("svg")):  # inner ones first: the outer ones free them
         if drawing.css_first("text") is None:

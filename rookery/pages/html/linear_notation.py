@@ -1,16 +1,22 @@
 """Write as characters what markup says by position: formulas, powers, fractions, quotations.
 
+Also what styles add before and after elements, and the order that elements force on their letters.
+
 The changes are made in the parsed page before its text is read, so that text, links and marks
 share one set of offsets. The forms are those of the manual, "How structure stands in a page's
 text": `x^2`, `H_2O`, `(a+b)/2`, `√(x+1)`, a footnote's number as `[1]`.
 """
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rookery.pages.html.html_tree import collapse_spaces
+from rookery.pages.html.style_hiding import matches_screen
 
+_TURNED = "bdo[dir], [style*=-override], [dir=rtl]"
+"""elements that may show their letters in another order"""
 _TEX_SCRIPTS = 'script[type^="math/tex"], script[type^="math/asciimath"]'
 _MATH_CONTAINER = frozenset(("katex", "katex-display", "mwe-math-element", "mathjax", "math"))
 _MAX_FORMULA_DEPTH = 60
@@ -49,6 +55,103 @@ def write_notation(parser: Any) -> None:
             characters += _write_script(node)
     for node in parser.css("q"):
         _write_quotation_marks(node)
+    turned = {node.mem_id: node for node in parser.css(_TURNED)}
+    for node in turned.values():
+        attributes = node.attributes
+        right = "rtl" in f"{attributes.get('dir')} {attributes.get('style')}".lower()
+        if node.tag == "bdo" or attributes.get("dir") is None:
+            _write_around(node, "\u202e" if right else "\u202d", "\u202c")
+        elif node.tag in _INLINE and not any(
+            unicodedata.bidirectional(letter) in ("R", "AL") for letter in node.text()
+        ):
+            _write_around(node, "\u2067", "\u2069")
+
+
+def _write_around(node: Any, before: str, after: str) -> None:
+    if node.child is None:
+        node.insert_child(before)
+    else:
+        node.child.insert_before(before)
+    node.insert_child(after)
+
+
+# What styles add.
+
+_RULE_LIMIT, _MOST_GENERATED = 200_000, 2_000
+"""characters of a style sheet that are read, elements of a page that get text"""
+_PSEUDO = re.compile(r"(.*?)::?(before|after)", re.DOTALL)
+_DYNAMIC = re.compile(r":(?!not|is|where|has|first|last|nth|only|empty|root)")
+_TURNING = re.compile(r"unicode-bidi\s*:\s*(?:bidi|isolate)-override", re.IGNORECASE)
+_AT_RULE = re.compile(r"@(media|supports|layer)\b(.*)", re.DOTALL)
+_CONTENT = re.compile(r"(?:^|[;\s])content\s*:([^;]*)", re.IGNORECASE)
+_CSS_STRING = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+_CSS_ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
+_CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_APART = re.compile(
+    r"display\s*:\s*(?!inline\b)|position\s*:|float\s*:|margin|padding", re.IGNORECASE
+)
+
+
+def write_generated_text(parser: Any, sheets: Iterable[str]) -> None:
+    """Write the words that the style sheets of a parsed page put before and after elements.
+
+    Where they turn the letters of an element round, controls of text direction do so. Of two rules
+    for one element the later counts. Signs without a letter or digit, counters and the values of
+    attributes are left out.
+    """
+    rules = []
+    for sheet in sheets:
+        written = sheet[:_RULE_LIMIT] if "content" in sheet or "override" in sheet else ""
+        for selectors, body in _list_rules(written):
+            turning = _TURNING.search(body)
+            for selector in map(str.strip, selectors.split(",")):
+                match = _PSEUDO.fullmatch(selector)
+                if match and _CONTENT.search(body) and not _DYNAMIC.search(match[1]):
+                    rules.append((match[1], match[2], _read_content(body)))
+                elif turning and not _DYNAMIC.search(selector):
+                    control = "\u202e" if "rtl" in body else "\u202d"
+                    rules += [(selector, "before", control), (selector, "after", "\u202c")]
+    generated: dict[tuple[int, str], tuple[Any, str]] = {}
+    for selector, side, text in rules if any(text for *_, text in rules) else ():
+        try:
+            nodes = parser.css(selector or "*")
+        except Exception:
+            continue
+        for node in nodes[: _MOST_GENERATED - len(generated)]:
+            if node.tag not in ("html", "head", "body", "img", "input", "br", "hr", "select"):
+                generated[node.mem_id, side] = node, text
+    for (_, side), (node, text) in generated.items():
+        if text:
+            _write_around(node, *((text, "") if side == "before" else ("", text)))
+
+
+def _list_rules(sheet: str) -> Iterator[tuple[str, str]]:
+    """Yield selectors and declarations of the rules for a screen."""
+    applied = [True]
+    for part in _CSS_COMMENT.sub(" ", sheet).split("}"):
+        *outer, body = part.split("{")
+        for prelude in outer[:-1]:
+            rule = _AT_RULE.match(prelude.rpartition(";")[2].strip().lower())
+            holds = rule is not None and (rule[1] != "media" or matches_screen(rule[2]))
+            applied.append(applied[-1] and holds)
+        if outer and applied[-1]:
+            yield outer[-1].rpartition(";")[2], body
+        elif not outer and len(applied) > 1:
+            applied.pop()
+
+
+def _read_content(body: str) -> str:
+    """Return the words that declarations generate; empty where there are none."""
+    value = _CONTENT.findall(body)[-1].replace("!important", "")
+    if _CSS_STRING.sub("", value).strip() or re.search(r"display\s*:\s*none", body):
+        return ""
+    text = "".join(one or other for one, other in _CSS_STRING.findall(value))
+    text = _CSS_ESCAPE.sub(
+        lambda sign: chr(int(sign[1], 16) % 0x110000) if sign[1] else sign[2], text
+    )
+    if not any(map(str.isalnum, text)):
+        return ""
+    return f" {text} " if _APART.search(body) else text
 
 
 # Formulas.
