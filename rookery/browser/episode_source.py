@@ -24,7 +24,7 @@ from rookery.browser.browser import BrowserEpisode
 from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.page_view import PageViewCache
 from rookery.library.call_recording import CallRecording, RecordingLibrary, WrappedLibrary
-from rookery.library.libraries import get_contents_digest
+from rookery.library.libraries import fetches_pages
 from rookery.library.question_files import is_correct_answer
 from rookery.records import Answer, Episode, Library, Question, Reward
 
@@ -75,7 +75,7 @@ class EpisodeSource:
                 raise ValueError(f"the split {name!r} has no questions")
         if not splits:
             raise ValueError("there is no split: give at least one file of questions")
-        fixed = None if callable(library) or not get_contents_digest(library) else library
+        fixed = None if callable(library) or fetches_pages(library) else library
         self.answers_at_once = fixed is not None and recording is None
         """whether the library takes less time to answer than a change of threads"""
         self.slow_reward = slow_reward

@@ -28,14 +28,15 @@ class CombinedLibrary:
     def __init__(self, libraries: Sequence[Library]) -> None:
         if not libraries:
             raise ValueError("name at least one library to search")
-        self._libraries = tuple(libraries)
+        self.libraries = tuple(libraries)
+        """in the order in which they are searched"""
         self._owners_by_url: dict[str, Library] = {}
         self._search_failures: list[Failure] = []
 
     @property
     def failures(self) -> tuple[Failure, ...]:
         """The searches that failed, then the failures of each library."""
-        theirs = (library.failures for library in self._libraries)
+        theirs = (library.failures for library in self.libraries)
         return (*self._search_failures, *chain.from_iterable(theirs))
 
     def contents_digest(self) -> str:
@@ -43,12 +44,12 @@ class CombinedLibrary:
 
         Those whose contents are not known, as of the web, add nothing to it.
         """
-        return digest_of("\n".join(map(get_contents_digest, self._libraries)))
+        return digest_of("\n".join(map(get_contents_digest, self.libraries)))
 
     @property
     def skipped(self) -> tuple[Failure, ...]:
         """The files that each library leaves out."""
-        return tuple(chain.from_iterable(map(list_skipped, self._libraries)))
+        return tuple(chain.from_iterable(map(list_skipped, self.libraries)))
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return at most k results: the first of each library, then the second of each, and so on.
@@ -76,7 +77,7 @@ class CombinedLibrary:
         if url in self._owners_by_url:
             return self._owners_by_url[url].fetch(url)
         refused = None
-        for library in self._libraries:
+        for library in self.libraries:
             try:
                 return library.fetch(url)
             except Failed as failed:
@@ -88,13 +89,13 @@ class CombinedLibrary:
 
     def close(self) -> None:
         """Close every library."""
-        for library in self._libraries:
+        for library in self.libraries:
             library.close()
 
     def _search_each(self, query: str, k: int) -> list[tuple[Library, Sequence[Hit]]]:
         answered: list[tuple[Library, Sequence[Hit]]] = []
         failed: list[Failure] = []
-        for library in self._libraries:
+        for library in self.libraries:
             try:
                 answered.append((library, library.search(query, k)))
             except Failed as failure:
@@ -134,6 +135,17 @@ class DocumentLibrary(Library, Protocol):
 def get_contents_digest(library: Library) -> str:
     """Return a digest of a library's contents; empty where they are not known, as of the web."""
     return library.contents_digest() if isinstance(library, DocumentLibrary) else ""
+
+
+def fetches_pages(library: Library) -> bool:
+    """Return whether what a library answers may change while it is open.
+
+    It may where the contents are not known, and of a site, whose pages lead to others that are
+    fetched when they are opened.
+    """
+    if isinstance(library, CombinedLibrary):
+        return any(map(fetches_pages, library.libraries))
+    return isinstance(library, SiteLibrary) or not get_contents_digest(library)
 
 
 def list_skipped(library: Library) -> Sequence[Failure]:
