@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -196,22 +197,28 @@ def open_places(
         detail = "these choose among the files of a folder: name one with --in"
         raise Failed(Failure("--glob, --exclude", Outcome.NO_FOLDER, detail))
     libraries: list[Library] = []
-    if files:
-        libraries = [FolderLibrary(files, archive, cache, progress, FolderLimits(), selection)]
-    for path in sharded:
-        from rookery.library.stored_indexes import record_shards_use
+    with ExitStack() as opened:  # what is open when a later place cannot be opened is closed
 
-        libraries.append(ShardedLibrary(path, archive))
-        record_shards_use(cache, path)
-    if warcs := [path for path in paths if _is_warc_file(path)]:
-        from rookery.library.warc import WarcLibrary
+        def add_library(library: Library) -> None:
+            libraries.append(library)
+            opened.callback(library.close)
 
-        libraries += [WarcLibrary(path, archive, cache, progress) for path in warcs]
-    libraries += [
-        SiteLibrary(place, archive, fetcher(), cache, offline=offline, progress=progress)
-        for place in places
-        if is_url(place)
-    ]
+        if files:
+            limits = FolderLimits()
+            add_library(FolderLibrary(files, archive, cache, progress, limits, selection))
+        for path in sharded:
+            from rookery.library.stored_indexes import record_shards_use
+
+            add_library(ShardedLibrary(path, archive))
+            record_shards_use(cache, path)
+        for path in filter(_is_warc_file, paths):
+            from rookery.library.warc import WarcLibrary
+
+            add_library(WarcLibrary(path, archive, cache, progress))
+        for place in filter(is_url, places):
+            site = SiteLibrary(place, archive, fetcher(), cache, offline=offline, progress=progress)
+            add_library(site)
+        opened.pop_all()
     return libraries[0] if len(libraries) == 1 else CombinedLibrary(libraries)
 
 

@@ -1,13 +1,17 @@
 """Several libraries as one: order, duplicates, failures, and who fetches."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.errors import Failed
-from rookery.library.libraries import CombinedLibrary
+from rookery.library.libraries import CombinedLibrary, open_places
+from rookery.library.page_archive import PageArchive
 from rookery.records import Failure, Hit, Library, Page
 
 
@@ -115,6 +119,22 @@ def test_closing_it_closes_what_can_be_closed() -> None:
 def test_no_library_at_all_is_wrong_use() -> None:
     with pytest.raises(ValueError, match="at least one"):
         CombinedLibrary([])
+
+
+def refuse_network() -> NoReturn:
+    raise AssertionError("nothing is fetched")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
+def test_what_was_opened_before_a_place_that_cannot_be_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "crows.txt").write_text("Crows use tools.")
+    places = [str(tmp_path / "crows.txt"), str(tmp_path / "missing.warc")]
+    with PageArchive(tmp_path / "archive.sqlite") as archive:
+        with pytest.raises(Failed, match="not_found") as caught:  # which keeps what was opened
+            open_places(places, archive, refuse_network, tmp_path / "cache")
+        opened = {os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()}
+        assert not [place for place in opened if place.startswith(str(tmp_path / "cache"))]
+    assert caught.value.failure.what == places[1]
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), min_size=1, max_size=4))
