@@ -174,17 +174,21 @@ class EvidenceSources:
         """Return the library of the first place, brought up to date: a site is crawled again.
 
         Files and folders are opened, all places of the settings as one library, which reads what
-        changed: they must be files or folders alone, or one WARC file. Raises Failed, also for
-        shards.
+        changed: they must be files or folders alone, one WARC file or one site. Raises ValueError
+        for other places together, and Failed, also for shards.
         """
-        place = self.settings.places[0]
-        if not is_url(place):
-            library = self.open_library()  # files are looked at whenever they are opened
-            if isinstance(library, ShardedLibrary):
-                detail = "shards are brought up to date by rookery index build, said as before"
-                raise Failed(Failure(place, Outcome.SHARDED, detail))
-            assert isinstance(library, FolderLibrary | WarcLibrary)
+        place, *others = self.settings.places
+        # Files are looked at whenever they are opened.
+        library = None if is_url(place) else self.open_library()
+        if isinstance(library, FolderLibrary | WarcLibrary):
             return library
+        if isinstance(library, ShardedLibrary):
+            detail = "shards are brought up to date by rookery index build, said as before"
+            raise Failed(Failure(place, Outcome.SHARDED, detail))
+        if others:
+            raise ValueError(
+                f"{place} is brought up to date by itself: name no other place with it"
+            )
         began = time.time()
         limits = SiteLimits(fresh_seconds=0)
         fetcher, cache = self.open_fetcher(), get_cache_folder()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from commands import Run
+from stage import Said, stage
 
 from recipes.random_models import write_tiny_encoder
 from rookery.answers.answer_session import EvidenceSources
@@ -39,6 +40,24 @@ def test_a_folder_in_which_nothing_ranks_is_refused(run: Run, tmp_path: Path, fo
         for load in (sources.load_evidence_judge, sources.load_similarity):
             with pytest.raises(Failed, match="bad_model"):
                 load()
+
+
+@pytest.mark.parametrize("site_first", [False, True])
+def test_places_that_are_no_one_index_are_not_refreshed_together(
+    home: Path, tmp_path: Path, site_first: bool
+) -> None:
+    (tmp_path / "owls.md").write_text(PAGE)
+    with stage() as site:
+        site.routes["/"] = Said(f"<title>Owls</title><main><p>{PAGE}</p></main>")
+        places = (f"{site.base}/", str(tmp_path / "owls.md"))[:: 1 if site_first else -1]
+        with (
+            EvidenceSources(Settings(places=places, private=True)) as sources,
+            pytest.raises(ValueError, match="is brought up to date by itself: name no other place"),
+        ):
+            sources.refresh_library()
+        for place in places:
+            with EvidenceSources(Settings(places=(place,), private=True)) as sources:
+                assert sources.refresh_library().count_pages() == 1
 
 
 def test_words_and_the_default_load_no_encoder(run: Run) -> None:
