@@ -101,6 +101,7 @@ class Outcome(StrEnum):
     IN_USE = auto()
     INDEX_BUSY = auto()
     INDEX_FAILED = auto()
+    LEADS_OUT = auto()
     LIBRARY_FAILED = auto()
     LOW_CITATION_ACCURACY = auto()
     MALFORMED = auto()

@@ -17,13 +17,18 @@ WORDS = "words"
 """value of `Settings.ranker` for ranking by words alone"""
 
 
-class FileSelection(msgspec.Struct, frozen=True):
-    """The user's patterns, written as in a .gitignore and relative to each folder named."""
+class FileSelection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which files of folders are read: the user's patterns, written as in a .gitignore and relative
+    to each folder named, and whether links out of the folders are followed."""
 
-    glob: tuple[str, ...] = ()
+    # By a factory, so that these are written where they are empty, too, and links that are not
+    # followed never: recordings and indexes of older versions are named by this JSON.
+    glob: tuple[str, ...] = msgspec.field(default_factory=lambda: ())
     """where there are any, only files that match one of them are read"""
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = msgspec.field(default_factory=lambda: ())
     """files and folders that match one of them are not read"""
+    follow_links: bool = False
+    """whether symbolic links that lead out of the folders are followed"""
 
 
 Precision = Literal["", "float32", "bfloat16", "float16"]
@@ -195,7 +200,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     quotes: int | None = None
     """maximum number of quotes in an answer; None: the method's default"""
     selection: FileSelection = FileSelection()
-    """globs that choose which files of the folders are read"""
+    """which files of the folders are read"""
     contact: str = ""
     """mail or web address that requests carry for the owners of sites; empty: none"""
     render: bool = False

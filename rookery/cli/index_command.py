@@ -19,6 +19,7 @@ import msgspec
 import typer
 
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
+from rookery.pages.file_selection import SkippedGroup, count_skipped
 from rookery.records import Failure, Record
 from rookery.settings import ARCHIVE, FileSelection, Settings, get_cache_folder, get_data_folder
 from rookery.shell.command_line import (
@@ -30,6 +31,7 @@ from rookery.shell.command_line import (
 )
 from rookery.shell.command_options import (
     NETWORK_OPTIONS,
+    SELECTION_OPTIONS,
     JsonOption,
     add_settings_options,
     make_argument,
@@ -110,6 +112,8 @@ class RefreshReport(Record, frozen=True):
     """why it could not be refreshed"""
     calibrated: bool = False
     """scores of the evidence model are calibrated on it"""
+    skipped: tuple[SkippedGroup, ...] = ()
+    """what is left out, by the reason, with examples"""
 
 
 class RefreshReports(Record, frozen=True):
@@ -130,6 +134,8 @@ class ShardsReport(Record, frozen=True):
     left_out: int
     calibrated: bool = False
     """scores of the evidence model are calibrated on them"""
+    skipped: tuple[SkippedGroup, ...] = ()
+    """what is left out, by the reason, with examples"""
 
 
 class RemovalReport(Record, frozen=True):
@@ -166,7 +172,7 @@ def list_stored_files(
 
 
 @index_commands.command("refresh")
-@add_settings_options("glob", "exclude", *NETWORK_OPTIONS, "ranker")
+@add_settings_options(*SELECTION_OPTIONS, *NETWORK_OPTIONS, "ranker")
 def refresh_indexes(
     places: PlaceNames, settings: Settings = Settings(), as_json: JsonOption = False
 ) -> None:
@@ -186,7 +192,7 @@ def refresh_indexes(
 
 
 @index_commands.command("build")
-@add_settings_options("glob", "exclude", "ranker")
+@add_settings_options(*SELECTION_OPTIONS, "ranker")
 def build_shards(
     places: Annotated[list[str], make_argument("PLACE...  Folders and files, however many.")],
     out: Annotated[Path, make_option("--out DIR  Folder of the shards: name it to ask --in.")],
@@ -251,6 +257,7 @@ def build_shards(
         len({failure for shard in note.shards for failure in shard.failures}),
         sum(len(shard.skipped) for shard in note.shards),
         calibrated,
+        count_skipped(skipped for shard in note.shards for skipped in shard.skipped),
     )
     counts = f"{report.pages:,} pages · {report.passages:,} passages"
     line = f"{out}: {report.shards} shards · {counts}{_format_exceptions(report)}"
@@ -467,7 +474,7 @@ def _list_index_settings(places: Sequence[str], settings: "Settings") -> "Iterat
         for each in matches:
             note = read_index_note(get_index_directory(get_cache_folder(), each))
             if note is not None:
-                selection = FileSelection(note.glob, note.exclude)
+                selection = FileSelection(note.glob, note.exclude, note.follow_links)
                 yield msgspec.structs.replace(settings, places=note.addresses, selection=selection)
         if not matches:
             yield msgspec.structs.replace(settings, places=(place,))
@@ -491,7 +498,7 @@ def _refresh_index(settings: "Settings") -> tuple[RefreshReport, str]:
             with ProgressBar(err, "reading") as meter:
                 library = sources.refresh_library()
             failures = tuple(library.failures)
-            left_out = len(list_skipped(library))
+            skipped = list_skipped(library)
             pages = library.count_pages()
             with ProgressBar(err, "calibrating") as calibration_meter:
                 calibrated = sources.calibrate_library(calibration_meter) is not None
@@ -499,7 +506,8 @@ def _refresh_index(settings: "Settings") -> tuple[RefreshReport, str]:
         failure = failed.failure
         problem = failure.detail or failure.outcome
         return RefreshReport(place, 0, read, 0, 0, problem), failure.outcome
-    return RefreshReport(place, pages, read, len(failures), left_out, calibrated=calibrated), ""
+    counts = (pages, read, len(failures), len(skipped))
+    return RefreshReport(place, *counts, "", calibrated, count_skipped(skipped)), ""
 
 
 def _format_places(places: Sequence[str]) -> str:
@@ -516,9 +524,14 @@ def _format_refresh(report: RefreshReport) -> str:
 
 
 def _format_exceptions(report: RefreshReport | ShardsReport) -> str:
-    """Return how many files failed or were left out, and whether scores are calibrated."""
+    """Return how many files failed or were left out, of these those behind links that are not
+    followed by name, and whether scores are calibrated."""
+    from rookery.shell.terminal_output import format_skipped_files
+
     failed = f" · {report.failed:,} failed" if report.failed else ""
     left_out = f" · {report.left_out:,} left out" if report.left_out else ""
+    links = [each for each in report.skipped if each.reason == Outcome.LEADS_OUT]
+    left_out += format_skipped_files(links).replace("left out:", ",")
     return failed + left_out + (" · calibrated" if report.calibrated else "")
 
 
@@ -577,7 +590,6 @@ def _list_state(each: "StoredIndex | StoredShards") -> tuple[str, ...]:
 
 
 def _format_left_out(each: "StoredIndex | StoredShards", skipped: bool) -> Iterator[str]:
-    from rookery.pages.file_selection import count_skipped
     from rookery.shell.terminal_output import format_skipped_files
 
     if skipped:
@@ -596,6 +608,7 @@ def _format_index_name(each: "StoredIndex") -> str:
 def _format_places_and_patterns(each: "StoredIndex | StoredShards") -> str:
     patterns = [("--glob", each.glob), ("--exclude", each.exclude)]
     options = [f"{option} {shlex.quote(p)}" for option, named in patterns for p in named]
+    options += ["--follow-links"] * each.follow_links
     return " ".join((", ".join(each.places), *options))
 
 

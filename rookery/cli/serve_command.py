@@ -76,7 +76,7 @@ serve_group = CommandGroup()
 
 
 @serve_group.callback(invoke_without_command=True)
-@add_settings_options("places", *SERVER_OPTIONS)
+@add_settings_options("places", "follow_links", *SERVER_OPTIONS)
 def run_serve(
     context: typer.Context,
     store: StoreOption = "",
@@ -134,7 +134,7 @@ def serve_mcp(settings: Settings = Settings(), any_address: AnyAddress = False) 
 
 
 @serve_group.command("desk")
-@add_settings_options("places", "engine", *NETWORK_OPTIONS)
+@add_settings_options("places", "follow_links", "engine", *NETWORK_OPTIONS)
 def run_serve_desk(
     store: StoreOption = "",
     settings: Settings = Settings(),
@@ -152,7 +152,7 @@ def run_serve_desk(
 
 
 @serve_group.command("env")
-@add_settings_options("places", *SOURCE_OPTIONS, *NETWORK_OPTIONS)
+@add_settings_options("places", "follow_links", *SOURCE_OPTIONS, *NETWORK_OPTIONS)
 def run_serve_env(
     questions: Annotated[
         list[str] | None,

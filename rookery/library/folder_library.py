@@ -35,7 +35,13 @@ from rookery.library.search_index import (
     record_index_use,
     translate_index_errors,
 )
-from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING, FileStamp, list_folders
+from rookery.pages.file_selection import (
+    DOCUMENT_READERS,
+    READER_OF_ENDING,
+    FileStamp,
+    leads_out,
+    list_folders,
+)
 from rookery.pages.passages import READER_FORMAT
 from rookery.pages.reader_processes import (
     FileLimits,
@@ -455,8 +461,8 @@ class FolderLibrary:
                     self._open_manifest().record_skipped(changes.skipped)
         with self._lock, translate_index_errors(self.index_folder):
             self._open_index().commit()  # shows what other processes have added, too
-        patterns = (self._selection.glob, self._selection.exclude)
-        note = IndexNote("folder", tuple(map(_path_to_url, self._roots)), time.time(), *patterns)
+        selected = msgspec.structs.astuple(self._selection)
+        note = IndexNote("folder", tuple(map(_path_to_url, self._roots)), time.time(), *selected)
         record_index_use(self.index_folder, note, changed)
         self._require_pages()
 
@@ -652,6 +658,9 @@ class FolderLibrary:
     def _reread_file(self, row: ManifestRow) -> Page:
         """Read a file again whose page the archive has lost, or never had."""
         url = _path_to_url(row.path)
+        if not self._selection.follow_links and leads_out(row.path, self._roots):
+            detail = "a link that leads out of the folder has taken its place"
+            raise Failed(Failure(url, Outcome.LEADS_OUT, detail))
         with self._hold_index_lock():
             if self._archive.find_page(row.digest, url) is None:  # else another thread has read it
                 self._apply_changes(FolderChanges([row._replace(sha256="")], [], []))

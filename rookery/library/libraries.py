@@ -195,7 +195,7 @@ def open_places(
     files = [path for path in paths if not _is_warc_file(path) and path not in sharded]
     if selection != FileSelection() and not any(path.is_dir() for path in files):
         detail = "these choose among the files of a folder: name one with --in"
-        raise Failed(Failure("--glob, --exclude", Outcome.NO_FOLDER, detail))
+        raise Failed(Failure("--glob, --exclude, --follow-links", Outcome.NO_FOLDER, detail))
     libraries: list[Library] = []
     with ExitStack() as opened:  # what is open when a later place cannot be opened is closed
 

@@ -510,6 +510,8 @@ class IndexNote(msgspec.Struct, frozen=True):
     glob: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     """the patterns by which files are selected"""
+    follow_links: bool = False
+    """whether links out of the folders are followed"""
 
 
 def record_index_use(directory: Path, note: IndexNote, changed: bool) -> None:

@@ -81,6 +81,7 @@ class ShardsNote(msgspec.Struct, frozen=True, kw_only=True):
     """real paths of the folders and files"""
     glob: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    follow_links: bool = False
     ray: str = ""
     """address of the Ray cluster whose machines hold the shards; empty: this machine"""
     shards: tuple[ShardContents, ...] = ()
@@ -114,7 +115,8 @@ def build_shard(task: ShardTask, progress: ShardProgress = lambda *_: None) -> S
     if not (folder / SHARD_ARCHIVE).is_file():  # lost, if it was made: all files are read again
         for file in folder.glob(f"{SHARD_MANIFEST}*"):
             file.unlink()
-    roots, selection = [*map(Path, note.places)], FileSelection(note.glob, note.exclude)
+    roots = [*map(Path, note.places)]
+    selection = FileSelection(note.glob, note.exclude, note.follow_links)
 
     def report_files(count: int, files: int, _: str) -> None:
         progress(task.number, count, files)
@@ -398,9 +400,8 @@ def build_sharded_index(
     or of other places; empty_library; worker_died.
     """
     roots = tuple(map(os.fsdecode, resolve_roots(places)))
-    note = ShardsNote(
-        places=roots, glob=selection.glob, exclude=selection.exclude, ray=ray, count=count
-    )
+    selected = msgspec.structs.asdict(selection)
+    note = ShardsNote(places=roots, **selected, ray=ray, count=count)
     former = find_shards_note(directory)
     if former and msgspec.structs.replace(former, shards=(), reader="", ray=ray) != note:
         detail = (

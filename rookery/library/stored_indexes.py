@@ -53,6 +53,8 @@ class StoredIndex(Record, frozen=True):
     which did not note it"""
     glob: tuple[str, ...]
     exclude: tuple[str, ...]
+    follow_links: bool
+    """whether links out of the folders are followed"""
     pages: int
     passages: int | None
     """None where the index cannot be opened by this version"""
@@ -77,6 +79,8 @@ class StoredShards(Record, frozen=True):
     """real paths of the folders and files"""
     glob: tuple[str, ...]
     exclude: tuple[str, ...]
+    follow_links: bool
+    """whether links out of the folders are followed"""
     shards: int
     complete: bool
     """False until all shards are built"""
@@ -132,6 +136,7 @@ def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredSh
         places=tuple(_decode_path(os.fsencode(place)) for place in note.places),
         glob=note.glob,
         exclude=note.exclude,
+        follow_links=note.follow_links,
         shards=note.count,
         complete=len(note.shards) == note.count,
         outdated=note.reader != READER_FORMAT,
@@ -262,6 +267,7 @@ def _describe_index(directory: Path) -> StoredIndex:
         places=places,
         glob=note.glob,
         exclude=note.exclude,
+        follow_links=note.follow_links,
         pages=len(digests),
         passages=_count_passages(directory),
         bytes=measure_disk_size(directory),

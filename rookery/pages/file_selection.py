@@ -123,6 +123,7 @@ SKIP_REASONS = {
     Outcome.EXCLUDED: "left out by --glob or --exclude",
     Outcome.EMPTY: "empty",
     Outcome.HIDDEN: "hidden",
+    Outcome.LEADS_OUT: "behind links that lead out of the folder",
     "other": "for other reasons",
 }
 """outcomes of what is left out, and how a summary words them. `other` stands for all others, which
@@ -153,17 +154,24 @@ class FolderListing(NamedTuple):
     skipped: dict[bytes, tuple[str, str]]
 
 
+def leads_out(path: bytes, roots: Sequence[bytes]) -> bool:
+    """Return whether a path leads, by links, to what is neither one of these nor below one."""
+    inside = tuple(os.path.realpath(root).rstrip(b"/") + b"/" for root in roots)
+    return not (os.path.realpath(path) + b"/").startswith(inside)
+
+
 def list_folders(
     roots: Sequence[bytes], selection: FileSelection, unreadable: list[Failure]
 ) -> Iterator[FolderListing]:
     """List each folder at or below `roots` once, however many links lead to it, then named files.
 
+    What links lead to outside of `roots` is left out, unless the selection follows them.
     Files are listed where they are themselves among `roots`, whatever the selection. Folders that
     are left out are not entered. Names in a folder have no order. Folders that cannot be entered
     are added to `unreadable` as the iteration meets them. Raises Failed (bad_pattern), when the
     first folder is asked for, for a pattern that is none.
     """
-    patterns = _SelectionPatterns(selection)
+    patterns = _SelectionPatterns(selection, () if selection.follow_links else roots)
     folders = (root for root in roots if not os.path.isfile(root))
     waiting = deque((root, _FolderRules(root, patterns, _ignored_above(root))) for root in folders)
     linked: deque[tuple[bytes, _FolderRules]] = deque()
@@ -194,7 +202,8 @@ def _list_folder(
     for entry in entries:
         try:
             is_folder = entry.is_dir()
-            if why := rules.find_skip_reason(entry.name, entry.path, is_folder):
+            why = rules.find_skip_reason(entry.name, entry.path, is_folder)
+            if why or (entry.is_symlink() and (why := rules.find_link_reason(entry.path))):
                 listing.skipped[entry.name] = why
             elif is_folder:
                 # Links last, so that a file is found at its own path first.
@@ -250,9 +259,11 @@ def _parse_pattern(line: str) -> _IgnorePattern | None:
 
 
 class _SelectionPatterns:
-    """The patterns of a selection, ready to match. Raises Failed (bad_pattern)."""
+    """The patterns of a selection, ready to match, and the folders that links may not lead out of;
+    none: they may lead anywhere. Raises Failed (bad_pattern)."""
 
-    def __init__(self, selection: FileSelection) -> None:
+    def __init__(self, selection: FileSelection, inside: Sequence[bytes]) -> None:
+        self.inside = inside
         try:
             self.glob = GitIgnoreSpec.from_lines(selection.glob) if selection.glob else None
             parsed = map(_parse_pattern, selection.exclude)
@@ -303,6 +314,12 @@ class _FolderRules:
             return Outcome.EXCLUDED, "by --exclude"
         if glob and not is_folder and not glob.match_file(_get_relative_path(path, self._root)):
             return Outcome.EXCLUDED, "no --glob matches it"
+        return None
+
+    def find_link_reason(self, path: bytes) -> tuple[str, str] | None:
+        """(outcome, detail) of a link that leads out and is not followed; None for others."""
+        if self._patterns.inside and leads_out(path, self._patterns.inside):
+            return Outcome.LEADS_OUT, "it leads out of the folder: --follow-links reads it"
         return None
 
     def _asks_for_picture(self, name: bytes, path: bytes) -> bool:

@@ -3,6 +3,7 @@
 For `rookery cite verify`, with `--support` for the claims, and for MCP's tool `verify`.
 """
 
+import os
 import re
 import sys
 from collections import Counter
@@ -34,6 +35,7 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.measure.citations import compute_word_share, list_statements
+from rookery.pages.file_selection import leads_out
 from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.saved_answers import (
     SavedAnswer,
@@ -215,6 +217,12 @@ class DocumentLookup:
         ]
 
 
+def _leaves_by_link(folder: Path, path: Path) -> bool:
+    """Return whether a path that is named below a folder leads out of it by links."""
+    named_below = Path(os.path.normpath(path)).is_relative_to(folder)
+    return named_below and leads_out(bytes(path), [bytes(folder)])
+
+
 def _is_copy_served_here(quote: Quote) -> bool:
     """Return whether the address is that of the stored copy at a Rookery server on this machine,
     which names a version by its digest and no other source."""
@@ -290,13 +298,16 @@ class CheckedSources:
         for address in self._list_addresses(claimed.url):
             if isinstance(failure := self._fetched.get(address), Failure):
                 return f"{failure.outcome}: {failure.detail}"
+        if claimed.url and not self._list_addresses(claimed.url):
+            return "a link leads out of the folder there, and is not followed"
         return "the source is not stored: name a folder with --pages, or open it with --fetch"
 
     def _list_addresses(self, url: str) -> list[str]:
         """Return the addresses that a source may be stored under, the likeliest first.
 
-        A path is read from the answer's folder and from that of the documents, and from no other. A
-        web address is also that of the document at its host and path: `www.example.org/a.html`.
+        A path is read from the answer's folder and from that of the documents, and from no other:
+        links there that lead out of them are not followed. A web address is also that of the
+        document at its host and path: `www.example.org/a.html`.
         """
         if is_url(url):
             equal = list_equal_addresses(url)
@@ -304,8 +315,13 @@ class CheckedSources:
         named = urldefrag(url).url
         local = named.lower().startswith("file:")
         path = resolve_place_path(named) if local else Path(unquote(named))
-        folders = [self._folder] if local else filter(None, [self._folder, self._given.folder])
-        return [(each / path).resolve().as_uri() for each in folders if "\0" not in str(path)]
+        if "\0" in str(path):
+            return []
+        if local:
+            return [(self._folder / path).resolve().as_uri()]
+        folders = [each.resolve() for each in (self._folder, self._given.folder) if each]
+        paths = [each / path for each in folders if not _leaves_by_link(each, each / path)]
+        return [each.resolve().as_uri() for each in paths]
 
     def _name_copy(self, url: str) -> str:
         """Return the address of the file at a web address's host and path below the documents.

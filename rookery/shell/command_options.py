@@ -50,7 +50,8 @@ BatchesOption = Annotated[
 ]
 
 
-PLACE_OPTIONS = ("places", "glob", "exclude")
+SELECTION_OPTIONS = FileSelection.__struct_fields__
+PLACE_OPTIONS = ("places", *SELECTION_OPTIONS)
 NETWORK_OPTIONS = ("private", "proxy", "contact", "render")
 ENDPOINT_OPTIONS = ("model", "base_url", "endpoints")
 SOURCE_OPTIONS = ("engine", "ranker", "offline")
@@ -67,6 +68,9 @@ SETTINGS_OPTIONS: Mapping[str, Any] = {
     "exclude": make_option(
         "--exclude PATTERN  Leave out files and folders that match; may be repeated. What "
         ".gitignore and .rookeryignore name is left out anyway."
+    ),
+    "follow_links": make_option(
+        "--follow-links  Also read what symbolic links lead to outside of the folders."
     ),
     "method": make_option(
         "--method METHOD  How to answer: extract quotes the documents and needs no model; "

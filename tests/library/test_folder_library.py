@@ -31,7 +31,10 @@ from rookery.library.stored_indexes import list_stored_indexes
 from rookery.pages.file_selection import FileStamp
 from rookery.pages.passages import build_index_entries
 from rookery.pages.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
+from rookery.settings import FileSelection
 
+SLOW_MARKDOWN = b"[a](" * 450_000
+"""which takes minutes to read"""
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")
 
 
@@ -250,6 +253,40 @@ def test_loops_of_links_hidden_folders_and_odd_names(place: Place) -> None:
     assert sorted(names(folder, "raven")) == ["na%EFve%3F.txt", "one.txt"]
     for hit in folder.search("raven", 5):
         assert "raven" in folder.fetch(hit.url).text
+
+
+@posix
+def test_what_links_lead_to_elsewhere_is_neither_read_nor_kept(place: Place) -> None:
+    place.write("one.txt", "The raven croaks.")
+    elsewhere = place.documents.parent / "elsewhere.txt"
+    elsewhere.write_text("The raven keeps a secret.")
+    (place.documents / "secret.txt").symlink_to(elsewhere)
+    folder = place.open()
+    assert names(folder, "raven") == ["one.txt"]
+    assert [(one.what, one.outcome) for one in folder.skipped] == [
+        (str(place.documents / "secret.txt"), "leads_out")
+    ]
+    for path in (elsewhere, place.documents / "secret.txt"):
+        with pytest.raises(Failed, match="url_not_shown"):
+            folder.fetch(path.as_uri())
+    followed = FileSelection(follow_links=True)
+    with FolderLibrary(place.documents, place.archive, place.cache, selection=followed) as both:
+        assert sorted(names(both, "raven")) == ["one.txt", "secret.txt"]
+    assert names(place.open(), "raven") == ["one.txt"]
+
+
+@posix
+def test_a_file_that_became_a_link_out_is_not_read_for_a_lost_page(place: Place) -> None:
+    file = place.write("one.txt", "The raven croaks.")
+    folder = place.open()
+    elsewhere = place.documents.parent / "elsewhere.txt"
+    elsewhere.write_text("The raven keeps a secret.")
+    file.unlink()
+    file.symlink_to(elsewhere)
+    with PageArchive(place.documents.parent / "other.sqlite") as empty:
+        folder._archive = empty
+        with pytest.raises(Failed, match="leads_out"):
+            folder.fetch(file.as_uri())
 
 
 def test_a_single_file_and_several_places(place: Place) -> None:
@@ -569,8 +606,8 @@ def test_a_full_disk_is_said_and_loses_nothing(place: Place) -> None:
 
 @posix
 def test_a_file_that_hangs_costs_its_time_and_no_other_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.txt")
-    jobs = [_job(tmp_path / "pipe.txt"), *_good_jobs(tmp_path, 3)]
+    (tmp_path / "slow.md").write_bytes(SLOW_MARKDOWN)
+    jobs = [_job(tmp_path / "slow.md"), *_good_jobs(tmp_path, 3)]
     limits = FileLimits(seconds=5.0)
     readings = {reading.job: reading for reading in read_jobs(jobs, limits, 1)}
     failure = readings[jobs[0]].failure
@@ -582,8 +619,8 @@ def test_a_file_that_hangs_costs_its_time_and_no_other_file(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of children")
 def test_a_file_that_kills_its_reader_costs_no_other_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.txt")
-    hostile, good = _job(tmp_path / "pipe.txt"), _good_jobs(tmp_path, 4)
+    (tmp_path / "slow.md").write_bytes(SLOW_MARKDOWN)
+    hostile, good = _job(tmp_path / "slow.md"), _good_jobs(tmp_path, 4)
 
     def jobs() -> Iterator[ReadJob]:
         before = _children()

@@ -136,3 +136,37 @@ def test_files_left_out_for_a_reason_of_another_library_are_counted_too() -> Non
     ]
     said = format_skipped_files(counted)
     assert said == "left out: 1 hidden (b.txt); 2 for other reasons (a.txt, c.txt)"
+
+
+def test_links_are_followed_within_the_folder_and_out_of_it_when_asked(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    write(outside, "secret.txt", "more/other.txt")
+    write(inside, "own.txt", "sub/deep.txt")
+    links = {
+        "passwd.txt": outside / "secret.txt",
+        "sub/up.txt": Path("../../outside/secret.txt"),
+        "beside": outside,
+        "chain.txt": inside / "passwd.txt",
+        "again.txt": Path("own.txt"),
+        "loop": inside,
+        "sub/loop": Path(".."),
+        "self.txt": Path("self.txt"),
+        "own-folder": inside / "sub",
+        "inside-too": tmp_path / "inside-too",
+    }
+    write(tmp_path / "inside-too", "near.txt")  # its path begins as the folder's
+    for name, target in links.items():
+        (inside / name).symlink_to(target)
+    read, skipped = listed(inside)
+    assert read == {"own.txt", "again.txt", "sub/deep.txt"}
+    assert {name for name, (outcome, _) in skipped.items() if outcome == "leads_out"} == {
+        *("passwd.txt", "sub/up.txt", "beside", "chain.txt", "inside-too")
+    }
+    read, skipped = listed(inside, FileSelection(follow_links=True))
+    assert skipped == {}
+    assert {Path(name).name for name in read} == {
+        *("own.txt", "again.txt", "deep.txt", "passwd.txt", "up.txt", "chain.txt"),
+        *("secret.txt", "other.txt", "near.txt"),
+    }
+    beside = list_folders([os.fsencode(inside), os.fsencode(outside)], FileSelection(), [])
+    assert b"passwd.txt" in next(beside).files  # it leads to what is named itself

@@ -1,0 +1,47 @@
+"""`rookery cite verify` reads nothing to which a link leads out of the folders that it is given."""
+
+from pathlib import Path
+
+import pytest
+from commands import Run
+
+SECRET = "The magpie keeps a silver spoon under the third stone."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with an answer, with a page, and with links to a page elsewhere and to this one."""
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    (tmp_path / "elsewhere.txt").write_text(SECRET)
+    (folder / "own.txt").write_text("Rooks nest in elms, and a magpie keeps nothing at all.")
+    (folder / "secret.txt").symlink_to(tmp_path / "elsewhere.txt")
+    (folder / "again.txt").symlink_to("own.txt")
+    return folder
+
+
+def verify(run: Run, folder: Path, quote: str, source: str, *options: str) -> tuple[int, str]:
+    (folder / "answer.md").write_text(f"“{quote}” [1]\n\n[1]: {source}\n")
+    code, out, err = run("cite", "verify", folder / "answer.md", *options)
+    return code, " ".join((out + err).split())
+
+
+@pytest.mark.parametrize("fetch", [("--fetch",), ()])
+def test_a_source_is_not_read_through_a_link_that_leads_out(
+    run: Run, folder: Path, fetch: tuple[str, ...]
+) -> None:
+    given = ("--pages", str(folder), *fetch)
+    code, told = verify(run, folder, SECRET, "secret.txt", *given)
+    assert code == 5
+    assert "0 of 1 quotes verified" in told
+    assert "a link leads out of the folder there, and is not followed" in told
+    assert verify(run, folder, "Rooks nest in elms", "again.txt", *given)[0] == 0
+    assert verify(run, folder, "Rooks nest in elms", "own.txt", *given)[0] == 0
+
+
+def test_a_path_without_links_leads_where_it_says(run: Run, folder: Path) -> None:
+    assert verify(run, folder, SECRET, "../elsewhere.txt", "--fetch")[0] == 0
+    linked = folder.parent / "linked"
+    linked.symlink_to(folder)
+    assert verify(run, linked, "Rooks nest in elms", "own.txt", "--fetch")[0] == 0
+    assert verify(run, linked, SECRET, "secret.txt", "--fetch")[0] == 5
