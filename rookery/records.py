@@ -40,8 +40,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def to_json(self) -> str:
         """Return this record as one line of JSON, without a line break.
 
-        Numbers that are not finite are written as null. Raises UnicodeEncodeError for text that
-        holds half a surrogate pair.
+        Numbers that are not finite are written as null, which `from_json` refuses where there must
+        be a number. Raises UnicodeEncodeError for text that holds half a surrogate pair.
         """
         return msgspec.json.encode(self).decode()
 
