@@ -380,9 +380,12 @@ def get_domain(url: str) -> str:
 
 
 def is_subdomain(domain: str, names: tuple[str, ...]) -> bool:
-    """Return whether a domain is one of these or below one: old.reddit.com is below reddit.com."""
-    domain = domain.rstrip(".")
-    return any(domain.endswith(name) and domain[: -len(name)][-1:] in ("", ".") for name in names)
+    """Return whether a domain is one of these or below one: old.reddit.com is below reddit.com.
+
+    Dots around a name do not count, and nothing is below an empty one.
+    """
+    domain, plain = f".{domain.rstrip('.')}", (name.strip(".") for name in names)
+    return any(domain.endswith(f".{name}") for name in plain if name)
 
 
 KEPT_PAGES = 512

@@ -185,12 +185,19 @@ def merge_other_agents(text: str, token: str) -> str:
 
 class HostRateLimiter:
     """Limits the requests to each host: how many run at a time, and the seconds between two
-    starts."""
+    starts.
+
+    Above MOST_HOSTS hosts, those are forgotten for which nothing runs, waits or is due.
+    """
+
+    MOST_HOSTS = 1000
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._lock = threading.Lock()
         self._slots: dict[str, threading.BoundedSemaphore] = {}
+        self._users = Counter[str]()
+        """requests to each host that run or wait"""
         self._next_start: dict[str, float] = {}
 
     @contextmanager
@@ -203,13 +210,26 @@ class HostRateLimiter:
         """
         with self._lock:
             place = self._slots.setdefault(host, threading.BoundedSemaphore(self._at_once))
-        if not place.acquire(timeout=get_seconds_left(until) or 0.0):
-            raise FetchError(Outcome.TIMED_OUT, f"other requests to {host} took all the time")
+            self._users[host] += 1
         try:
-            self._wait_for_delay(host, delay, until)
-            yield
+            if not place.acquire(timeout=get_seconds_left(until) or 0.0):
+                raise FetchError(Outcome.TIMED_OUT, f"other requests to {host} took all the time")
+            try:
+                self._wait_for_delay(host, delay, until)
+                yield
+            finally:
+                place.release()
         finally:
-            place.release()
+            with self._lock:
+                self._users[host] -= 1
+                self._forget_idle_hosts()
+
+    def _forget_idle_hosts(self) -> None:
+        now = time.monotonic()
+        for host in list(self._slots) if len(self._slots) > self.MOST_HOSTS else ():
+            if not self._users[host] and self._next_start.get(host, now) <= now:
+                del self._slots[host], self._users[host]
+                self._next_start.pop(host, None)
 
     def _wait_for_delay(self, host: str, delay: float, until: float) -> None:
         with self._lock:

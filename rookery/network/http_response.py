@@ -6,7 +6,8 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from email.utils import parsedate_to_datetime
+from contextlib import suppress
+from email.utils import mktime_tz, parsedate_to_datetime, parsedate_tz
 from urllib.parse import quote, urljoin
 
 import brotli
@@ -92,12 +93,11 @@ class FetchCookies:
         for _, header in (pair for pair in answer.headers if pair[0].lower() == b"set-cookie"):
             pair, *options = header.decode("latin-1").split(";")
             name, equals, value = (part.strip() for part in pair.partition("="))
-            about = {one.strip().lower() for one in options}
+            named = (one.partition("=") for one in options)
+            about = {option.strip().lower(): told.strip() for option, _, told in named}
             if not (name and equals and pair.isascii() and len(pair) <= _LONGEST_COOKIE):
                 continue
-            if any(
-                re.match(r"max-age\s*=\s*(?:0|-)|expires\s*=.*\b19[67]\d", one) for one in about
-            ):
+            if _is_withdrawn(about.get("max-age", ""), about.get("expires", "")):
                 self._values.pop((url.host, name), None)
             elif len(self._values) < _MOST_COOKIES or (url.host, name) in self._values:
                 self._values[url.host, name] = (value, "secure" in about)
@@ -110,6 +110,16 @@ class FetchCookies:
             if host == url.host and (url.scheme == "https" or not secure)
         )
         return "; ".join(sent)
+
+
+def _is_withdrawn(max_age: str, expires: str) -> bool:
+    """Return whether a cookie is no longer valid; Max-Age decides over Expires (RFC 6265, 5.3)."""
+    if re.fullmatch(r"-?\d{1,18}", max_age, re.ASCII):
+        return int(max_age) <= 0
+    with suppress(ValueError, OverflowError):  # what is no date is passed over
+        date = parsedate_tz(expires)
+        return date is not None and mktime_tz(date) <= time.time()
+    return False
 
 
 def check_status(answer: httpcore.Response) -> None:

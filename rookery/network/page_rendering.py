@@ -61,6 +61,8 @@ class RenderLimits(msgspec.Struct, frozen=True):
     """requests at a time"""
     browsers: int = 2
     """pages rendered at a time"""
+    waiting: float = 120.0
+    """seconds for which a page waits while others are rendered"""
 
 
 class RenderJob(msgspec.Struct, frozen=True, tag=True):
@@ -120,17 +122,22 @@ class ChromiumRenderer:
         """Return a fetched page as its scripts leave it: HTML in UTF-8 without the scripts.
 
         Its URL is where the scripts have led. It waits while `limits.browsers` other pages are
-        rendered, and then `limits.seconds` at most. Raises Failed: no_renderer, timed_out,
-        too_large, too_many_redirects, crashed.
+        rendered, `limits.waiting` seconds at most, and then `limits.seconds`. Raises Failed:
+        no_renderer, timed_out, too_large, too_many_redirects, crashed.
         """
         if find_spec("playwright") is None:
             detail = "install it with pip install 'rookery[render]', and Chromium, for --render"
             raise Failed(Failure(page.url, Outcome.NO_RENDERER, detail))
-        with self._slots:
+        if not self._slots.acquire(timeout=self._limits.waiting):
+            detail = "other pages that are rendered took all the time: try again later"
+            raise Failed(Failure(page.url, Outcome.TIMED_OUT, detail))
+        try:
             rendering = _Rendering(fetcher, self._others, page, self._limits)
             # Where no more files can be opened, the folder cannot be emptied either.
             with TemporaryDirectory(prefix="rookery-render-", ignore_cleanup_errors=True) as place:
                 result = rendering.run(find_chromium(), self._user_agent, Path(place))
+        finally:
+            self._slots.release()
         if result.outcome:
             raise Failed(Failure(page.url, result.outcome, result.detail))
         now, url = datetime.now(UTC).isoformat(timespec="seconds"), rendering.document_url

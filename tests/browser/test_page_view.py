@@ -140,3 +140,7 @@ def test_a_blocked_domain_blocks_what_is_below_it_and_nothing_else() -> None:
         assert is_subdomain(domain, names)
     for domain in ("notreddit.com", "reddit.com.evil.org", "reddit.org", ""):
         assert not is_subdomain(domain, names)
+    assert is_subdomain("old.reddit.com", (".reddit.com.",))
+    for nothing in ("", ".", ".."):
+        for domain in ("reddit.com", "a", ""):
+            assert not is_subdomain(domain, (nothing,)), "it would block everything"

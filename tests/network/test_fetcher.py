@@ -14,12 +14,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import brotli
+import httpcore
 import pytest
 from servers import NOT_FOUND, PAGE, Route, Server, Visit, redirect, reply, serving
 
 from rookery.errors import Failed
-from rookery.network.access_rules import FETCH_OUTCOMES
+from rookery.network.access_rules import FETCH_OUTCOMES, FetchError, normalize_url
 from rookery.network.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
+from rookery.network.http_response import FetchCookies
 from rookery.records import Failure, Page
 
 if sys.version_info >= (3, 14):
@@ -382,6 +384,36 @@ def test_a_cookie_that_changes_nothing_is_a_circle(fetcher: Fetcher) -> None:
         assert len(server.visits) == 1
 
 
+def cookies_after(*headers: str) -> str:
+    """What is sent once responses have set these cookies."""
+    cookies, url = FetchCookies(), normalize_url("https://a.org/")
+    for header in headers:
+        response = httpcore.Response(200, headers=[(b"Set-Cookie", header.encode())])
+        cookies.add_from(response, url)
+    return cookies.write_header(url)
+
+
+@pytest.mark.parametrize(
+    ("gone", "options"),
+    [
+        (True, "Expires=Wed, 21 Oct 2015 07:28:00 GMT"),
+        (True, "expires=Thursday, 01-Jan-70 00:00:00 GMT; path=/"),
+        (True, "Expires=Thu, 01 Jan 1970 00:00:00 GMT"),
+        (True, "Expires=Fri, 31 Dec 2999 23:59:59 GMT; Max-Age=0"),
+        (True, "max-age = -1"),
+        (True, "Max-Age=5; Max-Age=0"),
+        (False, "Expires=Fri, 31 Dec 2999 23:59:59 GMT"),
+        (False, "Expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=60"),
+        (False, "Expires=0"),
+        (False, "Expires=Wed, 99 Xyz 0000 07:28:00 GMT"),
+        (False, "Comment=expired in 1970; Max-Age=soon"),
+        (False, "Max-Age=060"),
+    ],
+)
+def test_a_cookie_is_withdrawn_by_a_time_that_has_passed(gone: bool, options: str) -> None:
+    assert cookies_after("a=1", f"a=2; {options}", "b=3") == ("b=3" if gone else "a=2; b=3")
+
+
 # Time
 
 
@@ -482,6 +514,21 @@ def test_a_crawl_delay_is_kept_up_to_its_limit() -> None:
         assert asked[1] - begun[0] >= 0.15
         assert asked[2] - begun[1] >= 0.15
         assert asked[2] - begun[0] < 60, "an hour was asked for"
+
+
+def test_hosts_at_which_nothing_is_due_are_forgotten() -> None:
+    limiter, hour = HostRateLimiter(1), time.monotonic() + 3600
+    with limiter.hold_slot("busy.org", 0.0, hour), limiter.hold_slot("due.org", 1800, hour):
+        for number in range(3 * limiter.MOST_HOSTS):
+            with limiter.hold_slot(f"{number}.org", 1e-9, hour):
+                pass
+            with contextlib.suppress(FetchError), limiter.hold_slot("busy.org", 0.0, 0.0):
+                raise AssertionError("it has one place")
+    known = (limiter._slots, limiter._users, limiter._next_start)
+    assert all(len(names) <= limiter.MOST_HOSTS + 2 for names in known)
+    assert {"busy.org", "due.org"} <= set(limiter._slots)
+    with pytest.raises(FetchError), limiter.hold_slot("due.org", 1800, time.monotonic() + 60):
+        pass
 
 
 def test_a_request_without_a_delay_leaves_the_wait_that_is_due() -> None:
@@ -588,6 +635,7 @@ def test_a_fault_in_the_function_is_not_hidden() -> None:
 PROGRAM = """
 import sys
 from rookery.network.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
+from rookery.network.http_response import FetchCookies
 fetcher = Fetcher(FetchLimits(seconds=60), allow_private=True, obey_robots=False)
 print([str(each.outcome) for each in fetch_pages(fetcher.fetch_page, sys.argv[1:], 0.3)])
 """

@@ -285,6 +285,22 @@ def test_without_room_for_a_process_a_page_is_not_rendered(room: int) -> None:
     assert "no process can be started to render it (Too many open files)" in failure.detail
 
 
+def test_a_page_waits_for_others_no_longer_than_it_may() -> None:
+    pytest.importorskip("playwright")
+    page = FetchResponse("http://crows.example/", 200, "text/html", b"", "")
+    with Fetcher() as fetcher, Fetcher() as others:
+        limits = RenderLimits(browsers=1, waiting=0.05)
+        renderer = ChromiumRenderer(others, "rookery/test", limits)
+        with renderer._slots, pytest.raises(Failed) as caught:
+            renderer.render_page(fetcher, page)
+        assert (caught.value.failure.what, caught.value.failure.outcome) == (page.url, "timed_out")
+        assert "other pages" in caught.value.failure.detail
+        with room_for_files(0), pytest.raises(Failed, match="crashed"):  # its turn has come
+            renderer.render_page(fetcher, page)
+        assert renderer._slots.acquire(blocking=False), "it gave its place back"
+        renderer._slots.release()
+
+
 @pytest.mark.slow
 def test_a_missing_browser_is_said(site: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("playwright")

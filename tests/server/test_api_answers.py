@@ -150,6 +150,9 @@ def test_passages_are_as_search_r1_asks_for_them(service: Served) -> None:
         ("https://old.birds.example/a", ("birds.example", "-old.birds.example"), False),
         ("https://fish.example/a", ("-birds.example",), True),
         ("file:///home/a.html", ("birds.example",), False),
+        ("file:///home/a.html", ("-",), True),
+        ("https://birds.example/a", ("", "-", "-."), True),
+        ("https://old.birds.example/a", ("-.birds.example",), False),
         ("http://[broken", ("birds.example",), False),
     ],
 )

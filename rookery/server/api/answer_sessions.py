@@ -12,6 +12,7 @@ import msgspec
 
 from rookery.answers.answer_session import AnswerSession, EvidenceSources
 from rookery.answers.methods import METHODS, AnswerCallbacks, names_evidence_model
+from rookery.browser.page_view import is_subdomain
 from rookery.errors import Failed, Outcome
 from rookery.library.question_files import parse_question
 from rookery.models.remote_model import SlotTable
@@ -273,21 +274,17 @@ class DomainFilteredLibrary(Library):
 def is_allowed_url(url: str, domains: Sequence[str]) -> bool:
     """Return True if a URL's host passes a list of domains, where a leading - excludes.
 
-    A domain covers its subdomains. Exclusion wins; if no domain is included, all others pass.
+    A domain covers its subdomains. Exclusion wins; if no domain is included, all others pass. Names
+    that are empty are passed over.
     """
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
         return False
-    names = [name.strip().strip(".").lower() for name in domains]
-    if any(_is_subdomain(host, name[1:]) for name in names if name.startswith("-")):
-        return False
-    allowed = [name for name in names if name and not name.startswith("-")]
-    return not allowed or any(_is_subdomain(host, name) for name in allowed)
-
-
-def _is_subdomain(host: str, name: str) -> bool:
-    return host == name or host.endswith(f".{name}")
+    names = [name.strip().lower() for name in domains]
+    excluded = tuple(name[1:] for name in names if name.startswith("-"))
+    allowed = tuple(filter(None, (n.strip(".") for n in names if not n.startswith("-"))))
+    return not is_subdomain(host, excluded) and (not allowed or is_subdomain(host, allowed))
 
 
 EventListener = Callable[[EventKind, dict[str, Any]], None]
