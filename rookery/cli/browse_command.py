@@ -133,7 +133,8 @@ def has_demonstration(out: Path, name: str) -> bool:
     if not out.is_file():
         return False
     with out.open("rb") as lines:
-        return any(name.encode() in line and line.endswith(b"\n") for line in lines)
+        whole = (line for line in lines if line.endswith(b"\n") and _is_episode(line))
+        return any(Episode.from_json(line).session == name for line in whole)
 
 
 def _append_line(out: Path, line: bytes) -> None:

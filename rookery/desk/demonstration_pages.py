@@ -950,10 +950,12 @@ def list_quotable_sentences(session: BrowserSession) -> list[tuple[Span, str]]:
 
 
 def find_last_quoted_paragraph(session: BrowserSession) -> int:
-    """Return the offset of the last quote's paragraph in this window, else of its start."""
+    """Return the offset of the paragraph of the last quote in this window, else of its start."""
     view, shown = session.find_shown_view(), session.observation
-    if view is None or not shown.quotes:
+    of_page = (quote.start for quote in shown.quotes if quote.digest == shown.digest)
+    places = [place for place in of_page if shown.start <= place < shown.end]
+    if view is None or not places:
         return shown.start
-    place = shown.quotes[-1].start
+    place = places[-1]
     begun = {part.block: part.start for part in reversed(list(view.iter_parts(shown.start)))}
     return max((start for start in begun.values() if start <= place), default=shown.start)

@@ -137,9 +137,11 @@ class CallRecording:
     def rename_session(self, session: str, name: str) -> None:
         """Rename a session; another one that has the name is deleted. Raises Failed (not_recorded).
 
-        The two names must differ: a session that is renamed to its own name is deleted.
+        Its own name changes nothing.
         """
         self.require_session(session)
+        if session == name:
+            return
         names = (encode_column(name), encode_column(session))
         column = self.tables.name
         with self.archive.begin_write() as file:

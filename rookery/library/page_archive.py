@@ -204,11 +204,12 @@ class PageArchive:
         """Return the stored version whose text has this digest; None if there is none.
 
         It is the one at `url`, of several there the one stored last. Without a `url` it is at any
-        URL, and of several any one.
+        URL, and of several the one fetched last.
         """
-        where = "versions.digest = ? and url = ?" if url else "versions.digest = ?"
-        values = [digest, encode_column(url)] if url else [digest]
-        return self._find_first(f"{where} order by seen desc", values)
+        if url:  # `seen` counts the versions of one URL
+            where = "versions.digest = ? and url = ? order by seen desc"
+            return self._find_first(where, [digest, encode_column(url)])
+        return self._find_first("versions.digest = ? order by fetched desc, number desc", [digest])
 
     def find_latest(self, url: str) -> Page | None:
         """Return the version of this URL that was stored last, following a known redirect.

@@ -94,7 +94,7 @@ class FetchCookies:
             pair, *options = header.decode("latin-1").split(";")
             name, equals, value = (part.strip() for part in pair.partition("="))
             named = (one.partition("=") for one in options)
-            about = {option.strip().lower(): told.strip() for option, _, told in named}
+            about = {option.strip().lower(): text.strip() for option, _, text in named}
             if not (name and equals and pair.isascii() and len(pair) <= _LONGEST_COOKIE):
                 continue
             if _is_withdrawn(about.get("max-age", ""), about.get("expires", "")):

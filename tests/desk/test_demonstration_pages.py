@@ -8,11 +8,13 @@ import msgspec
 import pytest
 from commands import surroundings
 from demonstrating import QUESTION, Desk, Seen, client, desk, did, person_at, write_pages
+from desks import Person
 from little import Little, html
 from stage import Said, Stage, Visit, stage
 
 from rookery.browser.browser_commands import BrowserRules
 from rookery.desk import accounts, judgement_conversion, labelling_queue, store
+from rookery.desk.demonstration_pages import find_last_quoted_paragraph
 from rookery.desk.demonstration_sessions import DemonstrationKey, DemonstrationStore
 from rookery.desk.forms import LabellingItem
 from rookery.records import Answer, Block, Hit, Link, Page, Question
@@ -485,3 +487,26 @@ def test_a_draft_is_kept_for_a_script_and_a_tab_that_is_behind_is_refused(
         assert stale.status_code == 409
         assert "another one" in stale.json()["sentence"]
         assert Seen(browser, f"/demonstrate/{item}").one("#answer").text() == "Crows [2]"
+
+
+def test_the_last_quote_of_the_page_that_is_open_is_gone_to() -> None:
+    words = [f"Line {number} is about rooks and nothing else." for number in range(400)]
+    rooks = html("https://a.org/rooks", "".join(f"<p>{line}</p>" for line in words), "Rooks")
+    jays = html("https://a.org/jays", "<p>Jays bury acorns.</p><p>They come back.</p>", "Jays")
+    person = Person(Little(rooks, jays))
+    person.types("Search rooks", "Clicked on link 0", "Scrolled down 1")
+    window = person.sitting.observation
+    assert find_last_quoted_paragraph(person.sitting) == window.start > 0
+    places = map(rooks.text.index, words)
+    number, there = [one for one in enumerate(places) if window.start < one[1] < window.end][3]
+    person.types(f"Quote: {words[number]}")
+    assert person.note == ""
+    assert find_last_quoted_paragraph(person.sitting) == there
+    person.types("Search jays", "Clicked on link 0", "Quote: They come back.")
+    assert find_last_quoted_paragraph(person.sitting) == jays.text.index("They come")
+    person.types("Back", "Back")
+    assert person.sitting.observation.url == rooks.url
+    assert find_last_quoted_paragraph(person.sitting) == there
+    person.types("Top")
+    assert person.sitting.observation.end <= there
+    assert find_last_quoted_paragraph(person.sitting) == person.sitting.observation.start

@@ -315,8 +315,11 @@ def test_a_session_takes_the_name_and_the_place_of_another(recording: CallRecord
     recording.rename_session("new", "old")
     assert (recording.list_sessions(), recording.load_metadata("old")) == (["old"], b"new")
     assert ReplayLibrary(recording, "old").fetch(URL) == page("of new")
-    with pytest.raises(Failed, match="not_recorded"):
-        recording.rename_session("new", "old")
+    recording.rename_session("old", "old")
+    assert (recording.list_sessions(), recording.load_metadata("old")) == (["old"], b"new")
+    for name in ("old", "new"):
+        with pytest.raises(Failed, match="not_recorded"):
+            recording.rename_session("new", name)
     assert list_calls(recording, "old")
 
 

@@ -96,6 +96,17 @@ def test_one_text_at_two_urls_is_stored_once_and_found_at_each(tmp_path: Path) -
     file.close()
 
 
+def test_a_text_without_an_address_is_the_one_fetched_last(place: Place) -> None:
+    often, once = "https://e.org/often", "https://e.org/once"
+    with PageArchive(place) as archive:
+        for day, text in ((1, "same"), (2, "other"), (3, "another"), (4, "same")):
+            archive.store_page(Page(often, "A", text, fetched=f"2024-01-0{day}T00:00:00Z"))
+        archive.store_page(Page(once, "A", "same", fetched="2024-02-01T00:00:00Z"))
+        found = archive.find_page(digest_of("same"))
+        assert found is not None
+        assert found.url == once
+
+
 def test_a_redirect_leads_to_the_page(place: Place) -> None:
     with PageArchive(place) as archive:
         archive.store_page(page("text", "https://e.org/new"), requested_url="http://e.org/old")

@@ -546,7 +546,12 @@ def test_a_demonstration_is_saved_with_the_prompts_of_its_merged_commands(
     with CallRecording(out.with_suffix(".recording")) as recording:
         assert replay_episode(episode, recording) == episode
     assert browse_command.has_demonstration(out, "me/1")
-    assert not browse_command.has_demonstration(out, "me/2")
+    for other in ("me/2", "me/", "me", "e/1", "Line 3", ""):
+        assert not browse_command.has_demonstration(out, other), other
+    whole = out.read_bytes()
+    out.write_bytes(whole + b'{"me/3": 1}\n' + whole.replace(b"me/1", b"me/4").rstrip(b"\n"))
+    assert not browse_command.has_demonstration(out, "me/3"), "it is no demonstration"
+    assert not browse_command.has_demonstration(out, "me/4"), "its line is not whole"
 
 
 def test_demonstrations_are_added_and_what_a_kill_left_of_a_line_is_removed(
