@@ -188,8 +188,8 @@ def test_an_error_gives_nothing_away_and_is_written_down(
         connection.exec_driver_sql("drop table slots")
     with caplog.at_level(logging.ERROR):
         answer = client.get("/desk")
-    assert answer.status_code == 500
-    assert "The server made an error" in answer.text
+    assert answer.status_code == 503
+    assert "The database does not answer" in answer.text
     assert "Traceback" not in answer.text
     assert opened.store.place not in answer.text
     assert "rookery.desk" in {record.name for record in caplog.records}
