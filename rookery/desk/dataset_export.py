@@ -76,8 +76,9 @@ class LabelRow(msgspec.Struct, frozen=True):
 def write_dataset(source: Path, out: Path) -> WrittenDataset:
     """Write a folder that `export_snapshot` wrote as a dataset in the folder `out`.
 
-    The configurations are preferences, unpaired, demonstrations and labels. Raises Failed:
-    not_found, bad_line, not_written, nothing (no row can be made).
+    The configurations are preferences, unpaired, demonstrations and labels; files of those that
+    have no row now are removed. Raises Failed: not_found, bad_line, not_written, nothing (no row
+    can be made).
     """
     snapshot = _read_manifest(source)
     preferred = make_preference_rows(read_json_lines(source / "comparisons.jsonl", Comparison))
@@ -105,6 +106,8 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
         for file, lines in files.items():
             (out / file).parent.mkdir(parents=True, exist_ok=True)
             write_whole_file(out / file, lines)
+        for name in tables.keys() - rows.keys():
+            (out / _name_file(name)).unlink(missing_ok=True)
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
         raise Failed(Failure(str(out), Outcome.NOT_WRITTEN, detail)) from error

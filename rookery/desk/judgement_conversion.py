@@ -25,7 +25,8 @@ def convert_to_comparison(
 
     Better and much better count alike. A tie of any kind, and "I cannot pick one", give equal
     weights (WebGPT, appendix C.2; GopherCite, section 2.8). The best of four gets all the weight
-    (Ziegler, section 2). Skipped and flagged judgements state none.
+    (Ziegler, section 2). Skipped and flagged judgements state none, nor do values that the form
+    does not have, as of a version that is no longer known.
     """
     form = find_form(forms, item.form, judgement.form_version)
     if form is None or not form.decides or not _is_submitted(judgement):
@@ -82,7 +83,7 @@ def add_episode(filled: Mapping[str, Any], episode: Episode) -> dict[str, Any]:
 def matches_gold(
     item: LabellingItem, filled: Mapping[str, Any], forms: Mapping[str, LabellingForm] = FORMS
 ) -> bool:
-    """Return True if every field that the item's gold names has the expected value.
+    """Return True if every field of the form that the item's gold names has the expected value.
 
     Better and much better count alike, and None in an expected list matches anything. The form is
     the one that `forms` has under its name. Raises ValueError if the item has no gold, and KeyError
@@ -92,8 +93,9 @@ def matches_gold(
     if item.gold is None:
         raise ValueError("the item has no gold answers")
     return all(
-        _matches_expected(_find_field(form, name), expected, filled.get(name))
-        for name, expected in item.gold.expected.items()
+        _matches_expected(field, item.gold.expected[field.name], filled.get(field.name))
+        for field in form.fields
+        if field.name in item.gold.expected
     )
 
 
@@ -147,9 +149,9 @@ def _find_field(form: LabellingForm, name: str) -> FormField:
 
 
 def _compute_weights(value: Any, field: FormField, item: LabellingItem) -> tuple[float, ...] | None:
-    if value is None:
-        return None
     count = len(item.answers)
+    if not _is_known_value(field, value, count):
+        return None
     best = value if field.kind == "pick" else {-1: 0, 1: 1}.get(get_sign(value))
     if not isinstance(best, int):
         return (1 / count,) * count
@@ -160,14 +162,26 @@ def _pair_rated_answers(
     field: FormField, item: LabellingItem, values: Any
 ) -> Iterator[tuple[Answer, Any]]:
     """Yield each rated answer, or quote as an answer, with the value it got."""
-    for answer, value in zip(item.answers, values or (), strict=False):
+    for answer, value in zip(item.answers, _as_list(values), strict=False):
         if field.per == "answer":
             yield answer, value
         else:
-            yield from (
-                (_make_quote_answer(quote), each)
-                for quote, each in zip(answer.quotes, value, strict=True)
-            )
+            for quote, each in zip(answer.quotes, _as_list(value), strict=False):
+                yield _make_quote_answer(quote), each
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    """Return a value for each answer or quote; none if it is of a version that has it otherwise."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _is_known_value(field: FormField, value: Any, answers: int) -> bool:
+    """Tell whether a choice, versus or pick field has this value; it may be of another version."""
+    if field.kind == "versus":
+        return isinstance(value, int) and value in POINT_LABELS
+    if field.kind == "pick" and isinstance(value, int):
+        return 0 <= value < answers
+    return any(choice.value == value for choice in field.choices)
 
 
 def _make_quote_answer(quote: Quote) -> Answer:
@@ -181,7 +195,7 @@ def _find_score(field: FormField, value: Any) -> float | None:
 def _rate_good_answers(item: LabellingItem, judgement: Judgement) -> Iterator[Rating]:
     """Yield a rating for each answer that is said to be both plausible and supported, or said not
     to be one of them."""
-    said = [judgement.filled.get(name) or () for name in (PLAUSIBLE_SCALE, SUPPORTED_SCALE)]
+    said = [_as_list(judgement.filled.get(name)) for name in (PLAUSIBLE_SCALE, SUPPORTED_SCALE)]
     for answer, both in zip(item.answers, zip(*said, strict=False), strict=False):
         if "no" in both or set(both) == {"yes"}:
             yield Rating(item.question, answer, GOOD_SCALE, float("no" not in both), judgement.by)
@@ -216,10 +230,11 @@ def extract_field_values(form: LabellingForm, filled: Mapping[str, Any]) -> Iter
     """Yield each value that was given in a choice, versus or pick field as a comparable label.
 
     A label is a number where the values are levels or points of a comparison, else a text. Choices
-    of equal score are different labels.
+    of equal score are different labels. Values that the form does not have are left out.
     """
     for field, place, value in iterate_stored_values(form, filled):
-        yield FieldValue(field, place, _make_comparable(field, value))
+        if _is_known_value(field, value, form.answers):
+            yield FieldValue(field, place, _make_comparable(field, value))
 
 
 def iterate_stored_values(

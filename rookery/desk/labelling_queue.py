@@ -544,14 +544,15 @@ def flag_item(store: Store, token: str, person: str, reason: str) -> None:
     _return_item(store, token, person, reason, "flagged")
 
 
-def list_judgements(store: Store, person: str, limit: int) -> list[Judgement]:
+def list_judgements(store: Store, person: str, limit: int, **only: str) -> list[Judgement]:
     """Return the current versions of a person's judgements, newest first, at most `limit`.
 
-    Skips and flags are included.
+    Skips and flags are included. `only` are columns that have a value: `item`, or `id`.
     """
     later = judgements.alias()
     superseded = select(later.c.id).where(later.c.supersedes == judgements.c.id).exists()
     query = select(judgements.c.body).where(judgements.c.person == person, ~superseded)
+    query = query.where(*(judgements.c[name] == value for name, value in only.items()))
     with store.begin_read() as connection:
         bodies = connection.scalars(query.order_by(judgements.c.number.desc()).limit(limit))
         return [Judgement.from_json(body) for body in bodies]

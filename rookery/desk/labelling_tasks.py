@@ -428,18 +428,18 @@ def _render_not_leased(request: Request, item_id: str) -> Response:
 
 
 def _find_judgement_of_item(request: Request, item_id: str) -> Judgement | None:
-    return next((each for each in _list_own_judgements(request) if each.item == item_id), None)
+    return next(iter(_list_own_judgements(request, item=item_id)), None)
 
 
 def _find_own_judgement(request: Request) -> Judgement | None:
     """Return the judgement of this person that the path names."""
     key = request.path_params["judgement"]
-    return next((each for each in _list_own_judgements(request) if each.id == key), None)
+    return next(iter(_list_own_judgements(request, id=key)), None)
 
 
-def _list_own_judgements(request: Request) -> list[Judgement]:
+def _list_own_judgements(request: Request, **only: str) -> list[Judgement]:
     store, name = get_store(request), get_person_name(request)
-    return labelling_queue.list_judgements(store, name, MAX_HISTORY)
+    return labelling_queue.list_judgements(store, name, MAX_HISTORY, **only)
 
 
 def _describe_judgements(

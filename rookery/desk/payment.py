@@ -20,6 +20,7 @@ from sqlalchemy import Connection, select
 from rookery.desk.adjudication import load_labelling_data
 from rookery.desk.forms import Judgement
 from rookery.desk.projects import ProjectSettings, find_project
+from rookery.desk.snapshots import protect_cell
 from rookery.desk.store import Store
 from rookery.desk.tables import project_batches, work_signs
 from rookery.records import Record
@@ -146,16 +147,15 @@ def count_work_seconds(
 def write_payment_csv(report: PaymentReport) -> str:
     """Return the report as CSV: a line of PAYMENT_COLUMNS, then a line for each rater.
 
-    A name that a spreadsheet would take for a formula gets an apostrophe before it.
+    A name or a currency that a spreadsheet would take for a formula gets an apostrophe before it.
     """
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(PAYMENT_COLUMNS)
     for each in report.raters:
-        name = f"'{each.name}" if each.name[:1] in "=+-@" else each.name
         counts = (each.items, each.skipped, each.flagged, each.excluded)
-        money = (f"{each.hours:.4f}", f"{each.amount:.2f}", report.settings.currency)
-        lines.writerow((name, *counts, *money))
+        money = (f"{each.hours:.4f}", f"{each.amount:.2f}", protect_cell(report.settings.currency))
+        lines.writerow((protect_cell(each.name), *counts, *money))
     return out.getvalue()
 
 

@@ -72,7 +72,6 @@ from rookery.server.api.answer_sessions import (
     AnswerEvent,
     QuestionRequest,
     ServerCapabilities,
-    parse_requested_question,
 )
 from rookery.server.api.endpoints import EventFrames, build_event_response, encode_event
 from rookery.server.api.questions import BAD_REQUEST_OUTCOMES
@@ -815,8 +814,8 @@ def save_answer_rating(
 def flag_citation(store: Store, stored: StoredAnswer, person: str, number: int, words: str) -> None:
     """Store that a person reports citation `number` (from 1) as wrong, with their words.
 
-    Another report of the same citation by the same person changes nothing. Raises Failed
-    (not_rated) if there is no answer, or no such citation in it.
+    The same report again changes nothing; one with other words is kept beside the first. Raises
+    Failed (not_rated) if there is no answer, or no such citation in it.
     """
     answer = _get_answer(stored)
     if not 1 <= number <= len(answer.quotes):
@@ -825,9 +824,7 @@ def flag_citation(store: Store, stored: StoredAnswer, person: str, number: int, 
         filter(None, [WRONG_CITATION.format(number), words.strip()[:MAX_COMMENT_CHARACTERS]])
     )
     key = _store_item(store, _make_item(stored))
-    judgement = _make_judgement(
-        store, stored, key, person, "flagged", {"reason": reason}, str(number)
-    )
+    judgement = _make_judgement(store, stored, key, person, "flagged", {"reason": reason}, reason)
     labelling_queue.restore_judgements(store, [judgement])
 
 
@@ -935,8 +932,8 @@ def show_new_notebook(request: Request) -> Response:
 def post_questions(request: Request) -> Response:
     """Enqueue each line of the form as a question of one conversation, and show its notebook.
 
-    All are refused, with the form and the reason, where one is no question. Where the queue fills
-    up in between, those before it stay enqueued, although the form is shown again.
+    All are refused, with the form and the reason, where one is no question or the queue has no room
+    for all of them.
     """
     fields, answering = get_form_fields(request), get_answer_service(request)
     text = get_last_value(fields, "questions")
@@ -947,14 +944,7 @@ def post_questions(request: Request) -> Response:
             detail = _("ask 1 to %(most)s questions, each on a line of its own", most=MAX_QUESTIONS)
             raise Failed(Failure("questions", Outcome.BAD_QUESTION, detail))
         requests = [msgspec.structs.replace(inquiry, question=line, follows="") for line in lines]
-        for each in requests:
-            parse_requested_question(each)
-        first = ""
-        for each in requests:
-            conversation = each.conversation or first
-            one = msgspec.structs.replace(each, conversation=conversation)
-            answer = answering.enqueue_question(one, get_person_name(request))
-            first = first or answer
+        first = answering.enqueue_questions(requests, get_person_name(request))[0]
     except Failed as failed:
         if failed.failure.outcome not in FORM_OUTCOMES:
             raise

@@ -61,6 +61,18 @@ def test_datasets_reads_every_configuration(
     assert list(tables["labels"].column_names) == list(LabelRow.__struct_fields__)
 
 
+def test_rows_of_an_earlier_export_are_gone_where_there_are_none_now(
+    export: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert "unpaired" in write_dataset(export, out).rows
+    (export / "ratings.jsonl").write_bytes(b"")
+    assert "unpaired" not in write_dataset(export, out).rows
+    files = {str(file.relative_to(out)) for file in out.rglob("*") if file.is_file()}
+    assert not any("unpaired" in file for file in files)
+    assert "preferences/train.jsonl" in files
+
+
 def test_labels_have_a_line_for_each_choice_and_no_names(export: Path, tmp_path: Path) -> None:
     write_dataset(export, tmp_path / "out")
     text = (tmp_path / "out" / LABELS_CSV).read_text(encoding="utf-8")

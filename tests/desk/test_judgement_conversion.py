@@ -9,12 +9,13 @@ from formed import ANSWERS, QUESTION, QUOTES, filled_in, item, judgement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.desk.forms import FORMS, LabellingItem
+from rookery.desk.forms import FORMS, GoldLabels, LabellingItem
 from rookery.desk.judgement_conversion import (
     add_episode,
     convert_to_comparison,
     convert_to_episode,
     convert_to_ratings,
+    extract_field_values,
     list_form_warnings,
     matches_gold,
 )
@@ -184,6 +185,41 @@ def test_whatever_is_filled_in_has_a_meaning_that_is_kept_as_json(
     compared = convert_to_comparison(of, made)
     assert (compared is not None) == (FORMS[name].decides in filled)
     assert list_form_warnings(FORMS[name], filled) == [] or name == "supported"
+
+
+def test_values_of_a_version_of_the_form_that_is_not_known_say_nothing() -> None:
+    """A judgement whose version is lost is read with the newest, which has other values."""
+    for form, decides in (("compare", "overall"), ("supported", "preferred")):
+        for value in ("left", "5", 7, -3, [1], {"best": 0}):
+            assert weights(form, **{decides: value}) is None, (form, value)
+    assert weights("supported", preferred="both_good") == (0.5, 0.5)
+    for lost in ("yes", 13, {"a": 1}, ["6"], [None], [["yes"]], [13]):
+        for field in FORMS["criteria"].fields:
+            assert rated(item("criteria"), **{field.name: lost}) == []
+    labels = {"overall": 9, "coherence": "good", "comment": "x"}
+    assert list(extract_field_values(FORMS["compare"], labels)) == []
+    assert [
+        (each.field.name, each.place, each.value)
+        for each in extract_field_values(
+            FORMS["supported"],
+            {"plausible": ["yes", "perhaps"], "supported": ["no", 1], "preferred": 2},
+        )
+    ] == [("plausible", (0,), "yes"), ("supported", (0,), "no")]
+
+
+def test_labels_on_a_scale_that_has_lost_some_are_those_that_it_has() -> None:
+    form = FORMS["criteria"]
+    [fluency] = [field for field in form.fields if field.name == "fluency"]
+    filled = {"fluency": [fluency.choices[3].value, "of long ago"]}
+    found = [(each.place, each.value) for each in extract_field_values(form, filled)]
+    assert found == [((0,), fluency.choices[3].score)]
+
+
+def test_gold_of_a_field_that_is_gone_is_not_asked_for() -> None:
+    gold = GoldLabels({"preferred": 0, "once_asked": "yes"}, "It is about age.")
+    of = msgspec.structs.replace(item("supported"), gold=gold)
+    assert matches_gold(of, {"preferred": 0})
+    assert not matches_gold(of, {"preferred": 1})
 
 
 # Demonstrations

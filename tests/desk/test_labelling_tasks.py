@@ -259,6 +259,25 @@ def test_a_correction_begins_with_what_was_said(opened: Opened) -> None:
     assert (after.supersedes, after.filled["preferred"]) == (before.id, after.order[0])
 
 
+def test_a_judgement_is_found_and_corrected_however_many_came_after_it(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rookery.desk.labelling_tasks.MAX_HISTORY", 2)
+    opened.lay(*(item("thumbs", number) for number in range(4)))
+    visit = opened.visit()
+    for _ in range(4):
+        visit.begin("thumbs").send({"thumbs.0": "up"})
+    *_, oldest = labelling_queue.list_judgements(opened.store, "lena", 9)
+    assert len(visit.get("/history").page.css("form[action$='/correct']")) == 2
+    assert visit.post(f"/judgements/{oldest.id}/correct").status == 200
+    visit.send({"thumbs.0": "down"})
+    assert "Corrected" in visit.text
+    newest = labelling_queue.list_judgements(opened.store, "lena", 9)[0]
+    assert (newest.supersedes, newest.filled["thumbs"]) == (oldest.id, ["down"])
+    assert visit.get(f"/tasks/{newest.item}").status == 409
+    assert "You did this one" in visit.text
+
+
 def test_nobody_corrects_what_another_did(opened: Opened) -> None:
     opened.lay(item("thumbs"))
     opened.visit("lena").begin("thumbs").send({"thumbs.0": "up"})

@@ -192,7 +192,7 @@ def test_a_report_is_of_one_project_and_of_one_period(
 
 
 def test_the_csv_has_a_line_for_each_rater_and_no_formula(store: Store, desk: Desk) -> None:
-    save_project(store, "corvids", ProjectSettings(rate=12.0, currency="EUR"), "Ada")
+    save_project(store, "corvids", ProjectSettings(rate=12.0, currency="=EUR()"), "Ada")
     place_batch(store, "first", "corvids", "Ada")
     desk.hire("=cmd()")
     [item] = desk.lay(some("compare_short", 1))
@@ -201,4 +201,4 @@ def test_the_csv_has_a_line_for_each_rater_and_no_formula(store: Store, desk: De
         io.StringIO(write_payment_csv(build_payment_report(store, "corvids")))
     )
     assert tuple(heads) == PAYMENT_COLUMNS
-    assert line == ["'=cmd()", "1", "0", "0", "0", "0.1250", "1.50", "EUR"]
+    assert line == ["'=cmd()", "1", "0", "0", "0", "0.1250", "1.50", "'=EUR()"]

@@ -318,6 +318,14 @@ def test_a_wrong_citation_is_a_flag_that_says_which(reading: Reading) -> None:
         if each.kind == "flagged"
     ]
     assert [each.filled for each in flags] == [{"reason": "citation 2 is wrong: about others"}]
+    for words in ("about others", "about others", "and they are ravens"):  # from another tab, say
+        visit.post(f"{at}/wrong", quote="2", words=words)
+    flags = labelling_queue.list_judgements(store, visit.name, 9)
+    assert {(each.kind, each.filled["reason"]) for each in flags} == {
+        ("flagged", "citation 2 is wrong: about others"),
+        ("flagged", "citation 2 is wrong: and they are ravens"),
+    }
+    assert len(flags) == 2
     assert "You reported this as wrong" in visit.first("#c2").text()
     assert "You said that this is wrong" not in visit.first("#c1").text()
     assert not visit.page.css("#c2 form")

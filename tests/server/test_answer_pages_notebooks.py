@@ -123,6 +123,16 @@ def test_all_are_asked_or_none(notebook_site: Served, questions: str, why: str) 
     assert len(answer_queue.list_person_answers(notebook_site.store, "vera")) == before
 
 
+def test_where_the_queue_has_no_room_for_all_none_is_asked(opened: Opened) -> None:
+    visit = come_in(opened)
+    answering = visit.client.app.state.answering  # type: ignore[attr-defined]
+    answering.worker_settings = answer_queue.WorkerSettings(waiting=2)
+    visit.post("/notebook", questions=f"{FACES}\n{RAVENS}\n{NOTHING}")
+    assert visit.status == 400
+    assert "many are asking just now" in visit.text.lower()
+    assert answer_queue.list_person_answers(opened.store, "rita") == []
+
+
 def test_a_report_waits_until_all_is_done_and_has_what_was_cancelled(opened: Opened) -> None:
     visit = come_in(opened)  # whose server answers nothing yet
     answers = [answer_queue.enqueue_answer(opened.store, QuestionRequest(FACES), FACES, "rita")]

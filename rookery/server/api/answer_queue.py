@@ -136,20 +136,32 @@ def enqueue_answer(
     `token` is the `ApiKey.token` whose budget was charged, empty if none was; once the answer has
     ended it is given back unless `is_answer_charged`.
     """
-    key, now = secrets.token_urlsafe(12), store.clock()
-    stored = msgspec.structs.replace(inquiry, earlier=())
-    row = {"id": key, "person": person, "question": question, "wanted": stored.to_json()}
-    data = {"question": question, "method": inquiry.method, "model": inquiry.model}
+    return enqueue_answers(store, [(inquiry, question)], person, token)[0]
+
+
+def enqueue_answers(
+    store: Store, requests: Sequence[tuple[QuestionRequest, str]], person: str, token: str = ""
+) -> list[str]:
+    """Add requests with their questions to the queue, all or none; return the ids of the answers.
+
+    Those of no conversation are in that of the first. `token` is as in `enqueue_answer`.
+    """
+    now, ids = store.clock(), list[str]()
     with store.begin_write() as connection:
-        connection.execute(insert(answers).values(**row, state="asked", tries=0, made=now))
-        _append_events(connection, key, person, [("asked", data)], now)
-        if inquiry.conversation:
-            append_event(
-                connection, name_conversation_stream(inquiry.conversation), person, key, now
-            )
-        if token:
-            append_event(connection, _name_charge_stream(key), person, token, now)
-    return key
+        for inquiry, question in requests:
+            key, conversation = secrets.token_urlsafe(12), inquiry.conversation or "".join(ids[:1])
+            stored = msgspec.structs.replace(inquiry, earlier=(), conversation=conversation)
+            row = {"id": key, "person": person, "question": question, "wanted": stored.to_json()}
+            data = {"question": question, "method": inquiry.method, "model": inquiry.model}
+            connection.execute(insert(answers).values(**row, state="asked", tries=0, made=now))
+            _append_events(connection, key, person, [("asked", data)], now)
+            if conversation:
+                stream = name_conversation_stream(conversation)
+                append_event(connection, stream, person, key, now)
+            if token:
+                append_event(connection, _name_charge_stream(key), person, token, now)
+            ids.append(key)
+    return ids
 
 
 def find_answer(store: Store, answer: str) -> StoredAnswer:
@@ -682,14 +694,26 @@ class AnswerService:
         `token` names the API key whose budget was charged, as `enqueue_answer` takes it. Raises
         Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
         """
-        self._resolve_settings(inquiry)
-        question = parse_requested_question(inquiry)
-        if self._waiting.qsize() >= self.worker_settings.waiting:
+        return self.enqueue_questions([inquiry], by, token)[0]
+
+    def enqueue_questions(
+        self, inquiries: Sequence[QuestionRequest], by: str, token: str = ""
+    ) -> list[str]:
+        """Enqueue questions of a person, all or none, and return the ids of their answers.
+
+        Those of no conversation are in that of the first. Raises Failed as `enqueue_question` does.
+        """
+        requests = list[tuple[QuestionRequest, str]]()
+        for inquiry in inquiries:
+            self._resolve_settings(inquiry)
+            requests.append((inquiry, parse_requested_question(inquiry).text))
+        if self._waiting.qsize() + len(requests) > self.worker_settings.waiting:
             raise Failed(Failure("the question", Outcome.BUSY, TOO_BUSY))
-        answer = enqueue_answer(self.store, inquiry, question.text, by, token)
+        ids = enqueue_answers(self.store, requests, by, token)
         self.start()
-        self._enqueue(answer)
-        return answer
+        for answer in ids:
+            self._enqueue(answer)
+        return ids
 
     def answer_now(
         self,
