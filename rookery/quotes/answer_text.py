@@ -83,6 +83,7 @@ MARK = re.compile(
 """citations that a reader tells from the words beside them, even inside quotation marks"""
 BIDI_CONTROL = re.compile("[\u202a-\u202e\u2066-\u2069]")
 """an embedding, override or isolate of text direction, which can show words in another order"""
+SOURCES_END = re.compile(r"[^\S\n]*(?:[.;)\n]|\Z)")
 JOINED = re.compile(
     r"[\s,;&/]*(?:and|und|et|y|e|en|also|see also|as well as)?[\s,;&/]*|[^\w()]{0,2}", re.IGNORECASE
 )
@@ -540,7 +541,8 @@ def _find_sources(reading: _ParsedText, quotation: _Quotation) -> list[CitationS
 def _group_adjacent(text: str, cited: list[CitationSpan]) -> list[CitationSpan]:
     """Return the first citation, which is the nearest, and those given with it.
 
-    As in `[1][2]`, `[1] and [2]`, `(Smith; Lee)`: not a link on words of the next sentence.
+    As in `[1][2]`, `[1] and [2]`, `(Smith; Lee)`, two links that end a line or a sentence: not a
+    link on words of the next sentence.
     """
     group = cited[:1]
     for each in cited[1:]:
@@ -548,7 +550,9 @@ def _group_adjacent(text: str, cited: list[CitationSpan]) -> list[CitationSpan]:
         marks = _is_mark(text, one) and _is_mark(text, other)
         before = text[max(0, one.start - MAX_ATTRIBUTION) : one.start]
         inside = before.rfind("(") > before.rfind(")")
-        if not (marks or inside) or not JOINED.fullmatch(text[one.end : other.start]):
+        gap = text[one.end : other.start]
+        alone = not gap.strip(BESIDE) and (not gap or SOURCES_END.match(text, other.end))
+        if not (marks or inside or alone) or not JOINED.fullmatch(gap):
             break
         group.append(each)
     return sorted(group, key=lambda each: each.start)

@@ -398,7 +398,7 @@ def _format_footnote(
     title = _escape_markdown(_get_title(quote, language))
     head = f"[{title}](<{link}>)" if link else title
     lines = [line for line in re.split(r"\s*\n\s*", _escape_markdown(quote.text)) if line.strip()]
-    said = "\n".join(f"    > {line.strip()}" for line in lines)
+    said = "\\\n".join(f"    > {line.strip()}" for line in lines)  # lines stay lines
     return f"[^{number}]: {head} · {_escape_markdown(source)} · {_escape_markdown(check)}\n\n{said}"
 
 
