@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -155,6 +155,7 @@ _DASH = "\ufdd1"
 _SPELLINGS = {"note": "", "mark": "'", "range": "-", "dash": _DASH, "bar": " | "}
 _DASHES = str.maketrans(dict.fromkeys("—―", _DASH))
 _ITEM_NUMBER = re.compile(r"(?:\d{1,4}|[a-zA-Z]|[ivx]{2,6}|[IVX]{2,6})\. ")
+_NUMBERED = re.compile(rf"(?m)^{_ITEM_NUMBER.pattern}")
 _LINKED_NOTE = re.compile(r"\[(?:\d{1,3}|[a-z*†‡])\]")
 _NAMED_NOTE = re.compile(r"(\[\^[\w-]{1,30}\])(:?)")
 _EDGE_ELLIPSES = re.compile(rf"\A\s*{ELLIPSIS.pattern}|{ELLIPSIS.pattern}\s*\Z", re.IGNORECASE)
@@ -192,8 +193,10 @@ def _find_as_read(page: Page, text: str) -> Quote | None:
     """
     trimmed = _EDGE_ELLIPSES.sub("", text).strip()
     wordings = dict.fromkeys((text.strip(), trimmed, re.sub(r"[.,。，]\Z", "", trimmed)))
-    for joint in (None, "", "-") if "-\n" in page.text else (None, ""):
-        reading = _read_page(page, joint)
+    joints = ("", "-") if "-\n" in page.text else ("",)
+    numbered = (True, False) if _NUMBERED.search(text) else (False,)
+    for joint, keep_numbers in [(None, True), *product(joints, numbered)]:
+        reading = _read_page(page, joint, keep_numbers)
         for wording in wordings:
             if joint is not None:
                 wording = _EDITED.sub(r"\1\2", html.unescape(wording))
@@ -205,15 +208,17 @@ def _find_as_read(page: Page, text: str) -> Quote | None:
     return None
 
 
-def _read_page(page: Page, joint: str | None) -> _PageReading:
+def _read_page(page: Page, joint: str | None, keep_numbers: bool) -> _PageReading:
     """Return a page as a person might type it; exactly as it stands if `joint` is None.
 
-    `joint` stands for the hyphen that divides a word at the end of a line.
+    `joint` stands for the hyphen that divides a word at the end of a line, and numbers of items are
+    left out unless `keep_numbers` is set.
     """
     text, unlabelled = page.text.translate(_DASHES), set[int]()
     typed = FoldedText(text, len(text), _NO_CHANGES)
     if joint is not None:
-        items = (block.start for block in page.blocks if block.kind == "item")
+        blocks = () if keep_numbers else page.blocks
+        items = (block.start for block in blocks if block.kind == "item")
         numbers = [match.span() for at in items if (match := _ITEM_NUMBER.match(page.text, at))]
         hidden = [(block.start, block.end) for block in page.blocks if block.hidden]
         own = page.url.partition("#")[0] + "#"

@@ -305,6 +305,7 @@ def test_every_word_that_a_reader_sees_is_quoted(text: str, words: str) -> None:
         (f"([a]({A}); [b]({B}))", [A, B]),
         (f"([a]({A})), [Lee]({B}) says so", [A]),
         (f"[1], as [Lee]({B}) says", [A]),
+        (f"[a]({A})[b]({B})", [A, B]),
     ],
 )
 def test_sources_that_are_given_together(sources: str, cited: list[str]) -> None:

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from rookery.browser.browser import browse_library
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, parse_command
 from rookery.errors import Failed
+from rookery.pages.page_reader import read_page
+from rookery.quotes.saved_answers import extract_claimed_quotes
+from rookery.quotes.verification import check_claimed_quote
 from rookery.records import Block, Library, Link, Page, Question
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.server.mcp.tools import (
@@ -23,6 +26,7 @@ from rookery.server.mcp.tools import (
     McpLibrary,
     McpTools,
     ToolCaller,
+    quote_to_markdown,
 )
 from rookery.settings import Settings
 
@@ -290,6 +294,15 @@ def test_only_who_runs_the_server_can_let_a_typed_address_in(source: McpLibrary)
     assert refused(McpTools(typed), "open", url="http://127.0.0.1:9/") == "blocked_address"
     assert refused(McpTools(source), "open", url="http://127.0.0.1:9/") == "url_not_shown"
     typed.close()
+
+
+def test_a_copied_quote_keeps_the_ends_of_blocks() -> None:
+    html = b"""<h2>Who pays</h2><table><tr><td>Baker</td><td>nothing at all</td></tr>
+    <tr><td>Dyer</td><td>9 crowns</td></tr></table><ol><li>Keep off</li><li>Go home</li></ol>"""
+    page = read_page(html, "https://a.example/", "text/html")
+    copied = quote_to_markdown(page.quote(0, len(page.text))).encode()
+    [claimed] = extract_claimed_quotes(copied, "answer.md")
+    assert check_claimed_quote(claimed, [page]).verified
 
 
 def test_verify_tells_of_each_source_of_gaps_and_of_forged_sources(source: McpLibrary) -> None:

@@ -908,8 +908,9 @@ def quote_to_markdown(quote: Quote) -> str:
     """Render a quote and its source as Markdown that `verify` can read back."""
     said = re.sub(r"([\\`*_\[\]<&~|])", r"\\\1", quote.text)
     said = re.sub(r"(?m)^\s*(\d*)([#>+=.)-])", r"\1\\\2", said)
-    # A line of the page ends in the rendered Markdown, too.
+    # A line of the page ends in the rendered Markdown, too, and bars part cells.
     words = re.sub(r"(?m)(\S)[^\S\n]*\n(?=[^\S\n]*\S)", r"\1\\\n", said)
+    words = re.sub(r"\t+", r" \\| ", words)
     words = "\n".join(f"> {line.strip()}" for line in words.split("\n"))
     title = " ".join(quote.title.translate(_MARKDOWN_CHARACTERS).split()) or quote.url
     return f"{words}\n\n— [{title}](<{quote.url}>)"
