@@ -3,7 +3,7 @@
 import pytest
 from growth import AT_MOST, growth_of
 
-from rookery.pages.html.style_hiding import is_hidden_by_style, matches_screen
+from rookery.pages.html.style_hiding import is_hidden_by_style, matches_screen, parse_styles
 from rookery.pages.page_reader import read_page
 from rookery.pages.page_text import join_visible_text
 
@@ -31,19 +31,19 @@ def read_visible(html: str) -> str:
         ("@media print{.a{display:none}}", "<b class=a>", False),
         ("@media (max-width:600px){.a{display:none}}", "<b class=a>", False),
         (".a{display:none}@media (min-width:48em){.a{display:inline}}", "<b class=a>", False),
-        ("@supports (x:y){.a{display:none}}", "<b class=a>", True),
+        ("@supports (display:grid){.a{display:none}}", "<b class=a>", True),
         ("@keyframes k{from{opacity:0}}", "<b class=from>", False),
         (".a{opacity:0}", "<b class=a>", True),
         (".a{opacity:0;transition:opacity 1s}", "<b class=a>", False),
         (".fade-in{opacity:0}", "<b class=fade-in>", False),
         (".a{opacity:.5}", "<b class=a>", False),
-        (".a{max-height:0;overflow:hidden}", "<b class=a>", True),
+        (".a{max-height:0;overflow:hidden;display:block}", "<b class=a>", True),
         (".a{max-height:0;overflow:hidden;transition:max-height .3s}", "<b class=a>", False),
         (".a{height:0;overflow:hidden;padding-top:56%}", "<b class=a>", False),
         (".a{position:absolute;left:-9999px}", "<b class=a>", True),
         (".a{position:absolute;left:-20px}", "<b class=a>", False),
         (".a{position:absolute;clip:rect(0,0,0,0)}", "<b class=a>", True),
-        (".a{transform:scale(0)}", "<b class=a>", True),
+        (".a{transform:scale(0);float:left}", "<b class=a>", True),
         (".a{font-size:0}", "<b class=a>", True),
         (".a{color:#fff}", "<b class=a>", True),
         ("body{background:#123}.a{color:#fff}", "<b class=a>", False),
@@ -56,6 +56,63 @@ def read_visible(html: str) -> str:
 def test_what_a_sheet_hides(sheet: str, markup: str, hidden: bool) -> None:
     text = read_visible(f"<style>{sheet}</style><p>Crows {markup}may</b> learn.")
     assert text == ("Crows learn." if hidden else "Crows may learn.")
+
+
+@pytest.mark.parametrize(
+    "style",
+    """color:rgba(0,0,0,0) | color:hsl(0 0% 100%) | color:#fdfdfd | opacity:.01 | font-size:.1px
+    | font-size:calc(1px*0) | transform:rotateX(90deg) | transform:translateX(-200vw) | scale:0
+    | rotate:x 90deg | position:absolute;top:-99em | position:fixed;left:99999px | zoom:.001
+    | filter:opacity(0) | mask:linear-gradient(#0000 0 0) | content-visibility:hidden
+    | --x:none;display:var(--x) | clip-path:inset(50%) | clip-path:polygon(0 0,0 0,0 0)
+    | display:none;display:foo | display:n\\6f ne | background:#333;color:#333""".split(" | "),
+)
+def test_ways_to_hide_a_paragraph(style: str) -> None:
+    style = " ".join(style.split())
+    page = f"<style>.a{{{style}}}</style><h2>Crows learn from each other.</h2><p class=a>May."
+    assert read_visible(page) == "Crows learn from each other."
+
+
+@pytest.mark.parametrize(
+    ("sheet", "markup", "hidden"),
+    [
+        (":is(p,div).q{display:none}", "<p class=q>", True),
+        (":is(p,div).q{display:none}", "<p>", False),
+        (":is(.o) b{display:none}", "<div class=o><p><b>", True),
+        (":where(#i).q{display:none}.q{display:block}", "<p class=q id=i>", False),
+        (".x{.q &{display:none}}", "<div class=q><p class=x>", True),
+        (".x{display:none;&.y{display:block}}", "<p class='x y'>", False),
+        (".x{@media screen{display:none}}", "<p class=x>", True),
+        ("#\\31 a{display:none}", "<p id=1a>", True),
+        ("@media not print{.q{display:none}}", "<p class=q>", True),
+        ("@media (400px<=width<600px){.q{display:none}}", "<p class=q>", False),
+        ("@supports not (display:grid){.q{display:none}}", "<p class=q>", False),
+        ("@layer a{#i{display:none}}.q{display:block}", "<p class=q id=i>", False),
+        (".q{display:block!important}", "<p class=q style='display:none'>", False),
+        (".z::after{content:'}'}.q{display:none}", "<p class=q>", True),
+        (":root{--h:none}.q{display:var(--h)}", "<p class=q>", True),
+        (".q{position:absolute}.r{left:-9999px}", "<p class='q r'>", True),
+        (".q{color:#fff}.q b{color:#000}", "<p class=q><b class=b>", False),
+        (".q{max-height:0;overflow:hidden}", "<b class=q>", False),
+    ],
+)
+def test_selectors_and_conditions_as_a_browser_reads_them(
+    sheet: str, markup: str, hidden: bool
+) -> None:
+    page = f"<style>{sheet}</style><h2>Crows learn from each other.</h2>{markup}May"
+    assert ("May" in read_visible(page)) is not hidden
+
+
+@pytest.mark.parametrize(
+    "body",
+    """display : none ;; Opacity:0 | color:red!important; color:blue | a:b!ie;c | font:0/1 x
+    | content:"x"; mask:url(y) | background:url(a/b) #FFF | --a:; overflow: hidden  clip | x:y!
+    | width:calc(1px + (2px)) | width:1px/**/ | background:url(data:a;b) | left:5px;left""".split(
+        " | "
+    ),
+)
+def test_plain_rules_are_read_as_the_parser_reads_them(body: str) -> None:
+    assert parse_styles(body) == parse_styles("/**/" + body)
 
 
 def test_boxes_in_a_row_of_font_size_0_are_shown() -> None:

@@ -230,7 +230,7 @@ def _is_hidden(name: str, written: str) -> bool:
         return True
     if ' popover="' in written or (name == "dialog" and ' open="' not in written):
         return True
-    return ' style="' in written and is_hidden_by_style(get_attribute(written, ' style="'))
+    return ' style="' in written and is_hidden_by_style(get_attribute(written, ' style="'), name)
 
 
 COMMON_TAGS = tuple(f"{slash}{name}" for name in _KINDS for slash in ("", "/"))

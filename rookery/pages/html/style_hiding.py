@@ -1,73 +1,75 @@
 """Find what styles hide: rules of the page's own style sheets, inline styles, closed elements.
 
-A cascade without layout: media queries are answered for a screen 1,280 pixels wide, scripts and
-style sheets elsewhere are not known. What is hidden only until it fades or slides in counts as
-shown, since a reader will see it.
+A cascade without layout, for a screen of 1,280 by 720 pixels: scripts and style sheets elsewhere
+are not known. The HTML parser's engine matches selectors, tinycss2 reads values. What is hidden
+only until it fades or slides in counts as shown, since a reader will see it.
 """
 
+import math
+import operator
 import re
-from collections.abc import Iterator
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from itertools import groupby, islice
+from typing import Any, NamedTuple
 
-SCREEN_WIDTH = 1280
-"""pixels, for media queries"""
+import tinycss2
+from tinycss2.color4 import parse_color
+
 _SHEET_LIMIT = 200_000
 """characters of style sheets that are read"""
 _MAX_LOOKUPS = 250
 _MAX_VISITS = 6_000_000
 """selectors looked up on one page, and tags visited by all of them"""
 _MAX_COMBINATORS = 3
+_MAX_SELECTOR = 2_000
+"""characters of a selector, nested rules written out"""
 _NODES_OF_A_LOOKUP = 200
-"""elements found, for each so many of which one lookup less is left"""
-_FEW = 6
-"""selectors that are looked up at once; for more it pays to list the page's classes first"""
-_FAR = -900
-"""pixels from which on something is placed off the screen"""
+"""elements matches, for each so many of which one lookup less is left"""
+_FAR = 900
+_FAR_AHEAD = 5_000
+"""pixels from which on something is off the screen: to the left or above, to the right or below"""
 _MOST_TEXT = 0.4
 """share of the page's text that is shown although it begins transparent: a page that fades in"""
+_FAINT = 0.05
+"""opacity, and difference of two colours' channels, that nobody sees"""
 
 # Each alternative begins with a plain letter, which makes the search several times as fast.
 _MAY_HIDE = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0?\.?0*%?\s*(?:[;!\"]|$)"
-    r"|font(?:-size)?\s*:\s*[01](?:\.\d+)?(?![\d.])|-(?:\d{3,}|\d\d+r?em)|clip\s*:|clip-path\s*:"
-    r"|height\s*:\s*[01](?:px)?\s*(?:[;!\"]|$)|width\s*:\s*[01](?:px)?\s*(?:[;!\"]|$)"
-    r"|scale[xy3d]*\(\s*0|text-indent\s*:\s*1\d\d%|text-decoration(?:-line)?\s*:[^;]*line-through"
+    r"display\s*:\s*(?:none|var)|visibility\s*:\s*(?:hidden|collapse|var)|tent-visibility"
+    r"|opacity\s*[:(]\s*(?:\+?0?(?:\.?0|\s*[;!)\"}]|$)|[0-5](?:\.\d*)?%|calc|var|\d[\d.]*e-)"
+    r"|font(?:-size)?\s*:\s*(?:[01]?\.\d|[01](?![\d.])|calc|var|min|clamp|\d[\d.]*e-)|-\d{3,}"
+    r"|-\d\d+(?:r?em|v[wh])|-\d\.?\d*e\d|calc\(|\\|clip\s*:|clip-path\s*:|height\s*:\s*[01](?![\d.])"
+    r"|width\s*:\s*[01](?![\d.])|scale|rotate|matrix|translate|text-indent\s*:\s*1\d\d%|\d{4}px"
+    r"|zoom\s*:|mask|text-fill-color|line-through"
 )
-_HIDING_WORDS = (
-    "none", "hidden", "collapse", "opacity", "font", "clip", "scale", "indent", "-9", "-1", "ght:0",
-    "ght: 0", "dth:0", "dth: 0", "ght:1", "ght: 1", "dth:1", "dth: 1", "-2", "-3", "-5", "color",
-    "through",
-)  # fmt: skip
-"""of which each rule that may hide has one: quicker to look for than a pattern"""
-_COLOURLESS = re.compile(r"(?<![\w-])color\s*:\s*(?:white|#fff|#fefefe|transparent)")
-_COLOUR = re.compile(r"(?<![\w-])color\s*:\s*([^;!]+)")
-_WHITE = frozenset("white #fff #ffffff #fefefe rgb(255,255,255) #ffff #ffffffff".split())
-_CLEAR = frozenset("transparent #0000 #00000000 rgba(0,0,0,0) rgba(255,255,255,0)".split())
-_EMPTY_PATH = re.compile(r"circle\(\s*0(?:px|%)?[^\d.].*|circle\(0\)|polygon\([0\s,px%]*\)")
-_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TEXT_COLOR = re.compile(r"(?<![\w-])color\s*:([^;}!]*)")
+_GROUND = re.compile(r"background(?:-color)?\s*:\s*([^;}\"'!]+)")
+_SKIPPED = r"""/\*.*?(?:\*/|\Z)|/|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|\\.?"""
 _CSS_PART = re.compile(
-    r"[^{};]*+;|(?P<selector>[^{}]*+)\{(?P<body>[^{}]*+)\}|(?P<outer>[^{}]*+)\{|(?P<end>\})|[^{}]++"
+    rf"((?:[^{{}};\"'/\\(]++|\([^\"'(){{}}]*+\)|\(|{_SKIPPED})*+)([{{}};]|\Z)", re.DOTALL
 )
-_QUERY_WIDTH = re.compile(r"(min|max)-width\s*:\s*([\d.]+)(px|r?em)")
-_LENGTH = re.compile(r"([+-]?\d*\.?\d+)(px|r?em|pt|vw|vh|%|)")
+_SIMPLE_STRING = r"""'[^'\\;{}()!/]*+'|"[^"\\;{}()!/]*+\""""
+_PLAIN_BODY = re.compile(
+    rf"""(?:[^"'\\(){{}}\[\]/@]++|/(?!\*)|{_SIMPLE_STRING}"""
+    rf"""|\((?:[^"'\\(){{}}\[\]@;/]++|/(?!\*)|{_SIMPLE_STRING})*+\))*+"""
+)
+_NESTED = re.compile(r"(?:[(\[{][^()\[\]{}]*){40}")
+_VARIABLE = re.compile(r"var\(\s*(--[\w-]+)\s*(?:,([^()]*))?\)")
 _NAME = re.compile(r"[.#]((?:\\.|[\w-])+)")
-_CLASSES = re.compile(r"""class=["']?([^"'>]*)""")
-_IDENTITY = re.compile(r"""id=["']?([^"'\s>]*)""")
-_SIMPLE = re.compile(r"[.#]([\w-]+)")
+_CLASSES = [
+    re.compile(rf"""{name}=["']?((?<=")[^"]*|(?<=')[^']*|[^\s>]*)""") for name in ("class", "id")
+]
+_NO_SELECTOR = re.compile(r"/\*.*?\*/|<!--|-->|\ufeff", re.DOTALL)
+_UNUSUAL_SELECTOR = re.compile(r"""[(\\"'/]|\[[^\]]*[.,#:]""")
+_CLASS_SIGN = re.compile(r"[.:\[]")
+_TAG = re.compile(r"(?:^|[\s>+~])[a-z]", re.I)
+_LAST_TAG = re.compile(r"^[a-z][\w-]*")
 _COMBINATOR = re.compile(r"\s*[\s>+~]\s*")
-_TAG_NAME = re.compile(r"[a-zA-Z][\w-]*")
-_NEGATION = re.compile(r":not\([^()]*\)")
-_DYNAMIC = re.compile(
-    r"::|:(?:hover|focus|active|target|checked|visited|link|before|after|first-l|placeholder|open)"
-)
+_FUNCTION = re.compile(r":(?:not|is|where|has)\(.*\)")
 _TO_BE_SHOWN = re.compile(
     r"fade|reveal|anim|aos|lazy|wow|appear|scroll|load|slide|no-?js|transition|js-", re.I
-)
-_GROUND = re.compile(
-    r"background(?:-color|-image)?\s*[:=]\s*[\"']?(?!\s*(?:white|#fff\b|#ffffff|none|transparent))"
-    r"|bgcolor\s*=\s*[\"']?(?!white|#fff\b|#ffffff)",
-    re.I,
 )
 _INLINE_STYLE = re.compile(r"""style=(?:"([^"]*)"|'([^']*)')""")
 _READ_ALOUD = (
@@ -75,29 +77,57 @@ _READ_ALOUD = (
     " .visually-hidden-focusable, .element-invisible, .a11y-hidden"
 )
 """classes of text for screen readers, known by name where their style sheet is elsewhere"""
+_INLINE_TAGS = frozenset(
+    "a abbr b big cite code del dfn em font i ins kbd q s small span strong sub sup tt u".split()
+)
+"""which have neither height nor transform unless a style makes them boxes"""
 
 _PROPERTIES = {
-    "display": frozenset(("display",)),
-    "visibility": frozenset(("visibility",)),
-    "opacity": frozenset(("opacity",)),
-    "font-size": frozenset(("font-size", "font")),
-    "place": frozenset(
-        "position left top right bottom inset margin margin-left margin-top text-indent transform"
-        " clip clip-path".split()
-    ),
-    "box": frozenset("height max-height width max-width overflow overflow-x overflow-y".split()),
-    "color": frozenset("color background background-color".split()),
-    "struck": frozenset(("text-decoration", "text-decoration-line")),
+    "display": "display content-visibility",
+    "visibility": "visibility",
+    "opacity": "opacity filter transform",
+    "font-size": "font-size zoom",
+    "struck": "text-decoration-line",
+    "place": "position left top right bottom margin-left margin-top text-indent transform scale"
+    " rotate translate clip clip-path mask-image overflow-x display",
+    "box": "height max-height width max-width overflow-x overflow-y padding padding-top"
+    " padding-bottom display position",
+    "color": "color background-color background-image background-clip -webkit-text-fill-color"
+    " text-shadow position",
 }
 """the properties that decide each way of hiding"""
+_SHORTHANDS = {"overflow": ("overflow-x", "overflow-y"), "mask": ("mask-image",),
+    "font": ("font-size",), "text-decoration": ("text-decoration-line",),
+    "background": ("background-color", "background-image", "background-clip"),
+    "inset": ("left", "top"), "margin": ("margin-left", "margin-top")}  # fmt: skip
 _MOVING = tuple("transition animation will-change".split())
-_MOVING += tuple(f"-webkit-{name}" for name in _MOVING)
 _LATER = frozenset(("opacity", "visibility"))
 """ways of hiding that scripts often lift once the page is loaded"""
 
+Styles = dict[str, tuple[str, bool]]
+"""of each property the value, in lower case, and whether it is important"""
+Channels = tuple[float, float, float, float]
+"""red, green, blue and alpha, from 0 to 1"""
 
-Strength = tuple[bool, int, int, int, int]
-"""important, specificity, order"""
+
+class Selector(NamedTuple):
+    """One selector of a rule, which may be looked up."""
+
+    text: str
+    specificity: tuple[int, int, int]
+    """numbers of its ids, classes and tags"""
+    names: frozenset[str]
+    """classes and ids that a page has if it matches there"""
+    last: frozenset[str]
+    """those of the elements themselves, and their tag"""
+
+
+class StyleRule(NamedTuple):
+    """A rule that applies to the screen, nested selectors written out."""
+
+    selectors: str
+    body: str
+    layered: bool
 
 
 def hide_unseen_elements(parser: Any, html: str, sheets: list[str]) -> None:
@@ -109,137 +139,238 @@ def hide_unseen_elements(parser: Any, html: str, sheets: list[str]) -> None:
     _StyleCascade(parser, html, sheets).hide_elements()
 
 
-def is_hidden_by_style(style: str) -> bool:
+@lru_cache(4096)
+def is_hidden_by_style(style: str, tag: str = "div") -> bool:
     """Tell whether an inline style hides its element whatever stands around it."""
-    style = style.lower()
-    if not _may_hide(style):
+    if not _MAY_HIDE.search(style.lower()):
         return False
-    return bool(find_hiding(_parse_styles(style), inline=True) - {"font-size", "color"})
+    styles = {name: value for name, (value, _) in parse_styles(style).items()}
+    return bool(find_hiding(styles, tag, inline=True) - {"font-size", "color"})
 
 
-def _may_hide(body: str) -> bool:
-    if not any(map(body.__contains__, _HIDING_WORDS)):
-        return False
-    if _MAY_HIDE.search(body):
-        return True
-    if "color" in body and _COLOURLESS.search(body):
-        return True
-    colour = _COLOUR.search(body) if "background" in body else None
-    return colour is not None and body.count(colour[1].strip()) > 1
-
-
-def _parse_styles(body: str) -> dict[str, str]:
-    """Return the declarations of a rule by property, in lower case."""
-    styles: dict[str, str] = {}
-    for declaration in body.lower().split(";"):
-        name, colon, value = declaration.partition(":")
-        if colon:
-            styles[name.strip()] = value.strip()
+@lru_cache(8192)
+def parse_styles(body: str) -> Styles:
+    """Return the declarations of a rule by property, shorthands written out."""
+    styles: Styles = {}
+    for name, value, important in _list_declarations(body):
+        name = re.sub("-webkit-(?!text)", "", name)
+        if name == "font":
+            parts = tinycss2.parse_component_value_list(value)
+            sizes = [each for each in parts if each.type in ("dimension", "percentage")]
+            sizes += [each for each in parts if each.type == "number"]
+            value = sizes[0].serialize() if sizes else "16px"
+        for each in _SHORTHANDS.get(name, (name,)):
+            # What browsers do not know does not take the place of what they do.
+            valid = "var(" in value or each != "display" or _DISPLAYS.match(value)
+            sides = value.split() if each[:7] == "margin-" and value else [value]
+            side = sides[-1 if each == "margin-left" else 0]
+            if valid and styles.get(each, ("", False))[1] <= important:
+                styles[each] = (side, important)
     return styles
 
 
-def find_hiding(styles: dict[str, str], inline: bool = False) -> frozenset[str]:
-    """Return the ways in which declarations hide an element; empty if they do not.
+def _list_declarations(body: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield name, value and whether it is important, of each declaration of a rule.
 
-    The ways are display, visibility, opacity, font-size, place, box, color and struck (through).
+    Most rules hold neither strings nor escapes, and tinycss2 takes 30 times as long for them.
+    """
+    if _PLAIN_BODY.fullmatch(body):
+        for text in body.lower().split(";"):
+            name, _, value = text.partition(":")
+            value, mark, important = value.partition("!")
+            name, value = name.strip(), " ".join(value.split())
+            if (value or name[:2] == "--") and (not mark or important.strip() == "important"):
+                yield name, value, bool(mark)
+    elif not _NESTED.search(body):
+        for part in tinycss2.parse_blocks_contents(body):
+            if part.type == "declaration":
+                value = " ".join(tinycss2.serialize(part.value).lower().split())
+                if (value or part.lower_name[:2] == "--") and "!" not in part.value:
+                    yield part.lower_name, value, part.important
+
+
+_DISPLAYS = re.compile("none|in|block|flex|grid|table|flow|list|contents|ruby|math|-|un|re")
+
+
+@lru_cache(4096)
+def read_color(value: str) -> Channels | None:
+    """Return a colour; None for what is none, or none that is known without what stands around."""
+    try:
+        color: Any = parse_color(value)
+        return (*color.to("srgb").coordinates, color.alpha)
+    except (AttributeError, NotImplementedError, TypeError):  # a keyword, or a perceptual space
+        return None
+
+
+def _find_color(value: str) -> Channels | None:
+    """Return the first colour in the value of a background."""
+    parts = tinycss2.parse_component_value_list(value)
+    return next((color for part in parts if (color := read_color(part.serialize()))), None)
+
+
+def _find_text_color(styles: dict[str, str]) -> Channels | None:
+    return read_color(styles.get("-webkit-text-fill-color") or styles.get("color", ""))
+
+
+def _look_alike(one: Channels, other: Channels) -> bool:
+    return max(abs(a - b) for a, b in zip(one[:3], other[:3], strict=True)) <= _FAINT
+
+
+_UNITS = {"px": 1, "em": 16, "rem": 16, "ex": 8, "ch": 8, "pt": 4 / 3, "vh": 7.2, "vw": 12.8,
+          "deg": 1, "rad": 180 / math.pi, "turn": 360, "dppx": 1}  # fmt: skip
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+_OPERATORS |= {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_OPERATORS |= {"=": operator.eq, ":": operator.eq}
+_LIMITS: dict[str, Any] = {"min": min, "max": max, "calc": operator.itemgetter(0)}
+
+
+@lru_cache(4096)
+def measure_value(value: str, length: bool = True, whole: float = 16) -> float | None:
+    """Return a value in pixels or degrees, roughly, with `whole` for 100 %; None where it is not
+    one number. A `length` has a unit unless it is 0."""
+    parts = tinycss2.parse_component_value_list(value)
+    number = len(parts) == 1 and parts[0].type == "number" and parts[0].value != 0
+    return None if length and number else _compute_value(parts, whole)
+
+
+def _compute_value(parts: Sequence[Any], whole: float = 100) -> float | None:
+    """Return the value of a sum of products, as in calc()."""
+    parts = [part for part in parts if part.type not in ("whitespace", "comment")][:200]
+    for signs in ("+-", "*/"):
+        for place in range(len(parts) - 1, 0, -1):
+            if parts[place].type == "literal" and parts[place].value in signs:
+                one, other = (
+                    _compute_value(each, whole) for each in (parts[:place], parts[place + 1 :])
+                )
+                if one is None or other is None or (parts[place] == "/" and not other):
+                    return None
+                return float(_OPERATORS[parts[place].value](one, other))
+    part = parts[0] if len(parts) == 1 else None
+    if part is None or part.type in ("number", "percentage"):
+        return part and float(part.value * (1 if part.type == "number" else whole / 100))
+    if part.type == "dimension" and part.lower_unit in _UNITS:
+        return float(part.value * _UNITS[part.lower_unit])
+    if part.type == "() block":
+        return _compute_value(part.content, whole)
+    if part.type == "function" and part.lower_name in _LIMITS:
+        numbers = [_compute_value(each, whole) for each in _split_parts(part.arguments)]
+        return None if None in numbers else float(_LIMITS[part.lower_name](numbers))
+    return None
+
+
+def _split_parts(parts: Iterable[Any]) -> list[list[Any]]:
+    """Cut a list of values at its commas."""
+    return [list(each) for comma, each in groupby(parts, lambda part: part == ",") if not comma]
+
+
+def find_hiding(styles: dict[str, str], tag: str = "div", inline: bool = False) -> frozenset[str]:
+    """Return the ways in which computed styles hide an element; empty if they do not.
+
+    The ways are display, visibility, opacity, font-size, place, box and struck (through).
     `inline` declarations of visibility are not lifted by a transition.
     """
-    get = {name: _drop_importance(value) for name, value in styles.items()}.get
-    hiding = set[str]()
-    moving = any(name.startswith(_MOVING) and value != "none" for name, value in styles.items())
-    if get("display") == "none":
-        hiding.add("display")
-    if get("visibility") in ("hidden", "collapse") and (inline or not moving):
-        hiding.add("visibility")
-    if "opacity" in styles and not moving and "transform" not in styles:
-        opacity = _LENGTH.fullmatch(get("opacity") or "")
-        if opacity and float(opacity[1]) <= 0.01:
-            hiding.add("opacity")
-    if "font" in styles or "font-size" in styles:
-        font = (get("font") or "").split("/")[0].rpartition(" ")[2]
-        size = _measure_length(get("font-size") or font)
-        if size is not None and 0 <= size <= 1:
-            hiding.add("font-size")
-    # Few rules place, clip or move anything, and the three questions take most of the time.
-    placed = not _PROPERTIES["place"].isdisjoint(styles) or "-webkit-clip-path" in styles
-    shrunk = placed and not moving and _is_shrunk(get("transform") or "")
-    if shrunk or (placed and (_is_far(get) or _is_clipped(get))):
-        hiding.add("place")
-    if not moving and _is_empty_box(get):
-        hiding.add("box")
-    if "color" in styles and _is_colourless(get) and not moving:
-        hiding.add("color")
-    lines = get("text-decoration-line") or get("text-decoration") or ""
-    if "line-through" in lines and "transparent" not in lines:
-        hiding.add("struck")
-    return frozenset(hiding)
+    get = styles.get
+    still = not _is_moving(styles)
+    boxed = tag not in _INLINE_TAGS or get("position") in ("absolute", "fixed") or "float" in styles
+    boxed = boxed or get("display", "inline") not in ("inline", "none")
+    opacity = measure_value(get("opacity", ""), False, 1) if "transform" not in styles else None
+    clear = [opacity, *(min(each[1], default=1) for each in _list_functions(get("filter", ""), 1)
+                        if each[0] == "opacity")]  # fmt: skip
+    size, zoom = measure_value(get("font-size", "")), measure_value(get("zoom", ""), False, 1)
+    hiding = {
+        "display": get("display") == "none" or (boxed and get("content-visibility") == "hidden"),
+        "visibility": get("visibility") in ("hidden", "collapse") and (inline or still),
+        "opacity": still and any(each is not None and each <= _FAINT for each in clear),
+        "font-size": (size is not None and 0 <= size <= 1)
+        or (zoom is not None and 0 < zoom <= _FAINT),
+        "place": (boxed and still and _is_moved_away(styles))
+        or _is_far(styles) or _is_clipped(styles),
+        "struck": re.match("(?!.*transp).*through", get("text-decoration-line", "")),
+        "box": boxed and still and _is_empty_box(get),
+    }  # fmt: skip
+    return frozenset(way for way, hides in hiding.items() if hides)
 
 
-def _drop_importance(value: str) -> str:
-    return value.partition("!")[0].strip()
+def _is_moving(styles: dict[str, str]) -> bool:
+    return any(name.startswith(_MOVING) and value != "none" for name, value in styles.items())
 
 
-def _measure_length(value: str) -> float | None:
-    """Return a length in pixels, roughly; None where it is none."""
-    length = _LENGTH.fullmatch(value)
-    if length is None or (not length[2] and float(length[1])):
-        return None
-    return float(length[1]) * {"em": 16, "rem": 16, "vw": 12.8, "vh": 8, "%": 16}.get(length[2], 1)
+@lru_cache(4096)
+def _list_functions(value: str, whole: float = 100) -> list[tuple[str, list[float]]]:
+    """Return the functions in a value with their numbers, `whole` for 100 %; no number is NaN."""
+    parts = tinycss2.parse_component_value_list(value) if "(" in value else ()
+    return [
+        (part.lower_name, [math.nan if number is None else number
+         for each in _split_parts(part.arguments) for number in [_compute_value(each, whole)]])
+        for part in parts if part.type == "function"
+    ]  # fmt: skip
 
 
-def _is_far(get: Any) -> bool:
+def _is_far(styles: dict[str, str]) -> bool:
     """Tell whether an element is placed off the screen, or its text is indented beyond it."""
-    places = ["text-indent", "margin-left", "margin-top"]
-    if get("position") in ("absolute", "fixed"):
-        places += ["left", "top", "right", "bottom"]
-    for name in places:
-        length = _measure_length(get(name) or "")
-        if length is not None and length <= _FAR and "%" not in get(name):
+    absolute = styles.get("position") in ("absolute", "fixed")
+    names = ["text-indent", "margin-left", "margin-top"]
+    names += ["left", "top", "right", "bottom"] if absolute else []
+    names += ["left", "top"] if styles.get("position") == "relative" else []
+    lengths = [measure_value(styles[name], whole=0) or 0 for name in names if name in styles]
+    far = any(each <= -_FAR or each * absolute >= _FAR_AHEAD for each in lengths)
+    beyond = styles.get("overflow-x") == "hidden" and "%" in styles.get("text-indent", "")
+    return far or (beyond and (measure_value(styles["text-indent"], whole=1) or 0) >= 1)
+
+
+def _is_moved_away(styles: dict[str, str]) -> bool:
+    """Tell whether transforms move an element off the screen, or leave nothing of it."""
+    own = styles.get("transform", "")
+    for name in ("scale", "rotate", "translate"):
+        axis, _, turn = styles.get(name, "").partition(" ")
+        if axis:
+            own += f"{name}{axis}({turn})" if axis in ("x", "y") else f"{name}({axis},{turn or 1})"
+    for name, numbers in _list_functions(own, 200) if own else ():
+        first = numbers[:2]
+        edge = name in ("rotatex", "rotatey") and abs(math.cos(math.radians(sum(numbers)))) < 0.01
+        far = name in ("translate", "translatex", "translatey", "translate3d") and any(
+            number <= -_FAR or number >= _FAR_AHEAD for number in first
+        )
+        flat = name.startswith("scale") and any(abs(each) <= 0.01 for each in first)
+        flat |= name == "matrix" and numbers[:2] == [0, 0]
+        if edge or far or flat:
             return True
-    moved = re.search(r"translate[xy3d]*\(\s*(-\d+)px", get("transform") or "")
-    if moved and int(moved[1]) <= _FAR:
-        return True
-    indented = re.fullmatch(r"(\d+)%", get("text-indent") or "")
-    return indented is not None and int(indented[1]) >= 100 and get("overflow") == "hidden"
+    return False
 
 
-def _is_clipped(get: Any) -> bool:
-    """Tell whether an element is clipped to nothing, as text for screen readers is."""
-    clip = re.fullmatch(r"rect\(([^()]*)\)", get("clip") or "")
-    if clip and get("position") in ("absolute", "fixed"):
-        edges = [_measure_length(edge) for edge in re.split(r"[\s,]+", clip[1].strip())]
-        if all(edge is not None and edge <= 1 for edge in edges):
+def _is_clipped(styles: dict[str, str]) -> bool:
+    """Tell whether an element is clipped or masked to nothing, as text for screen readers is."""
+    if styles.keys().isdisjoint(("clip", "clip-path", "mask-image")):
+        return False
+    placed = styles.get("position") in ("absolute", "fixed")
+    shape = f"{styles.get('clip', '') if placed else ''} {styles.get('clip-path', '')}"
+    masks = tinycss2.parse_component_value_list(styles.get("mask-image", ""))
+    shapes = tinycss2.parse_component_value_list(shape)
+    for part in (part for part in shapes if part.type == "function"):
+        values = [each for each in part.arguments if each.type != "whitespace" and each != ","]
+        sides = [number for each in values if (number := _compute_value([each])) is not None]
+        if part.name in ("rect", "inset") and 0 < len(sides) == len(values):
+            edges = (sides + sides[-2:] + sides[-2:])[:4] if len(sides) > 1 else sides * 4
+            height, width = edges[2] - edges[0], edges[1] - edges[3]
+            cut = edges[0] + edges[2] >= 100 or edges[1] + edges[3] >= 100
+            if min(height, width) <= 1 if part.name == "rect" else cut and "%" in shape:
+                return True
+        if part.name in ("circle", "ellipse") and values and sides[:1] == [0]:
+            return getattr(values[0], "value", 1) == 0
+        if part.name == "polygon" and (len(set(sides[::2])) == 1 or len(set(sides[1::2])) == 1):
             return True
-    path = get("clip-path") or get("-webkit-clip-path") or ""
-    inset = re.fullmatch(r"inset\(\s*(\d+)%[^,]*\)", path)
-    return (inset is not None and int(inset[1]) >= 50) or _EMPTY_PATH.fullmatch(path) is not None
-
-
-def _is_shrunk(transform: str) -> bool:
-    return re.search(r"scale[xy3d]*\(\s*0(?:\.0+)?\s*[,)]", transform) is not None
+    values = [each for part in masks if part.type == "function" for each in part.arguments]
+    colors = [color for each in values if (color := read_color(each.serialize()))]
+    return bool(colors) and all(color[3] <= _FAINT for color in colors)
 
 
 def _is_empty_box(get: Any) -> bool:
     """Tell whether an element has no height or no width and cuts off what goes beyond."""
-    if not {"hidden", "clip"} & {get("overflow"), get("overflow-x"), get("overflow-y")}:
-        return False
     paddings = (get(name) or "0" for name in ("padding", "padding-top", "padding-bottom"))
     values = (get(name) or "" for name in ("height", "max-height", "width", "max-width"))
-    sizes = map(_measure_length, values)
-    return all(value.startswith("0") for value in paddings) and any(
-        size is not None and size <= 1 for size in sizes
-    )
-
-
-def _is_colourless(get: Any) -> bool:
-    """Tell whether text has no colour, or exactly the colour of its own background."""
-    color = re.sub(r"\s+", "", get("color") or "")
-    if not color or get("text-shadow") or "-webkit-text-fill-color" in (get("color") or ""):
-        return False
-    if color in _CLEAR:
-        return "text" not in (get("background-clip") or get("-webkit-background-clip") or "")
-    ground = re.sub(r"\s+", "", get("background-color") or get("background") or "")
-    return color == ground or (color in _WHITE and ground in _WHITE)
+    small = any(size is not None and size <= 1 for size in map(measure_value, values))
+    cut = {"hidden", "clip"} & {get("overflow-x"), get("overflow-y")}
+    return bool(cut) and small and all(value.startswith("0") for value in paddings)
 
 
 class _StyleCascade:
@@ -248,161 +379,224 @@ class _StyleCascade:
     def __init__(self, parser: Any, html: str, sheets: list[str]) -> None:
         self.parser = parser
         self.html = html
-        self.rules = [rule for sheet in sheets for rule in _parse_sheet(sheet)]
-        self.names: frozenset[str] | None = None
-        self.judged: dict[str, tuple[dict[str, str], frozenset[str]]] = {}
-        self.tried = 0
+        self.rules = [rule for sheet in sheets for rule in _split_sheet(sheet)]
         self.lookups = min(_MAX_LOOKUPS, _MAX_VISITS // (html.count("<") + 1))
         self.linked = re.search(r"<link\b[^>]*\bstylesheet", html, re.I) is not None
+        self.known: dict[str, list[Any]] = {}
+        self.suspected: dict[str, frozenset[str]] = {}
+        self.inline = {one or other for one, other in _INLINE_STYLE.findall(html)}
+        self.changing: dict[str, list[StyleRule]] = {}
+        self.colors: dict[str, bool] = {}
+        self.found_grounds: dict[int, Channels | None] = {}
+        self.declared: dict[int, dict[str, str]] = {}
+        """of each element that may be hidden, and of those around it, values by property"""
 
     def hide_elements(self) -> None:
         """Find the hidden elements and mark them."""
-        strengths_by_node: dict[int, tuple[Any, dict[str, Strength]]] = {}
-        for order, (selectors, body) in enumerate(self.rules):
-            styles, ways = self.judge_rule(body)
-            if not ways:
-                continue
-            for selector in map(str.strip, selectors.split(",")):
-                fading = _TO_BE_SHOWN.search(selector) is not None
-                for node in self.select_elements(selector):
-                    _, strengths = strengths_by_node.setdefault(node.mem_id, (node, {}))
-                    for way in ways - _LATER if fading else ways:
-                        strength = _get_strength(selector, styles, way, order)
-                        strengths[way] = max(strengths.get(way, strength), strength)
-        if strengths_by_node:
-            self.keep_shown(strengths_by_node)
-        for node, ways_known in list(strengths_by_node.values()):
-            self.hide_element(node, frozenset(ways_known))
-        self.hide_by_inline_styles()
-        if self.linked:
-            for node in self.parser.css(_READ_ALOUD):
-                self.hide_element(node, frozenset(("place",)))
+        nodes: dict[int, Any] = {}
+        deciding = set[str]()
+        for rule in self.rules:
+            ways = self.suspect_ways(rule.body)
+            for selector in _list_selectors(rule.selectors) if ways else ():
+                matches = self.select_elements(selector)
+                nodes |= {node.mem_id: node for node in matches}
+                deciding.update(*(_PROPERTIES[way].split() for way in ways if matches))
+        suspected = any(map(self.suspect_ways, self.inline))
+        for node in self.parser.css("[style]") if suspected else ():
+            if ways := self.suspect_ways(node.attributes.get("style") or ""):
+                nodes[node.mem_id] = node
+                deciding.update(*(_PROPERTIES[way].split() for way in ways))
+        if nodes:
+            self.declare_values(nodes, deciding)
+        for node in nodes.values():
+            styles = self.compute_styles(node)
+            ways = find_hiding(styles, node.tag)
+            if not ways and is_hidden_by_style(node.attributes.get("style") or "", node.tag):
+                node.attrs["style"] = ""  # a rule that is important shows it again
+            if self.is_colourless(node, styles) and not self.changes_inside(node, "color|backgr"):
+                ways |= {"color"}
+            self.hide_element(node, ways)
+        for node in self.parser.css(_READ_ALOUD) if self.linked else ():
+            self.hide_element(node, frozenset(("place",)))
 
-    def judge_rule(self, body: str) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the declarations of a rule and the ways in which they hide; neither where it hides
-        nothing. Sheets write the same few declarations again and again."""
-        known = self.judged.get(body)
-        if known is None:
-            styles = _parse_styles(body) if _may_hide(body) else {}
-            ways = self.find_ways(styles) if styles else frozenset[str]()
-            known = self.judged[body] = (styles, ways) if ways else ({}, ways)
-        return known
+    def suspect_ways(self, body: str) -> frozenset[str]:
+        """Return the ways in which a rule may hide, whatever other rules add to it."""
+        if body not in self.suspected:
+            self.suspected[body] = self.list_ways(body)
+        return self.suspected[body]
 
-    def find_ways(self, styles: dict[str, str]) -> frozenset[str]:
-        """Return the ways in which the declarations hide, white text on a white page included."""
-        ways = find_hiding(styles)
-        color = re.sub(r"\s+", "", _drop_importance(styles.get("color", "")))
-        return ways | {"color"} if color in _WHITE and self.is_white else ways
+    def list_ways(self, body: str) -> frozenset[str]:
+        """Find the ways in which a rule may hide."""
+        lower = body.lower()
+        colors = {value.strip() for value in _TEXT_COLOR.findall(lower)}
+        unseen = any("var(" in value or self.is_like_ground(value) for value in colors)
+        if not _MAY_HIDE.search(lower):
+            return frozenset(("color",)) if unseen else frozenset()
+        own = {name: value for name, (value, _) in parse_styles(body).items()}
+        styles = {name: self.fill_variables(value, own) for name, value in own.items()}
+        # Another rule may give the place or cut off what goes beyond.
+        ways = find_hiding({"position": "absolute", "overflow-x": "hidden"} | styles)
+        unseen |= self.is_like_ground(styles.get("-webkit-text-fill-color", ""))
+        return ways | {"color"} if unseen else ways
+
+    def is_like_ground(self, value: str) -> bool:
+        """Tell whether a colour is clear, or nearly that of a ground that the page names."""
+        if value not in self.colors:
+            color = read_color(value)
+            self.colors[value] = color is not None and (
+                color[3] <= _FAINT or any(_look_alike(color, each) for each in self.grounds)
+            )
+        return self.colors[value]
 
     @cached_property
-    def is_white(self) -> bool:
-        """Tell whether no style on the page gives anything another ground than white."""
-        return not self.linked and not _GROUND.search(self.html)
+    def grounds(self) -> list[Channels]:
+        """Colours of the grounds that the page names, and white."""
+        bodies = "}".join([*self.inline, *(rule.body for rule in self.rules)])
+        named = {value.strip() for value in _GROUND.findall(bodies.lower())}
+        named |= {node.attributes.get("bgcolor") or "" for node in self.parser.css("[bgcolor]")}
+        matches = {color for value in named if (color := _find_color(value))}
+        return [(1.0, 1.0, 1.0, 1.0), *matches]
 
-    def select_elements(self, selector: str) -> list[Any]:
+    @cached_property
+    def variables(self) -> dict[str, str]:
+        """Custom properties by name; those of the whole page go before others."""
+        rules = [rule for rule in self.rules if "--" in rule.body]
+        rules.sort(key=lambda rule: re.search(r":root|html|body|\*", rule.selectors) is not None)
+        styles = [parse_styles(rule.body).items() for rule in rules]
+        return {name: value for each in styles for name, (value, _) in each if name[:2] == "--"}
+
+    def fill_variables(self, value: str, own: dict[str, str]) -> str:
+        """Write the values of custom properties into a value."""
+        for _ in range(4 if "var(" in value else 0):
+            value = _VARIABLE.sub(
+                lambda matches: own.get(
+                    matches[1], self.variables.get(matches[1], matches[2] or "")
+                ),
+                value,
+            )
+        return value[:1_000].strip()
+
+    def select_elements(self, selector: Selector) -> list[Any]:
         """Return the elements that a selector matches; none if it is dynamic, costly or wrong."""
-        if self.lookups <= 0 or not self.may_match(selector):
-            return []
-        self.lookups -= 1
-        try:
-            nodes: list[Any] = self.parser.css(selector)
-        except Exception:
-            return []
-        self.lookups -= len(nodes) // _NODES_OF_A_LOOKUP
-        return nodes
+        text = selector.text
+        if text not in self.known and self.lookups > 0 and self.page_names >= selector.names:
+            with suppress(Exception):
+                self.known[text] = self.parser.css(text)
+            self.lookups -= 1 + len(self.known.get(text, ())) // _NODES_OF_A_LOOKUP
+        return self.known.get(text, [])
 
-    def may_match(self, selector: str) -> bool:
-        """Tell whether a selector is static, cheap, and of classes and ids that the page has."""
-        if self.names is None and self.tried < _FEW and _SIMPLE.fullmatch(selector):
-            self.tried += 1
-            return True
-        if simple := _SIMPLE.fullmatch(selector):
-            return simple[1] in self.get_names()
-        if not selector or _DYNAMIC.search(selector):
-            return False
-        names = map(_unescape_name, _NAME.findall(_NEGATION.sub("", selector)))
-        simple_enough = len(_COMBINATOR.findall(selector)) <= _MAX_COMBINATORS
-        return self.get_names().issuperset(names) and simple_enough
+    @cached_property
+    def page_names(self) -> frozenset[str]:
+        """Classes and ids of the page."""
+        named = (name for pattern in _CLASSES for name in pattern.findall(self.html))
+        return frozenset(" ".join(named).split())
 
-    def get_names(self) -> frozenset[str]:
-        """Return all classes and ids of the page."""
-        if self.names is None:
-            names = set(_IDENTITY.findall(self.html))
-            for value in set(_CLASSES.findall(self.html)):
-                names.update(value.split())
-            self.names = frozenset(names)
-        return self.names
-
-    def keep_shown(self, strengths_by_node: dict[int, tuple[Any, dict[str, Strength]]]) -> None:
-        """Take back what stronger rules or inline styles show."""
-        ways = {way for _, strengths in strengths_by_node.values() for way in strengths}
-        deciding = frozenset[str]().union(*(_PROPERTIES[way] for way in ways))
-        names = {name for node, _ in strengths_by_node.values() for name in _list_names(node)}
-        for order, (selectors, body) in enumerate(self.rules):
-            if not any(map(body.__contains__, deciding)):
+    def declare_values(self, nodes: dict[int, Any], deciding: set[str]) -> None:
+        """Collect what rules and inline styles say of these elements and of those around them."""
+        aims = dict(nodes)
+        for node in nodes.values() if "color" in deciding else ():
+            while (node := node.parent) is not None and node.mem_id not in aims:
+                aims[node.mem_id] = node
+        names = {word for node in aims.values() for name in ("class", "id")
+                 for word in (node.attributes.get(name) or "").split()}  # fmt: skip
+        names |= {node.tag for node in aims.values()}
+        short = {name for name, long in _SHORTHANDS.items() if not deciding.isdisjoint(long)}
+        words = deciding | short | {"--", *_MOVING}
+        useful = deciding | {"float"}
+        # ranked: important, not in a layer, specificity, order
+        matches: list[tuple[Any, Any, str, str]] = []
+        for order, rule in enumerate(self.rules):
+            if not any(map(rule.body.lower().__contains__, words)):
                 continue
-            aimed = [one for one in map(str.strip, selectors.split(",")) if _aims_at(one, names)]
-            styles = _parse_styles(body) if aimed else {}
-            showing = {way for way in ways if not _PROPERTIES[way].isdisjoint(styles)}
-            showing -= self.judge_rule(body)[1] if showing else frozenset()
-            for selector in aimed if showing else ():
-                for node in self.select_elements(selector):
-                    strengths = strengths_by_node.get(node.mem_id, (None, {}))[1]
-                    for way in showing & strengths.keys():
-                        if strengths[way] < _get_strength(selector, styles, way, order):
-                            del strengths[way]
-        for node, strengths in strengths_by_node.values():
-            styles = _parse_styles(node.attributes.get("style") or "")
-            for way in [way for way in strengths if not _PROPERTIES[way].isdisjoint(styles)]:
-                if way not in find_hiding(styles, inline=True) and not strengths[way][0]:
-                    del strengths[way]
+            for selector in _list_selectors(rule.selectors):
+                among = names >= selector.last and self.select_elements(selector)
+                among = [node for node in among or () if node.mem_id in aims]
+                for name, (value, important) in parse_styles(rule.body if among else "").items():
+                    fading = name in _LATER and _TO_BE_SHOWN.search(selector.text)
+                    if fading and find_hiding({name: value}):
+                        continue
+                    if name in useful or name.startswith(("--", *_MOVING)):
+                        layer = rule.layered == important
+                        rank = (important, layer, selector.specificity, order)
+                        matches += [(rank, node, name, value) for node in among]
+        for node in aims.values():
+            styles = parse_styles(node.attributes.get("style") or "").items()
+            matches += [((important, True, (1_000_000, 0, 0), 0), node, name, value)
+                      for name, (value, important) in styles]  # fmt: skip
+        for _, node, name, value in sorted(matches, key=operator.itemgetter(0)):
+            self.declared.setdefault(node.mem_id, {})[name] = value
+
+    def compute_styles(self, node: Any) -> dict[str, str]:
+        """Return the values that hold for an element."""
+        own = self.declared.get(node.mem_id, {})
+        return {name: self.fill_variables(value, own) for name, value in own.items()}
+
+    def is_colourless(self, node: Any, styles: dict[str, str]) -> bool:
+        """Tell whether text has no colour, or nearly that of the ground on which it stands."""
+        color = _find_text_color(styles)
+        if not color or _is_moving(styles) or styles.get("text-shadow", "none") != "none":
+            return False
+        if color[3] <= _FAINT:
+            return "text" not in styles.get("background-clip", "")
+        ground = self.find_ground(node)
+        return ground is not None and _look_alike(color, ground)
+
+    def find_ground(self, node: Any) -> Channels | None:
+        """Return the colour behind an element's text; None where it is not known."""
+        inner: list[int] = []
+        ground = None if self.linked else (1.0, 1.0, 1.0, 1.0)
+        while node is not None and node.tag != "-document":
+            if node.mem_id in self.found_grounds:
+                ground = self.found_grounds[node.mem_id]
+                break
+            inner.append(node.mem_id)
+            styles = self.compute_styles(node)
+            color = styles.get("background-color") or node.attributes.get("bgcolor")
+            color = _find_color(color) if color else None
+            image = re.search("url|gradient|image-", styles.get("background-image", ""))
+            opaque = color if color and color[3] > 1 - _FAINT else None
+            placed = styles.get("position", "") in ("absolute", "fixed", "sticky")
+            if (
+                image
+                or placed
+                or node.attributes.get("background")
+                or (color and color[3] > _FAINT)
+            ):
+                ground = None if image or node.attributes.get("background") else opaque
+                break
+            node = node.parent
+        self.found_grounds |= dict.fromkeys(inner, ground)
+        return ground
 
     def hide_element(self, node: Any, ways: frozenset[str]) -> None:
         """Mark an element as hidden, unless its children lift what hides it."""
-        if node.tag in ("html", "body", "head"):
+        if not ways or node.tag in ("html", "body", "head"):
             return
-        hidden = (
-            bool(ways - _LATER - {"font-size"})
-            or ("font-size" in ways and not self.resizes_children(node))
-            or (bool(ways & _LATER) and not self.is_most_of_page(node))
-        )
+        hidden = bool(ways - _LATER - {"font-size"})
+        hidden |= "font-size" in ways and not self.changes_inside(node, "font")
+        if not hidden and ways & _LATER:  # what holds most of the page only begins unseen
+            hidden = len(node.text()) <= _MOST_TEXT * len(self.parser.body.text())
         if hidden and not (ways == {"place"} and _stands_for_layout(node)):
             node.attrs["hidden"] = ""
 
-    def resizes_children(self, node: Any) -> bool:
-        """Tell whether elements in one of font size 0 may have a size of their own: text is often
-        set to 0 to close the gaps between the boxes of a row."""
-        inner = node.css("[class], [id], [style]")
-        others = [each for each in inner if each.mem_id != node.mem_id]
-        if self.linked or not others:
-            return bool(others)
-        if any("font" in (each.attributes.get("style") or "") for each in others):
-            return True
-        inside = {each.mem_id for each in others}
-        return any(
+    def changes_inside(self, node: Any, words: str) -> bool:
+        """Tell whether elements in one may have a size or colour of their own: text is often set to
+        size 0 to close the gaps between the boxes of a row."""
+        inner = node.css("[class], [id], [style], a[href]")
+        inside = {each.mem_id: each for each in inner if each.mem_id != node.mem_id}
+        pattern = re.compile(rf"(?<![\w-])(?:{words})[\w-]*\s*:")
+        if words not in self.changing:
+            self.changing[words] = [rule for rule in self.rules if pattern.search(rule.body)]
+        return bool(inside) and (self.linked or any(
+            pattern.search(each.attributes.get("style") or "")
+            or (each.tag == "a" and "color" in words)
+            for each in inside.values()
+        ) or any(
             each.mem_id in inside
-            for selectors, body in self.rules
-            if re.search(r"font(?:-size)?\s*:", body)
-            for selector in map(str.strip, selectors.split(","))
+            for rule in self.changing[words]
+            for selector in _list_selectors(rule.selectors)
             for each in self.select_elements(selector)
-        )
-
-    def is_most_of_page(self, node: Any) -> bool:
-        """Tell whether an element holds much of the page's text: then it only begins unseen."""
-        body = self.parser.body
-        return body is not None and len(node.text()) > _MOST_TEXT * len(body.text())
-
-    def hide_by_inline_styles(self) -> None:
-        """Mark what inline styles hide only together with what stands around or in them."""
-        hiding: dict[str, frozenset[str]] = {}
-        for style in {one or other for one, other in _INLINE_STYLE.findall(self.html)}:
-            if _may_hide(style.lower()):
-                ways = self.find_ways(_parse_styles(style)) & {"font-size", "color"}
-                if ways:
-                    hiding[style] = ways
-        for node in self.parser.css("[style]") if hiding else ():
-            if inline_hiding := hiding.get(node.attributes.get("style") or ""):
-                self.hide_element(node, inline_hiding)
+        ))  # fmt: skip
 
 
 def _stands_for_layout(node: Any) -> bool:
@@ -412,70 +606,164 @@ def _stands_for_layout(node: Any) -> bool:
     return len(text) == 1 and not text.isalnum()
 
 
-def _list_names(node: Any) -> list[str]:
-    """Return the tag, the classes and the id by which selectors name an element."""
-    attributes = node.attributes
-    classes = (attributes.get("class") or "").split()
-    return [node.tag, *classes, attributes.get("id") or node.tag]
+@lru_cache(8192)
+def _list_selectors(selectors: str) -> list[Selector]:
+    """Return the selectors of a list that are not too costly.
+
+    `:is()` that begins a compound is written out: the engine looks no further than the nearest
+    element around for what it names.
+    """
+    if not _UNUSUAL_SELECTOR.search(selectors):
+        matches = [
+            (each.strip(), (each.count("#"), len(_CLASS_SIGN.findall(each)), len(tags)))
+            for each in selectors.split(",")[:_MAX_LOOKUPS]
+            for tags in [_TAG.findall(each)]
+        ]
+    else:
+        groups = _split_parts(tinycss2.parse_component_value_list(selectors, skip_comments=True))
+        matches = [
+            (each.strip(), _measure_specificity(group))
+            for group in groups[:_MAX_LOOKUPS]
+            for each in islice(_write_out(group), _MAX_LOOKUPS)
+        ][:_MAX_LOOKUPS]
+    listed = []
+    for text, specificity in matches:
+        plain = _FUNCTION.sub("", text) if "(" in text else text
+        parts = _COMBINATOR.split(plain)
+        if len(parts) <= _MAX_COMBINATORS + 1 and "::" not in plain:
+            unusual = "\\" in plain or "[" in plain
+            names = frozenset(() if unusual else _NAME.findall(plain))
+            tags = _LAST_TAG.findall(parts[-1].lower())
+            last = [] if unusual else _NAME.findall(parts[-1]) + tags
+            listed.append(Selector(text, specificity, names, frozenset(last)))
+    return listed
 
 
-def _aims_at(selector: str, names: set[str]) -> bool:
-    """Tell whether the last part of a selector names one of these tags, classes or ids."""
-    last = selector[max(map(selector.rfind, " >+~")) + 1 :]
-    wanted = _NAME.findall(_NEGATION.sub("", last) if ":" in last else last)
-    if wanted:
-        return all(_unescape_name(name) in names for name in wanted)
-    tag = _TAG_NAME.match(last)
-    return tag is None or tag[0].lower() in names
+def _write_out(parts: list[Any]) -> Iterator[str]:
+    """Yield a selector without its first `:is()` or `:where()`, once for each that it lists."""
+    for place, part in enumerate(parts):
+        before = parts[place - 2] if place > 1 else None
+        begins = before is None or before.type == "whitespace" or before in (">", "+", "~")
+        if begins and place and part.type == "function" and part.lower_name in ("is", "where"):
+            for choice in _split_parts(part.arguments):
+                inner = tinycss2.parse_component_value_list(tinycss2.serialize(choice).strip())
+                yield from _write_out([*parts[: place - 1], *inner, *parts[place + 1 :]])
+            return
+    yield tinycss2.serialize(parts)[:_MAX_SELECTOR]
 
 
-def _unescape_name(name: str) -> str:
-    return re.sub(r"\\(.)", r"\1", name) if "\\" in name else name
+def _measure_specificity(parts: Sequence[Any]) -> tuple[int, int, int]:
+    """Count the ids, the classes and the tags of a selector, as Selectors 4 does."""
+    ids = classes = tags = 0
+    for before, part in zip((None, *parts), parts, strict=False):
+        ids += part.type == "hash"
+        classes += part.type == "[] block" or (part.type == "ident" and before in (".", ":"))
+        tags += part.type == "ident" and before not in (".", ":")
+        if part.type == "function" and part.lower_name in ("is", "not", "has"):
+            inner = max(map(_measure_specificity, _split_parts(part.arguments)), default=(0, 0, 0))
+            ids, classes, tags = ids + inner[0], classes + inner[1], tags + inner[2]
+        else:
+            classes += part.type == "function" and part.lower_name != "where"
+    return ids, classes, tags
 
 
-def _get_strength(selector: str, styles: dict[str, str], way: str, order: int) -> Strength:
-    """Return the weight of a rule in the cascade: important, then specificity, then order."""
-    values = (styles.get(name, "") for name in _PROPERTIES[way])
-    important = any("!important" in value.replace(" ", "") for value in values)
-    plain = re.sub(r"\[[^\]]*\]", ".a", selector)
-    ids, classes = plain.count("#"), plain.count(".") + len(re.findall(r"(?<!:):(?!not)", plain))
-    tags = len(re.findall(r"(?:^|[\s>+~(])[a-zA-Z]", plain))
-    return important, ids, classes, tags, order
+def _split_sheet(sheet: str) -> list[StyleRule]:
+    """Return the rules that apply to a screen. Only blocks are told apart here: few rules hide
+    anything, and only those are parsed."""
+    rules: list[tuple[str | None, list[str], bool]] = []
+    opened: list[tuple[str | None, list[str], bool]] = []
+    for part in _CSS_PART.finditer(sheet[:_SHEET_LIMIT]):
+        text, sign = part.groups()
+        outer, pieces, layered = opened[-1] if opened else ("", [], False)
+        pieces.append(text + ";")
+        if sign == "{":
+            pieces.pop()
+            prelude = _NO_SELECTOR.sub(" ", text).strip()
+            prelude = "" if "(" in prelude and _NESTED.search(prelude) else prelude
+            inner = outer
+            if prelude[:1] != "@":
+                inner = (
+                    _nest_selectors(outer, prelude) if outer else prelude if outer == "" else None
+                )
+            elif not _applies_to_screen(prelude.lower()):
+                inner = None
+            layered |= prelude[:6].lower() == "@layer"
+            opened.append((inner, [], layered))
+            rules.append(opened[-1])
+        elif sign == "}":
+            del opened[-1:]
+    return [
+        StyleRule(selectors, "".join(pieces), layered)
+        for selectors, pieces, layered in rules
+        if selectors and pieces and len(selectors) <= _MAX_SELECTOR
+    ]  # fmt: skip
 
 
-def _parse_sheet(sheet: str) -> Iterator[tuple[str, str]]:
-    """Yield selectors and declarations of the rules that apply to a screen."""
-    applied = [True]
-    for part in _CSS_PART.finditer(_COMMENT.sub(" ", sheet[:_SHEET_LIMIT])):
-        if part["selector"] is not None:
-            if applied[-1] and "@" not in part["selector"]:
-                yield part["selector"], part["body"].lower()
-        elif part["outer"] is not None:
-            applied.append(applied[-1] and _applies_to_screen(part["outer"].strip().lower()))
-        elif part["end"] and len(applied) > 1:
-            applied.pop()
+def _nest_selectors(outer: str, selectors: str) -> str:
+    """Return the selectors of a rule that stands in another."""
+    around = f":is({outer})"
+    groups = _split_parts(tinycss2.parse_component_value_list(selectors[:_MAX_SELECTOR]))
+    each = (tinycss2.serialize(group).strip() for group in groups)
+    written = (one.replace("&", around) if "&" in one else f"{around} {one}" for one in each)
+    return ",".join(written)[: _MAX_SELECTOR + 1]
 
 
 def _applies_to_screen(prelude: str) -> bool:
-    """Tell whether the rules in an at-rule apply; those in a rule (nesting) are not read."""
+    """Tell whether the rules in an at-rule apply."""
     if prelude.startswith("@media"):
         return matches_screen(prelude[len("@media") :])
-    return prelude.startswith(("@layer", "@supports")) and " not" not in prelude
+    parts = tinycss2.parse_component_value_list(prelude)
+    others = ("-moz-", "-ms-", "-o-")  # only what begins so is taken for unknown to browsers
+    return prelude.startswith("@layer") or (prelude.startswith("@supports") and _is_condition_met(
+        parts[1:], lambda feature: not feature[0].serialize().startswith(others)))  # fmt: skip
 
 
+@lru_cache(1024)
 def matches_screen(queries: str) -> bool:
-    """Tell whether a list of media queries, such as an empty one, holds for 1,280 pixels' width."""
-    return any(map(_matches_query, queries.lower().split(",")))
+    """Tell whether media queries, such as an empty list, hold for 1,280 by 720 pixels."""
+    queries = "not all" if _NESTED.search(queries) else queries.lower()
+    parts = tinycss2.parse_component_value_list(queries, skip_comments=True)
+    return not queries.strip() or any(
+        _is_condition_met(group, _matches_feature) for group in _split_parts(parts)
+    )
 
 
-def _matches_query(query: str) -> bool:
-    if re.match(r"\s*(?:only\s+)?(?:print|speech|tty|not)\b", query):
-        return False
-    for feature in re.findall(r"\(([^()]*)\)", query):
-        width = _QUERY_WIDTH.search(feature)
-        if width is None:
-            return False
-        pixels = float(width[2]) * (1 if width[3] == "px" else 16)
-        if (pixels > SCREEN_WIDTH) if width[1] == "min" else (pixels < SCREEN_WIDTH):
-            return False
-    return True
+def _is_condition_met(parts: list[Any], test: Any) -> bool:
+    """Tell whether a condition with `not`, `and` and `or` holds."""
+    parts = [part for part in parts if part.type != "whitespace"][:200]
+    words = [part.lower_value if part.type == "ident" else "" for part in parts]
+    if words[:1] in (["not"], ["only"]):
+        return _is_condition_met(parts[1:], test) == (words[0] == "only")
+    for word, join in (("or", any), ("and", all)):
+        if word in words:
+            at = words.index(word)
+            return join(_is_condition_met(each, test) for each in (parts[:at], parts[at + 1 :]))
+    if not parts or parts[0].type != "() block":
+        return not parts or words[0] in ("all", "screen") or parts[0].type == "function"
+    inner = [part for part in parts[0].content if part.type != "whitespace"]
+    grouped = inner and (inner[0].type == "() block" or inner[0].serialize().lower() == "not")
+    return _is_condition_met(inner, test) if grouped else bool(inner) and bool(test(inner))
+
+
+_FEATURES = {"width": 1280, "height": 720, "aspect-ratio": 16 / 9, "resolution": 1}
+_TRUE_FEATURES = frozenset(
+    "width height color hover hover:hover any-hover:hover pointer pointer:fine any-pointer:fine"
+    " orientation:landscape prefers-color-scheme prefers-color-scheme:light scripting"
+    " scripting:enabled prefers-reduced-motion:no-preference forced-colors:none".split()
+)
+
+
+def _matches_feature(parts: list[Any]) -> bool:
+    """Tell whether a media feature holds: `min-width: 40em`, `400px <= width < 50em`, `hover`."""
+    text = "".join(tinycss2.serialize(parts).split())
+    if bound := re.fullmatch(r"(min|max)-([a-z-]+):(.+)", text):
+        text = f"{bound[2]}{'>=' if bound[1] == 'min' else '<='}{bound[3]}"
+    sides = re.split(r"([<>]=?|[=:])", text)
+    values = [_FEATURES.get(each, measure_value(each, False)) for each in sides[::2]]
+    return text in _TRUE_FEATURES or (
+        len(values) > 1
+        and all(
+            one is not None and other is not None and _OPERATORS[sign](one, other)
+            for one, sign, other in zip(values, sides[1::2], values[1:], strict=False)
+        )
+    )
