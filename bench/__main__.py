@@ -19,13 +19,16 @@ from bench import figures, report, small
 NAMES = [name for name, *_ in figures.SECTIONS]
 
 
-def run_bench(name: str, home: str, published: Sequence[str]) -> bool:
+def run_bench(name: str, home: str, published: Sequence[str], pages: Sequence[str] = ()) -> bool:
     """Run one benchmark in a new process; return False if it failed (skipped is not failed). `home`
-    is the folder of a small round, or empty; `published` are folders of published benchmarks."""
+    is the folder of a small round, or empty; `published` are folders of published benchmarks,
+    `pages` those of more real pages."""
     print(f"\n== {name}", flush=True)
     command = [sys.executable, "-m", f"bench.{name}"]
     if name == "pages":
         command += [f"--benchmark={Path(folder).absolute()}" for folder in published]
+    if name == "hidden":
+        command += [f"--pages={Path(folder).absolute()}" for folder in pages]
     environment = os.environ | {"BENCH_SMALL": home}
     code = subprocess.run(command, cwd=report.ROOT, env=environment, check=False).returncode
     if code not in (0, report.SKIPPED):
@@ -58,6 +61,13 @@ def main() -> None:
         metavar="FOLDER",
         help="for pages: a clone of scrapinghub/article-extraction-benchmark or adbar/trafilatura",
     )
+    parser.add_argument(
+        "--pages",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="for hidden: .html and .html.gz files, beside the pages that it has",
+    )
     parser.add_argument("--small", action="store_true", help="a round of seconds, on made data")
     parser.add_argument("--tables", action="store_true", help="run nothing, write docs/figures.md")
     options = parser.parse_args()
@@ -66,7 +76,7 @@ def main() -> None:
     names = [] if options.tables else options.names or NAMES
     if options.small:
         sys.exit(0 if run_small_round(names) else 1)
-    went = [run_bench(name, "", options.benchmark) for name in names]
+    went = [run_bench(name, "", options.benchmark, options.pages) for name in names]
     figures.write_page()
     print("\ndocs/figures.md is written")
     sys.exit(0 if all(went) else 1)

@@ -199,6 +199,30 @@ def render_environment(found: Found) -> Iterator[str]:
     yield from format_systems(compared, ".0f")
 
 
+def render_hidden(found: Found) -> Iterator[str]:
+    """Yield the section on text that pages hide."""
+    made, real = found["made"], found["real"]
+    yield (
+        f"{found['made_pages']} made pages of lines that tricks in many writings hide, or like "
+        f"writings do not, and {real['pages']:,} real pages, as Chromium shows them without "
+        f"scripts and sheets elsewhere: {sum(made.values()):,} lines, {real['shown']:,} words.\n"
+    )
+    rows = [
+        (f"{what} of {name} pages that is {kind}", most, 100 * counts.get(kind, 0) / max(1, total))
+        for name, counts in (("made", made), ("real", real))
+        for what, kind, most in (("text shown", "lost", 0.1), ("text hidden", "kept", 1.0))
+        for total in [counts.get(kind, 0) + counts.get("shown" if kind == "lost" else "hidden", 0)]
+    ]
+    yield from format_targets(
+        make_maximum_row(name, most, share, "%") for name, most, share in rows
+    )
+    yield "Words of real pages in which the reader goes its own way:\n"
+    yield from format_table(
+        ("kind", "words", "rule"),
+        ((kind, f"{real.get(kind, 0):,}", rule) for kind, rule in found["rules"].items()),
+    )
+
+
 def render_browser(found: Found) -> Iterator[str]:
     """Yield the section on the text browser."""
     rows, growth = found["rows"], list(found["growth"].values())
@@ -950,6 +974,7 @@ def render_learning(found: Found) -> Iterator[str]:
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", render_pages),
     ("reading", "Reading in reader processes", render_reading),
+    ("hidden", "Text that pages hide", render_hidden),
     ("browser", "The text browser", render_browser),
     ("sessions", "Many sessions at once", render_sessions),
     ("environment", "The environment server", render_environment),

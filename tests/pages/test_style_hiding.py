@@ -64,6 +64,11 @@ def test_what_a_sheet_hides(sheet: str, markup: str, hidden: bool) -> None:
     | font-size:calc(1px*0) | transform:rotateX(90deg) | transform:translateX(-200vw) | scale:0
     | rotate:x 90deg | position:absolute;top:-99em | position:fixed;left:99999px | zoom:.001
     | filter:opacity(0) | mask:linear-gradient(#0000 0 0) | content-visibility:hidden
+    | font-size:clamp(0px,0px,1em) | color:oklch(1 0 0) | color:lab(100 0 0 / .9)
+    | display:/*x*/none | transform:rotateX(100grad) | transform:matrix(1,0,0,1,-4000,0)
+    | position:fixed;bottom:1500px | position:absolute;inset:-4000px auto auto 0
+    | position:absolute;right:2000px
+    | text-indent:100%;white-space:pre;overflow:clip | height:0;padding-top:2em;overflow:hidden
     | --x:none;display:var(--x) | clip-path:inset(50%) | clip-path:polygon(0 0,0 0,0 0)
     | display:none;display:foo | display:n\\6f ne | background:#333;color:#333""".split(" | "),
 )
@@ -78,7 +83,24 @@ def test_ways_to_hide_a_paragraph(style: str) -> None:
     [
         (":is(p,div).q{display:none}", "<p class=q>", True),
         (":is(p,div).q{display:none}", "<p>", False),
+        ("@supports (x:y){.q{display:none}}", "<p class=q>", False),
+        (".q{dis\\70lay:none}", "<p class=q>", True),
+        (".q{display:none!ie}", "<p class=q>", False),
+        (".q{margin:0 0 0 -4000px}", "<p class=q>", True),
+        (".q{margin:0 -4000px 0 0}", "<p class=q>", False),
+        (".q{text-indent:100%;overflow:clip}", "<p class=q>", False),
+        (".q{height:0;padding-top:2em;overflow:hidden}", "<div class=q><p>", False),
+        (".q{background:#fff}.q p{position:relative;z-index:-1}", "<div class=q><p>", True),
+        (".q p{position:relative;z-index:-1}", "<div class=q><p>", False),
+        (".q{opacity:0.9;background:#fff}p{position:fixed;z-index:-1}", "<div class=q><p>", False),
+        (".q{display:flex}", "<p class=q hidden>", False),
+        (".q{color:red}", "<p class=q hidden>", True),
+        (".q{transition:all 1s}", "<p class=q style='visibility:hidden'>", True),
         (":is(.o) b{display:none}", "<div class=o><p><b>", True),
+        (".o > i b div>u em{display:none}", "<div class=o><i><b><div><u><p><em>", True),
+        (".o > i b div>u em{display:none}", "<div class=o><i><b><u><div><p><em>", False),
+        (".o i b u s{display:none}", "<i class=o><i><b><u><p><b><u><em>", False),
+        (".n &gt; .q{display:none}", "<p class=q>", False),
         (":where(#i).q{display:none}.q{display:block}", "<p class=q id=i>", False),
         (".x{.q &{display:none}}", "<div class=q><p class=x>", True),
         (".x{display:none;&.y{display:block}}", "<p class='x y'>", False),

@@ -8,7 +8,7 @@ only until it fades or slides in counts as shown, since a reader will see it.
 import math
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import groupby, islice
@@ -17,19 +17,22 @@ from typing import Any, NamedTuple
 import tinycss2
 from tinycss2.color4 import parse_color
 
-_SHEET_LIMIT = 200_000
+_SHEET_LIMIT = 1_000_000
 """characters of style sheets that are read"""
-_MAX_LOOKUPS = 250
+_MAX_LOOKUPS = 1_000
 _MAX_VISITS = 6_000_000
 """selectors looked up on one page, and tags visited by all of them"""
-_MAX_COMBINATORS = 3
+_AT_ONCE = 2
+"""combinators that the engine matches in time: each more takes it the page's depth times as long"""
 _MAX_SELECTOR = 2_000
 """characters of a selector, nested rules written out"""
 _NODES_OF_A_LOOKUP = 200
 """elements matches, for each so many of which one lookup less is left"""
 _FAR = 900
 _FAR_AHEAD = 5_000
-"""pixels from which on something is off the screen: to the left or above, to the right or below"""
+_FAR_FIXED = 1_300
+"""pixels from which on something is off the screen: to the left or above, to the right or below,
+and what does not scroll"""
 _MOST_TEXT = 0.4
 """share of the page's text that is shown although it begins transparent: a page that fades in"""
 _FAINT = 0.05
@@ -42,13 +45,13 @@ _MAY_HIDE = re.compile(
     r"|font(?:-size)?\s*:\s*(?:[01]?\.\d|[01](?![\d.])|calc|var|min|clamp|\d[\d.]*e-)|-\d{3,}"
     r"|-\d\d+(?:r?em|v[wh])|-\d\.?\d*e\d|calc\(|\\|clip\s*:|clip-path\s*:|height\s*:\s*[01](?![\d.])"
     r"|width\s*:\s*[01](?![\d.])|scale|rotate|matrix|translate|text-indent\s*:\s*1\d\d%|\d{4}px"
-    r"|zoom\s*:|mask|text-fill-color|line-through"
+    r"|zoom\s*:|mask|text-fill-color|line-through|z-index\s*:\s*(?:-|var)"
 )
 _TEXT_COLOR = re.compile(r"(?<![\w-])color\s*:([^;}!]*)")
 _GROUND = re.compile(r"background(?:-color)?\s*:\s*([^;}\"'!]+)")
 _SKIPPED = r"""/\*.*?(?:\*/|\Z)|/|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|\\.?"""
 _CSS_PART = re.compile(
-    rf"((?:[^{{}};\"'/\\(]++|\([^\"'(){{}}]*+\)|\(|{_SKIPPED})*+)([{{}};]|\Z)", re.DOTALL
+    rf"((?:[^{{}}\"'/\\(]++|\([^\"'(){{}}]*+\)|\(|{_SKIPPED})*+)([{{}}]|\Z)", re.DOTALL
 )
 _SIMPLE_STRING = r"""'[^'\\;{}()!/]*+'|"[^"\\;{}()!/]*+\""""
 _PLAIN_BODY = re.compile(
@@ -67,12 +70,13 @@ _CLASS_SIGN = re.compile(r"[.:\[]")
 _TAG = re.compile(r"(?:^|[\s>+~])[a-z]", re.I)
 _LAST_TAG = re.compile(r"^[a-z][\w-]*")
 _COMBINATOR = re.compile(r"\s*[\s>+~]\s*")
+_BETWEEN = re.compile(r"(?<![\s>+~])\s+(?![\s>+~])(?![^\[(]*[\])])")
 _FUNCTION = re.compile(r":(?:not|is|where|has)\(.*\)")
 _TO_BE_SHOWN = re.compile(
     r"fade|reveal|anim|aos|lazy|wow|appear|scroll|load|slide|no-?js|transition|js-", re.I
 )
 _INLINE_STYLE = re.compile(r"""style=(?:"([^"]*)"|'([^']*)')""")
-_READ_ALOUD = (
+READ_ALOUD = (
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text, .screen-reader-only,"
     " .visually-hidden-focusable, .element-invisible, .a11y-hidden"
 )
@@ -86,12 +90,14 @@ _PROPERTIES = {
     "display": "display content-visibility",
     "visibility": "visibility",
     "opacity": "opacity filter transform",
-    "font-size": "font-size zoom",
+    "font-size": "font-size",
     "struck": "text-decoration-line",
-    "place": "position left top right bottom margin-left margin-top text-indent transform scale"
-    " rotate translate clip clip-path mask-image overflow-x display",
-    "box": "height max-height width max-width overflow-x overflow-y padding padding-top"
-    " padding-bottom display position",
+    "place": "zoom position left top right bottom margin-left margin-top text-indent transform"
+    " scale rotate translate clip clip-path mask-image overflow-x display float"
+    " white-space",
+    "box": "height max-height width max-width overflow-x overflow-y padding-top padding-bottom"
+    " display position float",
+    "behind": "z-index position background-color background-image opacity transform filter",
     "color": "color background-color background-image background-clip -webkit-text-fill-color"
     " text-shadow position",
 }
@@ -99,8 +105,13 @@ _PROPERTIES = {
 _SHORTHANDS = {"overflow": ("overflow-x", "overflow-y"), "mask": ("mask-image",),
     "font": ("font-size",), "text-decoration": ("text-decoration-line",),
     "background": ("background-color", "background-image", "background-clip"),
-    "inset": ("left", "top"), "margin": ("margin-left", "margin-top")}  # fmt: skip
+    "inset": ("top", "right", "bottom", "left"), "margin": ("margin-top", "margin-left"),
+    "padding": ("padding-top", "padding-bottom")}  # fmt: skip
+_EDGES = ("top", "right", "bottom", "left")
 _MOVING = tuple("transition animation will-change".split())
+_ELSEWHERE = {"position": "absolute", "overflow-x": "hidden", "white-space": "pre"}
+"""what another rule may give to an element, so that a rule hides it"""
+_LAYERS = ("opacity", "transform", "filter")
 _LATER = frozenset(("opacity", "visibility"))
 """ways of hiding that scripts often lift once the page is loaded"""
 
@@ -114,6 +125,8 @@ class Selector(NamedTuple):
     """One selector of a rule, which may be looked up."""
 
     text: str
+    parts: list[str]
+    """cut where another element may stand between, unless the engine is to match it at once"""
     specificity: tuple[int, int, int]
     """numbers of its ids, classes and tags"""
     names: frozenset[str]
@@ -142,10 +155,16 @@ def hide_unseen_elements(parser: Any, html: str, sheets: list[str]) -> None:
 @lru_cache(4096)
 def is_hidden_by_style(style: str, tag: str = "div") -> bool:
     """Tell whether an inline style hides its element whatever stands around it."""
-    if not _MAY_HIDE.search(style.lower()):
+    if not _MAY_HIDE.search(_write_plainly(style)):
         return False
     styles = {name: value for name, (value, _) in parse_styles(style).items()}
-    return bool(find_hiding(styles, tag, inline=True) - {"font-size", "color"})
+    left = {"font-size", "color", "behind"} | ({"box"} if "padding" in style else set())
+    return bool(find_hiding(styles, tag, inline=True) - left)
+
+
+def _write_plainly(body: str) -> str:
+    """Return a rule's declarations in lower case and without comments."""
+    return (_NO_SELECTOR.sub(" ", body) if "/*" in body else body).lower()
 
 
 @lru_cache(8192)
@@ -162,11 +181,20 @@ def parse_styles(body: str) -> Styles:
         for each in _SHORTHANDS.get(name, (name,)):
             # What browsers do not know does not take the place of what they do.
             valid = "var(" in value or each != "display" or _DISPLAYS.match(value)
-            sides = value.split() if each[:7] == "margin-" and value else [value]
-            side = sides[-1 if each == "margin-left" else 0]
             if valid and styles.get(each, ("", False))[1] <= important:
-                styles[each] = (side, important)
+                edge = each.removeprefix(f"{name}-")
+                cut = edge in _EDGES and name in _SHORTHANDS
+                styles[each] = (_list_edges(value)[_EDGES.index(edge)] if cut else value, important)
     return styles
+
+
+def _list_edges(value: str) -> list[str]:
+    """Return the values at top, right, bottom and left."""
+    sides = value.split()
+    if "(" in value:
+        parts = tinycss2.parse_component_value_list(value)
+        sides = [part.serialize() for part in parts if part.type != "whitespace"]
+    return (sides + sides[-2:] * 2)[:4] if len(sides) > 1 else [value] * 4
 
 
 def _list_declarations(body: str) -> Iterator[tuple[str, str, bool]]:
@@ -184,7 +212,8 @@ def _list_declarations(body: str) -> Iterator[tuple[str, str, bool]]:
     elif not _NESTED.search(body):
         for part in tinycss2.parse_blocks_contents(body):
             if part.type == "declaration":
-                value = " ".join(tinycss2.serialize(part.value).lower().split())
+                words = [each for each in part.value if each.type != "comment"]
+                value = " ".join(tinycss2.serialize(words).lower().split())
                 if (value or part.lower_name[:2] == "--") and "!" not in part.value:
                     yield part.lower_name, value, part.important
 
@@ -192,14 +221,32 @@ def _list_declarations(body: str) -> Iterator[tuple[str, str, bool]]:
 _DISPLAYS = re.compile("none|in|block|flex|grid|table|flow|list|contents|ruby|math|-|un|re")
 
 
+_XYZ_TO_RGB = ((3.2406, -1.5372, -0.4986), (-0.9689, 1.8758, 0.0415), (0.0557, -0.204, 1.057))
+_WHITES = dict.fromkeys(("lab", "lch"), (0.9857, 1, 1.3196, 1)) | dict.fromkeys(
+    ("oklab", "oklch"), (1, 1, 1, 1)
+)
+"""by which the lights of a colour are scaled to the white of sRGB"""
+
+
 @lru_cache(4096)
 def read_color(value: str) -> Channels | None:
     """Return a colour; None for what is none, or none that is known without what stands around."""
     try:
         color: Any = parse_color(value)
+        if color.space in _WHITES:  # perceptual spaces, by way of CIE XYZ
+            xyz = color.to("xyz-d65" if color.space[:2] == "ok" else "xyz-d50")
+            lights = [part * white for part, white in zip(xyz, _WHITES[color.space], strict=False)]
+            red, green, blue = (sum(map(operator.mul, row, lights)) for row in _XYZ_TO_RGB)
+            return (_encode(red), _encode(green), _encode(blue), color.alpha)
         return (*color.to("srgb").coordinates, color.alpha)
-    except (AttributeError, NotImplementedError, TypeError):  # a keyword, or a perceptual space
+    except (AttributeError, NotImplementedError, TypeError):  # a keyword, or an unknown space
         return None
+
+
+def _encode(light: float) -> float:
+    """Return a channel of sRGB as it is written."""
+    light = min(max(light, 0.0), 1.0)
+    return 12.92 * light if light <= 0.0031308 else float(1.055 * light ** (1 / 2.4) - 0.055)
 
 
 def _find_color(value: str) -> Channels | None:
@@ -216,12 +263,19 @@ def _look_alike(one: Channels, other: Channels) -> bool:
     return max(abs(a - b) for a, b in zip(one[:3], other[:3], strict=True)) <= _FAINT
 
 
+_SUPPORTED = (
+    "--|align|anim|appear|aspect|back|block|border|bottom|clip|color|column|contain|content|display"
+    "|fl|font|gap|grid|height|hyphens|inset|isol|justify|left|line|margin|mask|max|min|mix|object"
+    "|overf|overs|padding|place|position|right|scroll|shape|text|top|touch|trans|user|width|will"
+)
 _UNITS = {"px": 1, "em": 16, "rem": 16, "ex": 8, "ch": 8, "pt": 4 / 3, "vh": 7.2, "vw": 12.8,
-          "deg": 1, "rad": 180 / math.pi, "turn": 360, "dppx": 1}  # fmt: skip
+          "cm": 37.8, "mm": 3.78, "in": 96, "vmin": 7.2, "vmax": 12.8, "deg": 1, "grad": 0.9,
+          "rad": 180 / math.pi, "turn": 360, "dppx": 1}  # fmt: skip
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _OPERATORS |= {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _OPERATORS |= {"=": operator.eq, ":": operator.eq}
-_LIMITS: dict[str, Any] = {"min": min, "max": max, "calc": operator.itemgetter(0)}
+_LIMITS: dict[str, Any] = {"min": min, "max": max, "calc": operator.itemgetter(0),
+                           "clamp": lambda numbers: max(numbers[0], min(numbers[1:]))}  # fmt: skip
 
 
 @lru_cache(4096)
@@ -254,7 +308,11 @@ def _compute_value(parts: Sequence[Any], whole: float = 100) -> float | None:
         return _compute_value(part.content, whole)
     if part.type == "function" and part.lower_name in _LIMITS:
         numbers = [_compute_value(each, whole) for each in _split_parts(part.arguments)]
-        return None if None in numbers else float(_LIMITS[part.lower_name](numbers))
+        return (
+            None
+            if None in numbers or not numbers[-1:]
+            else float(_LIMITS[part.lower_name](numbers))
+        )
     return None
 
 
@@ -266,7 +324,8 @@ def _split_parts(parts: Iterable[Any]) -> list[list[Any]]:
 def find_hiding(styles: dict[str, str], tag: str = "div", inline: bool = False) -> frozenset[str]:
     """Return the ways in which computed styles hide an element; empty if they do not.
 
-    The ways are display, visibility, opacity, font-size, place, box and struck (through).
+    The ways are display, visibility, opacity, font-size, place, box, struck (through) and behind
+    what stands around.
     `inline` declarations of visibility are not lifted by a transition.
     """
     get = styles.get
@@ -281,12 +340,12 @@ def find_hiding(styles: dict[str, str], tag: str = "div", inline: bool = False) 
         "display": get("display") == "none" or (boxed and get("content-visibility") == "hidden"),
         "visibility": get("visibility") in ("hidden", "collapse") and (inline or still),
         "opacity": still and any(each is not None and each <= _FAINT for each in clear),
-        "font-size": (size is not None and 0 <= size <= 1)
-        or (zoom is not None and 0 < zoom <= _FAINT),
-        "place": (boxed and still and _is_moved_away(styles))
+        "font-size": size is not None and 0 <= size <= 1,
+        "place": (boxed and still and _is_moved_away(styles)) or 0 < (zoom or 1) <= _FAINT
         or _is_far(styles) or _is_clipped(styles),
         "struck": re.match("(?!.*transp).*through", get("text-decoration-line", "")),
         "box": boxed and still and _is_empty_box(get),
+        "behind": get("z-index", "")[:1] == "-" and get("position", "static") != "static",
     }  # fmt: skip
     return frozenset(way for way, hides in hiding.items() if hides)
 
@@ -308,13 +367,17 @@ def _list_functions(value: str, whole: float = 100) -> list[tuple[str, list[floa
 
 def _is_far(styles: dict[str, str]) -> bool:
     """Tell whether an element is placed off the screen, or its text is indented beyond it."""
-    absolute = styles.get("position") in ("absolute", "fixed")
+    position = styles.get("position")
+    ahead = _FAR_FIXED if position == "fixed" else _FAR_AHEAD
     names = ["text-indent", "margin-left", "margin-top"]
-    names += ["left", "top", "right", "bottom"] if absolute else []
-    names += ["left", "top"] if styles.get("position") == "relative" else []
-    lengths = [measure_value(styles[name], whole=0) or 0 for name in names if name in styles]
-    far = any(each <= -_FAR or each * absolute >= _FAR_AHEAD for each in lengths)
-    beyond = styles.get("overflow-x") == "hidden" and "%" in styles.get("text-indent", "")
+    names += _EDGES if position in ("absolute", "fixed") else []
+    names += ["left", "top"] if position == "relative" else []
+    lengths = {name: measure_value(styles[name], whole=0) or 0 for name in names if name in styles}
+    far = any(each <= -_FAR for each in lengths.values())
+    far |= any(lengths.get(name, 0) >= ahead for name in _EDGES if position != "relative")
+    far |= lengths.get("right", 0) >= _FAR_FIXED
+    beyond = "%" in styles.get("text-indent", "") and styles.get("overflow-x") in ("hidden", "clip")
+    beyond &= styles.get("white-space") in ("nowrap", "pre")
     return far or (beyond and (measure_value(styles["text-indent"], whole=1) or 0) >= 1)
 
 
@@ -326,9 +389,9 @@ def _is_moved_away(styles: dict[str, str]) -> bool:
         if axis:
             own += f"{name}{axis}({turn})" if axis in ("x", "y") else f"{name}({axis},{turn or 1})"
     for name, numbers in _list_functions(own, 200) if own else ():
-        first = numbers[:2]
         edge = name in ("rotatex", "rotatey") and abs(math.cos(math.radians(sum(numbers)))) < 0.01
-        far = name in ("translate", "translatex", "translatey", "translate3d") and any(
+        first = numbers[4:6] if name == "matrix" else numbers[:2]
+        far = name in ("translate", "translatex", "translatey", "translate3d", "matrix") and any(
             number <= -_FAR or number >= _FAR_AHEAD for number in first
         )
         flat = name.startswith("scale") and any(abs(each) <= 0.01 for each in first)
@@ -366,11 +429,10 @@ def _is_clipped(styles: dict[str, str]) -> bool:
 
 def _is_empty_box(get: Any) -> bool:
     """Tell whether an element has no height or no width and cuts off what goes beyond."""
-    paddings = (get(name) or "0" for name in ("padding", "padding-top", "padding-bottom"))
     values = (get(name) or "" for name in ("height", "max-height", "width", "max-width"))
     small = any(size is not None and size <= 1 for size in map(measure_value, values))
     cut = {"hidden", "clip"} & {get("overflow-x"), get("overflow-y")}
-    return bool(cut) and small and all(value.startswith("0") for value in paddings)
+    return bool(cut) and small and (get("padding-bottom") or "0").startswith("0")
 
 
 class _StyleCascade:
@@ -379,7 +441,7 @@ class _StyleCascade:
     def __init__(self, parser: Any, html: str, sheets: list[str]) -> None:
         self.parser = parser
         self.html = html
-        self.rules = [rule for sheet in sheets for rule in _split_sheet(sheet)]
+        self.rules = [rule for sheet in sheets for rule in _split_sheet(sheet, self.may_apply)]
         self.lookups = min(_MAX_LOOKUPS, _MAX_VISITS // (html.count("<") + 1))
         self.linked = re.search(r"<link\b[^>]*\bstylesheet", html, re.I) is not None
         self.known: dict[str, list[Any]] = {}
@@ -406,17 +468,30 @@ class _StyleCascade:
             if ways := self.suspect_ways(node.attributes.get("style") or ""):
                 nodes[node.mem_id] = node
                 deciding.update(*(_PROPERTIES[way].split() for way in ways))
+        for node in self.parser.css("[hidden]:not([hidden=until-found])"):
+            nodes[node.mem_id] = node
+            deciding.add("display")
         if nodes:
             self.declare_values(nodes, deciding)
         for node in nodes.values():
             styles = self.compute_styles(node)
             ways = find_hiding(styles, node.tag)
-            if not ways and is_hidden_by_style(node.attributes.get("style") or "", node.tag):
+            if "hidden" in node.attributes and styles.get("display", "none") != "none":
+                del node.attrs["hidden"]  # any rule goes before what browsers do with it
+            inline = node.attributes.get("style") or ""
+            if (
+                not ways
+                and is_hidden_by_style(inline, node.tag)
+                and any(styles.get(name) != each[0] for name, each in parse_styles(inline).items())
+            ):
                 node.attrs["style"] = ""  # a rule that is important shows it again
             if self.is_colourless(node, styles) and not self.changes_inside(node, "color|backgr"):
                 ways |= {"color"}
+            if not styles.get("padding-top", "0").startswith("0") and len(node.css("*")) > 1:
+                ways -= {"box"}  # a frame that keeps its proportions, with a box placed in it
+            ways -= set() if "behind" in ways and self.is_covered(node) else {"behind"}
             self.hide_element(node, ways)
-        for node in self.parser.css(_READ_ALOUD) if self.linked else ():
+        for node in self.parser.css(READ_ALOUD) if self.linked else ():
             self.hide_element(node, frozenset(("place",)))
 
     def suspect_ways(self, body: str) -> frozenset[str]:
@@ -427,15 +502,14 @@ class _StyleCascade:
 
     def list_ways(self, body: str) -> frozenset[str]:
         """Find the ways in which a rule may hide."""
-        lower = body.lower()
+        lower = _write_plainly(body)
         colors = {value.strip() for value in _TEXT_COLOR.findall(lower)}
         unseen = any("var(" in value or self.is_like_ground(value) for value in colors)
         if not _MAY_HIDE.search(lower):
             return frozenset(("color",)) if unseen else frozenset()
         own = {name: value for name, (value, _) in parse_styles(body).items()}
         styles = {name: self.fill_variables(value, own) for name, value in own.items()}
-        # Another rule may give the place or cut off what goes beyond.
-        ways = find_hiding({"position": "absolute", "overflow-x": "hidden"} | styles)
+        ways = find_hiding(_ELSEWHERE | styles)
         unseen |= self.is_like_ground(styles.get("-webkit-text-fill-color", ""))
         return ways | {"color"} if unseen else ways
 
@@ -476,14 +550,32 @@ class _StyleCascade:
             )
         return value[:1_000].strip()
 
-    def select_elements(self, selector: Selector) -> list[Any]:
-        """Return the elements that a selector matches; none if it is dynamic, costly or wrong."""
-        text = selector.text
-        if text not in self.known and self.lookups > 0 and self.page_names >= selector.names:
+    def may_apply(self, selectors: str) -> bool:
+        """Tell whether the page has the classes and ids of one of these selectors."""
+        names = map(_NAME.findall, selectors.split(","))
+        unusual = _UNUSUAL_SELECTOR.search(selectors) is not None
+        return unusual or any(map(self.page_names.issuperset, names))
+
+    def select_elements(self, selector: Selector, aims: Any = None) -> list[Any]:
+        """Return the elements that a selector matches, only those of `aims` where it is given; none
+        if the selector is dynamic, costly or wrong."""
+        if not self.page_names >= selector.names:
+            return []
+        *around, last = selector.parts
+        nodes = self.look_up(last)
+        nodes = nodes if aims is None else [node for node in nodes if node.mem_id in aims]
+        if not around or not nodes:
+            return nodes
+        outer = [{node.mem_id for node in self.look_up(part)} for part in around]
+        return [node for node in nodes if _is_inside(node, selector.parts, outer)]
+
+    def look_up(self, selector: str) -> list[Any]:
+        """Return what the engine finds, as long as there are lookups left."""
+        if selector not in self.known and self.lookups > 0:
             with suppress(Exception):
-                self.known[text] = self.parser.css(text)
-            self.lookups -= 1 + len(self.known.get(text, ())) // _NODES_OF_A_LOOKUP
-        return self.known.get(text, [])
+                self.known[selector] = self.parser.css(selector)
+            self.lookups -= 1 + len(self.known.get(selector, ())) // _NODES_OF_A_LOOKUP
+        return self.known.get(selector, [])
 
     @cached_property
     def page_names(self) -> frozenset[str]:
@@ -494,31 +586,29 @@ class _StyleCascade:
     def declare_values(self, nodes: dict[int, Any], deciding: set[str]) -> None:
         """Collect what rules and inline styles say of these elements and of those around them."""
         aims = dict(nodes)
-        for node in nodes.values() if "color" in deciding else ():
+        for node in nodes.values() if "background-color" in deciding else ():
             while (node := node.parent) is not None and node.mem_id not in aims:
                 aims[node.mem_id] = node
         names = {word for node in aims.values() for name in ("class", "id")
                  for word in (node.attributes.get(name) or "").split()}  # fmt: skip
         names |= {node.tag for node in aims.values()}
         short = {name for name, long in _SHORTHANDS.items() if not deciding.isdisjoint(long)}
-        words = deciding | short | {"--", *_MOVING}
-        useful = deciding | {"float"}
+        words = deciding | short | {"--", "\\", *_MOVING}
         # ranked: important, not in a layer, specificity, order
         matches: list[tuple[Any, Any, str, str]] = []
         for order, rule in enumerate(self.rules):
             if not any(map(rule.body.lower().__contains__, words)):
                 continue
             for selector in _list_selectors(rule.selectors):
-                among = names >= selector.last and self.select_elements(selector)
-                among = [node for node in among or () if node.mem_id in aims]
+                among = names >= selector.last and self.select_elements(selector, aims)
                 for name, (value, important) in parse_styles(rule.body if among else "").items():
                     fading = name in _LATER and _TO_BE_SHOWN.search(selector.text)
                     if fading and find_hiding({name: value}):
                         continue
-                    if name in useful or name.startswith(("--", *_MOVING)):
+                    if name in deciding or name.startswith(("--", *_MOVING)):
                         layer = rule.layered == important
                         rank = (important, layer, selector.specificity, order)
-                        matches += [(rank, node, name, value) for node in among]
+                        matches += [(rank, node, name, value) for node in among or ()]
         for node in aims.values():
             styles = parse_styles(node.attributes.get("style") or "").items()
             matches += [((important, True, (1_000_000, 0, 0), 0), node, name, value)
@@ -553,20 +643,27 @@ class _StyleCascade:
             styles = self.compute_styles(node)
             color = styles.get("background-color") or node.attributes.get("bgcolor")
             color = _find_color(color) if color else None
-            image = re.search("url|gradient|image-", styles.get("background-image", ""))
-            opaque = color if color and color[3] > 1 - _FAINT else None
+            image = node.attributes.get("background") or styles.get("background-image", "")
+            pictured = re.search("url|gradient|image-|/", image) is not None
             placed = styles.get("position", "") in ("absolute", "fixed", "sticky")
-            if (
-                image
-                or placed
-                or node.attributes.get("background")
-                or (color and color[3] > _FAINT)
-            ):
-                ground = None if image or node.attributes.get("background") else opaque
+            if pictured or placed or (color and color[3] > _FAINT):
+                ground = color if color and color[3] > 1 - _FAINT and not pictured else None
                 break
             node = node.parent
         self.found_grounds |= dict.fromkeys(inner, ground)
         return ground
+
+    def is_covered(self, node: Any) -> bool:
+        """Tell whether an element behind what stands around it is covered by the ground of that."""
+        while (node := node.parent) is not None and node.tag not in ("body", "html"):
+            styles = self.compute_styles(node)
+            color = _find_color(styles.get("background-color", ""))
+            layer = styles.get("position", "static") != "static" and "z-index" in styles
+            if layer or any(styles.get(name, "none") != "none" for name in _LAYERS):
+                return False
+            if color and color[3] > 1 - _FAINT:
+                return True
+        return False
 
     def hide_element(self, node: Any, ways: frozenset[str]) -> None:
         """Mark an element as hidden, unless its children lift what hides it."""
@@ -599,6 +696,16 @@ class _StyleCascade:
         ))  # fmt: skip
 
 
+def _is_inside(node: Any, parts: Sequence[str], outer: list[set[int]]) -> bool:
+    """Tell whether an element that the last part matches stands in what the others match."""
+    for part, matches in zip(reversed(parts), reversed(outer), strict=False):
+        for _ in range(part.count(">") + 1):
+            node = node and node.parent
+        while node is not None and node.mem_id not in matches:
+            node = node.parent
+    return node is not None
+
+
 def _stands_for_layout(node: Any) -> bool:
     """Tell whether text for screen readers is a sign that others see as layout: the bar of a
     fraction, the plus of a mixed number."""
@@ -629,13 +736,14 @@ def _list_selectors(selectors: str) -> list[Selector]:
     listed = []
     for text, specificity in matches:
         plain = _FUNCTION.sub("", text) if "(" in text else text
-        parts = _COMBINATOR.split(plain)
-        if len(parts) <= _MAX_COMBINATORS + 1 and "::" not in plain:
-            unusual = "\\" in plain or "[" in plain
-            names = frozenset(() if unusual else _NAME.findall(plain))
-            tags = _LAST_TAG.findall(parts[-1].lower())
-            last = [] if unusual else _NAME.findall(parts[-1]) + tags
-            listed.append(Selector(text, specificity, names, frozenset(last)))
+        signs = _COMBINATOR.findall(plain)
+        if "::" in plain or text.count("~") > 1 or ("\\" in text and len(signs) > _AT_ONCE):
+            continue
+        names = frozenset(() if "\\" in plain or "[" in plain else _NAME.findall(plain))
+        end = _COMBINATOR.split(plain)[-1]
+        last = _NAME.findall(end) + _LAST_TAG.findall(end.lower()) if names else []
+        parts = _BETWEEN.split(text) if len(signs) > _AT_ONCE else [text]
+        listed.append(Selector(text, parts, specificity, names, frozenset(last)))
     return listed
 
 
@@ -667,30 +775,34 @@ def _measure_specificity(parts: Sequence[Any]) -> tuple[int, int, int]:
     return ids, classes, tags
 
 
-def _split_sheet(sheet: str) -> list[StyleRule]:
-    """Return the rules that apply to a screen. Only blocks are told apart here: few rules hide
-    anything, and only those are parsed."""
+def _split_sheet(sheet: str, may_apply: Callable[[str], bool]) -> list[StyleRule]:
+    """Return the rules that apply to a screen and may apply to the page. Only blocks are told apart
+    here: few rules hide anything, and only those are parsed."""
     rules: list[tuple[str | None, list[str], bool]] = []
     opened: list[tuple[str | None, list[str], bool]] = []
     for part in _CSS_PART.finditer(sheet[:_SHEET_LIMIT]):
         text, sign = part.groups()
         outer, pieces, layered = opened[-1] if opened else ("", [], False)
-        pieces.append(text + ";")
         if sign == "{":
-            pieces.pop()
-            prelude = _NO_SELECTOR.sub(" ", text).strip()
+            prelude = (_NO_SELECTOR.sub(" ", text) if _NO_SELECTOR.search(text) else text).strip()
+            if opened or prelude[:1] == "@":
+                before, _, prelude = prelude.rpartition(";")
+                pieces.append(before + ";")
+                prelude = prelude.lstrip()
             prelude = "" if "(" in prelude and _NESTED.search(prelude) else prelude
             inner = outer
             if prelude[:1] != "@":
+                inner = _nest_selectors(outer, prelude) if outer else prelude
                 inner = (
-                    _nest_selectors(outer, prelude) if outer else prelude if outer == "" else None
+                    inner if outer is not None and ";" not in inner and may_apply(inner) else None
                 )
             elif not _applies_to_screen(prelude.lower()):
                 inner = None
             layered |= prelude[:6].lower() == "@layer"
             opened.append((inner, [], layered))
             rules.append(opened[-1])
-        elif sign == "}":
+        else:
+            pieces.append(text + ";")
             del opened[-1:]
     return [
         StyleRule(selectors, "".join(pieces), layered)
@@ -713,9 +825,14 @@ def _applies_to_screen(prelude: str) -> bool:
     if prelude.startswith("@media"):
         return matches_screen(prelude[len("@media") :])
     parts = tinycss2.parse_component_value_list(prelude)
-    others = ("-moz-", "-ms-", "-o-")  # only what begins so is taken for unknown to browsers
-    return prelude.startswith("@layer") or (prelude.startswith("@supports") and _is_condition_met(
-        parts[1:], lambda feature: not feature[0].serialize().startswith(others)))  # fmt: skip
+    return prelude.startswith("@layer") or (
+        prelude.startswith("@supports") and _is_condition_met(parts[1:], _is_supported)
+    )
+
+
+def _is_supported(feature: list[Any]) -> bool:
+    """Tell whether browsers know a property: in conditions stand only ones that some do not."""
+    return re.match(_SUPPORTED, feature[0].serialize().removeprefix("-webkit-")) is not None
 
 
 @lru_cache(1024)
