@@ -971,10 +971,37 @@ def render_learning(found: Found) -> Iterator[str]:
     yield from format_systems(found["steps"], ".3g")
 
 
+def render_pdf(found: Found) -> Iterator[str]:
+    """Yield what is lost of PDFs by each program, in each layout."""
+    yield (
+        "Paragraphs of the packaged pages, set by programs on this machine in three fonts and read "
+        "again: the share of sentences that are whole, word by word and in order. The reader was "
+        "built on one half of the documents; the other half was set aside."
+    )
+    yield ""
+    if missing := found["missing"]:
+        yield f"Not on this machine: {', '.join(missing)}."
+        yield ""
+    targets = []
+    for half, title in (("built", "built on"), ("aside", "set aside")):
+        rows = found[half]
+        layouts = list(next(iter(rows.values())))
+        share = {
+            p: {n: 1 - lost / count for n, (count, lost) in r.items()} for p, r in rows.items()
+        }
+        cells = ([p, *(f"{100 * r[n]:.1f} %" for n in layouts)] for p, r in share.items())
+        yield from format_table((title, *layouts), cells)
+        counts = [pair for row in rows.values() for pair in row.values()]
+        whole = 1 - sum(lost for _, lost in counts) / sum(count for count, _ in counts)
+        targets.append(make_minimum_row(f"sentences whole, {title}", 0.995, whole))
+    yield from format_targets(targets)
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", render_pages),
     ("reading", "Reading in reader processes", render_reading),
     ("hidden", "Text that pages hide", render_hidden),
+    ("pdf", "PDFs by real programs", render_pdf),
     ("browser", "The text browser", render_browser),
     ("sessions", "Many sessions at once", render_sessions),
     ("environment", "The environment server", render_environment),

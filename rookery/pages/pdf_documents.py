@@ -4,15 +4,20 @@ A PDF holds letters and their places, no paragraphs. Lines come in the file's or
 every program writes column by column; their places tell the rest.
 """
 
+import contextlib
 import ctypes
 import itertools
 import re
 import threading
 import time
+import zlib
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from functools import cache, cached_property
+from itertools import islice, pairwise, repeat
 from math import hypot
+from operator import itemgetter, sub
 from statistics import median, median_low
 from typing import Any, NamedTuple
 
@@ -25,17 +30,32 @@ from rookery.records import Block, Mark, Page
 # PDFium keeps state of its own for the whole process: two threads in it are a segmentation fault.
 PDFIUM_LOCK = threading.Lock()
 _PASSWORD = 4
-_SAMPLED_LETTERS = 60
+_SAMPLED_LETTERS = (12, 60)
+"""of a page, to see how it is turned: more where the first are not all upright"""
 _TITLE_LENGTH = 200
 # PDFium writes one of these two in the place of a hyphen that divides a word at the end of a line.
 _DIVIDED = "\x02\ufffe"
+_STREAM = re.compile(rb"stream\r?\n(?<!endstream\n)(?<!endstream\r\n)")
+# Streams of pictures and fonts have none of these.
+_OPERATOR = re.compile(rb"\s(?:BT|Tf|cm|re|gs|cs|Do|BDC|BMC|rg|RG|w|W)\s")
+_SPACING = re.compile(rb" Tc\b")
+_SPACED = re.compile(rb"[1-9]|0?\.[1-9]")
+_MOST_CONTENT = 2**21
+"""bytes of streams that are looked through for operators: one program wrote the whole PDF"""
 _LIGATURES = str.maketrans(dict(zip("ﬀﬁﬂﬃﬄﬅﬆ", "ff fi fl ffi ffl st st".split(), strict=True)))
+# A program that divides words itself draws a hyphen, which stands before a line's end.
+_DRAWN_HYPHEN = re.compile(r"[‐\xad](?<=[^\W\d_].)(?=[ ]?\r?\n[^\W\d_])")
 _UNREADABLE = re.compile("[\x00\x01\x03-\x08\x0e-\x1f\x7f\xad]")
 # No line break follows a word that is divided.
 _LINE = re.compile(f"[^\r\n{_DIVIDED}]+[{_DIVIDED}]?")
 _HALVES = re.compile(rf"(?<![^\W\d_])[^\W\d_]*+[{_DIVIDED}]\n?[^\W\d_]*")
 _DIGITS = re.compile(r"\d+")
+_PAGE_NUMBER = re.compile(
+    r"[-–—\[( ]*(?:page )?(\d{1,4})(?: ?(?:/|of) ?\d+)?[-–—\]) ]*", re.IGNORECASE
+)
 _WORD = re.compile(r"\S+")
+_NO_TEXT = re.compile(rb"[^\1]")
+"""the kinds of objects but for text (1)"""
 _LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
 _BULLET = re.compile(r"[•◦▪▫●○■□‣⁃∙·–—*-]|o|\uf0b7|\uf0a7|\uf0d8")
@@ -74,6 +94,13 @@ class _Line(msgspec.Struct):
     """of the letters"""
     bold: bool = False
     fixed: bool = False
+    hidden: bool = False
+    """not seen by a reader of the page"""
+    aslant: bool = False
+    entered: bool = False
+    """has a field of a form: a paragraph of its own"""
+    apart: bool = False
+    """a note or a stamp, no part of the text around it"""
 
 
 class _Part(msgspec.Struct):
@@ -112,7 +139,7 @@ def read_pdf(
     """
     with PDFIUM_LOCK:
         pages, title = _read_lines(data, limits)
-    pictures = [number for number, lines in enumerate(pages) if not lines]
+    pictures = [n for n, lines in enumerate(pages) if all(line.hidden for line in lines)]
     recognized: dict[int, list[str]] = {}
     try:
         for number, paragraphs in recognize(pictures) if pictures else ():
@@ -122,7 +149,7 @@ def read_pdf(
             raise
     parts = _find_parts(pages, recognized)
     text, blocks, marks = _write_parts(parts, pages)
-    if not blocks:
+    if all(block.hidden for block in blocks):
         detail = "its pages are pictures, which are read from files where tesseract is installed"
         if recognized:
             detail = "its pages are pictures, in which tesseract reads nothing"
@@ -155,9 +182,33 @@ def _read_lines(data: bytes, limits: ReadLimits) -> tuple[list[list[_Line]], str
     try:
         if len(document) > limits.pdf_pages:
             raise build_read_error(Outcome.TOO_LARGE, f"a PDF of {len(document):,} pages")
-        return list(_iter_page_lines(document, limits)), _read_title(document)
+        spaced = _has_spaced_letters(data)
+        return list(_iter_page_lines(document, limits, spaced)), _read_title(document)
     finally:
         document.close()
+
+
+def _has_spaced_letters(data: bytes) -> bool:
+    """Tell whether a PDF spaces letters by a tenth of a unit or more (operator Tc), or may do so:
+    only programs that do leave out spaces."""
+    if b"/Encrypt" in data or b"/LZWDecode" in data or b"/ASCII85Decode" in data:
+        return True
+    room = _MOST_CONTENT
+    for match in _STREAM.finditer(data):
+        if room <= 0:
+            break
+        content = data[match.end() : data.find(b"endstream", match.end())]
+        with contextlib.suppress(zlib.error):
+            reader = zlib.decompressobj()
+            content = reader.decompress(content, 1000)
+            if _OPERATOR.search(content):
+                content += reader.decompress(reader.unconsumed_tail, room)
+        room -= len(content)
+        for spacing in _SPACING.finditer(content):
+            number = content[max(0, spacing.start() - 12) : spacing.start()].split()[-1:]
+            if number and _SPACED.match(number[0]):
+                return True
+    return False
 
 
 def _read_title(document: Any) -> str:
@@ -175,7 +226,7 @@ def _choose_title(parts: list[_Part]) -> str:
     return _join_lines(first.cells[0] if first.cells else lines if first.level else lines[:1])
 
 
-def _iter_page_lines(document: Any, limits: ReadLimits) -> Iterator[list[_Line]]:
+def _iter_page_lines(document: Any, limits: ReadLimits, spaced: bool) -> Iterator[list[_Line]]:
     import pypdfium2
 
     characters = 0
@@ -186,7 +237,9 @@ def _iter_page_lines(document: Any, limits: ReadLimits) -> Iterator[list[_Line]]
             raise build_read_error(Outcome.TOO_LARGE, detail)
         try:
             upright = open_upright_page(document, number)
-            lines = list(_LineReader(upright).iter_lines())
+            lines = list(_LineReader(upright, spaced).iter_lines())
+            for added in list_added_texts(document, upright):
+                _place_added(lines, added, upright.page.get_bbox())
             upright.page.close()
         except pypdfium2.PdfiumError:
             # One damaged page costs itself, not the document; its mark stays empty.
@@ -196,14 +249,22 @@ def _iter_page_lines(document: Any, limits: ReadLimits) -> Iterator[list[_Line]]
         yield lines
 
 
+_Matrix = tuple[float, ...]
+"""a, b, c, d, e and f, as in a PDF"""
+
+
+_Box = tuple[float, ...]
+"""left, top, right and bottom of a letter"""
+
+
 class UprightPage(NamedTuple):
     """A page of a PDF that was turned so that most of its letters stand upright."""
 
     page: Any
     text: Any
     """pypdfium2's text of the page"""
-    turns: tuple[tuple[float, ...], ...]
-    """matrices (a, b, c, d, e, f, as in a PDF) that were applied to its content, in order"""
+    turns: tuple[_Matrix, ...]
+    """that were applied to its content, in order"""
 
     def locate_box(self, box: Sequence[float]) -> tuple[float, ...]:
         """Return a box (left, bottom, right, top) on this page as one on the page as it was."""
@@ -221,6 +282,8 @@ def open_upright_page(document: Any, number: int) -> UprightPage:
     side, and reads it in another order. The caller holds PDFIUM_LOCK and closes the page. Raises
     pypdfium2's PdfiumError for a damaged page.
     """
+    if document.get_formtype() and document.formenv is None:
+        document.init_forms()  # a page that is opened before has unchecked boxes
     page, turns = document[number], []
     if turn := page.get_rotation():
         turns.append(_turn_page(page, turn))
@@ -236,16 +299,19 @@ def open_upright_page(document: Any, number: int) -> UprightPage:
 
 def _find_turn(text: Any) -> int:
     """Return the turn, clockwise in degrees, that sets most letters of a page upright; 0: none."""
-    import pypdfium2.raw
-
-    turns: Counter[int] = Counter()
-    matrix, count = pypdfium2.raw.FS_MATRIX(), text.count_chars()
-    for letter in range(0, count, max(1, count // _SAMPLED_LETTERS)):
-        if chr(pypdfium2.raw.FPDFText_GetUnicode(text.raw, letter)).isalnum():
-            pypdfium2.raw.FPDFText_GetMatrix(text.raw, letter, matrix)
-            sideways = abs(matrix.b) > abs(matrix.a)
-            onward = matrix.b > 0 if sideways else matrix.a >= 0
-            turns[(90 if onward else 270) if sideways else (0 if onward else 180)] += 1
+    count = text.count_chars()
+    for sampled in _SAMPLED_LETTERS:
+        each = (repeat(text.raw), range(0, count, max(1, count // sampled)))
+        codes = _call_each("FPDFText_GetUnicode", *each)
+        a, b = _read_each("FPDFText_GetMatrix", ctypes.c_float, 6, *each, columns=(0, 1))
+        turns = Counter[int]()
+        for code, along, across in zip(codes, a, b, strict=True):
+            if chr(code).isalnum():
+                sideways = abs(across) > abs(along)
+                onward = across > 0 if sideways else along >= 0
+                turns[(90 if onward else 270) if sideways else (0 if onward else 180)] += 1
+        if turns.keys() == {0}:
+            return 0
     turn = max(turns, key=lambda each: turns[each], default=0)
     return turn if 2 * turns[turn] > turns.total() else 0
 
@@ -272,91 +338,270 @@ def _turn_page(page: Any, turn: int) -> tuple[float, ...]:
     return matrix
 
 
+@cache
+def _bind_function(name: str) -> Callable[..., Any]:
+    """Return a function of PDFium that takes and returns addresses as numbers."""
+    import pypdfium2.raw
+
+    declared = getattr(pypdfium2.raw, name)
+    kinds = [declared.restype, *declared.argtypes]
+    kinds = [ctypes.c_void_p if hasattr(kind, "contents") else kind for kind in kinds]
+    return ctypes.PYFUNCTYPE(*kinds)(ctypes.cast(declared, ctypes.c_void_p).value or 0)
+
+
+def _call_each(name: str, *arguments: Iterable[Any]) -> list[Any]:
+    """Return what a function of PDFium returns for each of many letters or objects.
+
+    From map, and without letting other threads run, a call takes a third of the time of one that
+    stands in a loop.
+    """
+    return list(map(_bind_function(name), *arguments))
+
+
+def _read_each(
+    name: str, kind: Any, width: int, *arguments: Any, apart: bool = False, columns: Any = None
+) -> list[list[Any]]:
+    """Return columns, by default all, of the `width` numbers that a function of PDFium writes for
+    each of its last arguments, to one address or, `apart`, to an address each; zeros where it
+    fails."""
+    step, count = ctypes.sizeof(kind), len(arguments[-1])
+    buffer = (kind * (width * count))()
+    start = ctypes.addressof(buffer)
+    end = start + step * width * count
+    places = (range(start + n * step, end, step * width) for n in range(width if apart else 1))
+    _call_each(name, *arguments, *places)
+    return [buffer[n::width] for n in columns or range(width)]
+
+
+_Span = tuple[int, int]
+"""the first unit of a line or a word, and the one behind it"""
+_Word = tuple[_Span, float, float]
+"""with the left and the right edge"""
+
+
+class _Letter(NamedTuple):
+    y: float
+    """of the baseline"""
+    size: float
+    turn: float
+    """0: upright"""
+    bold: bool
+    fixed: bool
+
+
 class _LineReader:
     """Reads the lines of one page with their places.
 
-    Asking PDFium for the box of every letter would take three times as long as reading the text:
-    the first and the last letter of a line are asked for, and those of words only where a line is
-    wider than its letters need.
+    Most of the time goes to calls of PDFium, so that only the first and the last letters of lines
+    are asked for, and those of words only where a cheap sign tells that something is unusual.
     """
 
-    def __init__(self, upright: UprightPage) -> None:
+    def __init__(self, upright: UprightPage, spaced: bool = True) -> None:
         import pypdfium2.raw
 
-        self.raw = pypdfium2.raw
-        self.shown = upright.text
-        self.handle = self.shown.raw
+        handle = upright.text.raw
+        self.page = upright.page
+        self.text = ctypes.cast(handle, ctypes.c_void_p).value
         self.edges = upright.page.get_bbox()
-        count = self.shown.count_chars()
+        count = upright.text.count_chars()
         buffer = (ctypes.c_ushort * (count + 1))()
-        units_read = self.raw.FPDFText_GetText(self.handle, 0, count, buffer) if count else 0
+        units_read = pypdfium2.raw.FPDFText_GetText(handle, 0, count, buffer) if count else 0
         units = memoryview(buffer).cast("B")[: 2 * max(units_read - 1, 0)]
         self.units = str(units, "utf-16-le", "surrogatepass")
         if len(self.units) != len(units) // 2:
             # One character for each unit of UTF-16, so that places count as PDFium counts them.
             self.units = "".join(map(chr, buffer[: len(units) // 2]))
-        self.aligned = len(self.units) == count
-        self.box = self.raw.FS_RECTF()
-        self.matrix = self.raw.FS_MATRIX()
-        self.name = ctypes.create_string_buffer(128)
-        self.flags = ctypes.c_int()
-        self.x, self.y = ctypes.c_double(), ctypes.c_double()
+        self.units = _DRAWN_HYPHEN.sub(_DIVIDED[0], self.units)
+        self.indices: Sequence[int] = range(count)
+        """PDFium's number of the letter of each unit"""
+        if len(self.units) != count:
+            name, every = "FPDFText_GetCharIndexFromTextIndex", range(len(self.units))
+            self.indices = [max(0, n) for n in _call_each(name, repeat(self.text), every)]
         self.fonts: dict[bytes, tuple[bool, bool]] = {}
+        lines = ((m.start(), m[0].rstrip()) for m in _LINE.finditer(self.units))
+        self.spans = [(n + len(t) - len(t.lstrip()), n + len(t)) for n, t in lines if t]
+        """of the lines"""
+        self.ends = self.read_ends(self.spans)
+        self.unseen = _find_unseen(self)
+        """the first letters of words that are not seen"""
+        self.spaces = self.find_missing_spaces() if spaced else set[int]()
+        """letters before which a space is missing"""
+
+    @cached_property
+    def words(self) -> list[list[_Span]]:
+        """The words of each line."""
+        return [self.find_words(span) for span in self.spans]
+
+    @cached_property
+    def texts(self) -> list[int | None]:
+        """The objects of the page that draw the words."""
+        return self.list_texts([start for start, _ in itertools.chain(*self.words)])
+
+    def find_words(self, span: _Span) -> list[_Span]:
+        return [word.span() for word in _WORD.finditer(self.units, *span)]
+
+    def list_texts(self, units: Sequence[int]) -> list[int | None]:
+        """Return the objects of the page that draw letters."""
+        indices = [self.indices[unit] for unit in units]
+        return _call_each("FPDFText_GetTextObject", repeat(self.text), indices)
+
+    def read_boxes(self, units: Sequence[int], *columns: int) -> list[list[float]]:
+        """Return columns of left, top, right and bottom of letters, as high as their font."""
+        each = (repeat(self.text), [self.indices[unit] for unit in units])
+        return _read_each("FPDFText_GetLooseCharBox", ctypes.c_float, 4, *each, columns=columns)
+
+    def read_ends(self, spans: list[_Span]) -> list[tuple[_Box, _Box]]:
+        """Return the boxes of the first and of the last letter of lines."""
+        units = [*(start for start, _ in spans), *(self.find_last(*span) for span in spans)]
+        boxes = list(zip(*self.read_boxes(units), strict=True))
+        return list(zip(boxes[: len(spans)], boxes[len(spans) :], strict=True))
+
+    def find_missing_spaces(self) -> set[int]:
+        """Return the letters that stand as far from the one before as words do.
+
+        PDFium overlooks gaps in short pieces of text that have their letters spaced. Only words are
+        looked at that go on in another piece: all would take most of the time.
+        """
+        words, texts = itertools.chain(*self.words), pairwise([*self.texts, None])
+        last = [word for word, (own, after) in zip(words, texts, strict=False) if own != after]
+        owners = dict(zip(itertools.chain(*self.words), self.texts, strict=True))
+        ends = self.list_texts([self.find_last(*word) for word in last])
+        divided = [word for word, end in zip(last, ends, strict=True) if owners[word] != end]
+        units = [n for start, end in divided for n in range(start, end)]
+        lefts, tops, rights, bottoms = self.read_boxes(units)
+        gaps, spaces, at = list(map(sub, lefts[1:], rights)), set[int](), 0
+        for start, end in divided:
+            own, wide = gaps[at : at + end - start - 1], 0.2 * (tops[at] - bottoms[at])
+            at += end - start
+            if max(own, default=0.0) > wide and max(self.units[start : end - 1]) < "\u2e80":
+                # Of spaced letters most stand apart. East Asian ones are set wide without spaces.
+                after = [n for n, gap in enumerate(own, start + 1) if gap > wide]
+                spaces.update(after if 3 * len(after) <= end - start else ())
+        return spaces
+
+    def read_letters(self, units: Sequence[int]) -> list[_Letter]:
+        each = (repeat(self.text), [self.indices[unit] for unit in units])
+        _, ys = _read_each("FPDFText_GetCharOrigin", ctypes.c_double, 2, *each, apart=True)
+        sizes = _call_each("FPDFText_GetFontSize", *each)
+        matrices = _read_each("FPDFText_GetMatrix", ctypes.c_float, 6, *each)
+        names, flags = (ctypes.c_char * 128 * len(units))(), ctypes.c_int()
+        start = ctypes.addressof(names)
+        places = (range(start, start + 128 * len(units), 128), repeat(128))
+        _call_each("FPDFText_GetFontInfo", *each, *places, repeat(ctypes.addressof(flags)))
+        letters = []
+        for y, size, a, b, c, d, name in zip(ys, sizes, *matrices[:4], names, strict=True):
+            if (own := name.value) not in self.fonts:
+                whole = own.decode("utf-8", "replace")
+                words = whole.partition("+")[2] or whole
+                self.fonts[own] = (bool(_BOLD_NAME.search(words)), bool(_FIXED_NAME.search(words)))
+            turn = (b if a > 0 else 1.0) / (abs(a) + abs(b) or 1.0)
+            size = size * (hypot(c, d) or 1.0) or 1.0
+            letters.append(_Letter(y - self.edges[1], size, turn, *self.fonts[own]))
+        return letters
 
     def iter_lines(self) -> Iterator[_Line]:
-        widths: dict[tuple[float, bool], float] = {}
-        for match in _LINE.finditer(self.units):
-            start, end = match.span()
-            text = match[0].rstrip()
-            end = start + len(text)
-            start += len(text) - len(text.lstrip())
-            if start >= end:
+        rows = _join_broken(list(self.iter_rows()))
+        return itertools.chain(*_join_justified(rows))
+
+    def iter_spans(self) -> Iterator[_Span]:
+        """Yield lines, cut where text begins or ends that is not seen, or a stamp or the next of
+        stretched lines, which PDFium may append."""
+        for number, (span, (first, last)) in enumerate(zip(self.spans, self.ends, strict=True)):
+            one, two, step = first[1] - first[3], last[1] - last[3], abs(first[3] - last[3])
+            mixed = one > 1.8 * two or two > 1.8 * one or step > 0.8 * min(one, two)
+            if not (mixed or self.unseen):
+                yield span
                 continue
-            x, y, _ = self.get_place(start)
-            if not self.is_inside():
-                continue
-            size, turn, bold, fixed = self.get_font(start)
-            last = end - 2 if end - start > 1 and self.units[end - 1] in _DIVIDED else end - 1
-            _, last_y, right = self.get_place(last)
+            words = self.words[number]
+            keys: list[Any] = [start in self.unseen for start, _ in words]
+            if mixed:
+                letters = self.read_letters([start for start, _ in words])
+                keys = [
+                    (key, round(size / 6), round(5 * turn), abs(turn) < 0.1 and round(y / size))
+                    for key, (y, size, turn, *_) in zip(keys, letters, strict=True)
+                ]
+            for _, run in itertools.groupby(zip(keys, words, strict=True), itemgetter(0)):
+                own = [word for _, word in run]
+                yield own[0][0], own[-1][1]
+
+    def iter_rows(self) -> Iterator[list[_Line]]:
+        """Yield each line as its parts that stand apart."""
+        spans = list(self.iter_spans())
+        ends = self.ends if len(spans) == len(self.spans) else self.read_ends(spans)
+        letters = self.read_letters([start for start, _ in spans])
+        pairs = zip(spans, letters, strict=True)
+        odd = [s for s, n in pairs if n.bold or n.fixed or not self.units[s[0]].isalpha()]
+        last_letters = self.read_letters([self.find_last(*span) for span in odd])
+        lasts = dict(zip(odd, last_letters, strict=True))
+        lines = []
+        for span, (first, last), one in zip(spans, ends, letters, strict=True):
+            (start, end), two = span, lasts.get(span, one)
+            y, size, turn, bold, fixed = one
+            x, right = first[0] - self.edges[0], last[2] - self.edges[0]
+            hidden = start in self.unseen or not self.is_inside(first) or size < 1
             if not self.units[start].isalpha():
                 # The mark of a note is raised and smaller than the note.
-                size, y = max(size, self.get_font(last)[0]), min(y, last_y)
-            upright = abs(turn) < 0.1 and abs(last_y - y) < 2 * size
-            if bold or fixed:
-                _, _, last_bold, last_fixed = self.get_font(last)
-                bold, fixed = bold and last_bold, fixed and last_fixed
-            line = _Line(self.clean_text(start, end), x, right, y, size, bold, fixed)
+                size, y = max(size, two.size), min(y, two.y)
+            upright = abs(turn) < 0.1 and abs(last[3] - first[3]) < 2 * size
+            bold, fixed = bold and two.bold, fixed and two.fixed
+            line = _Line(self.clean_text(start, end), x, right, y, size, bold, fixed, hidden)
             if not upright:
-                line.left = line.right = x
-            if fixed or not upright:
-                yield line
-                continue
-            typical = widths.setdefault((round(size, 1), bold), 0.0)
-            each = (right - x) / (end - start)
-            wide = each > 1.05 * typical if typical else True
-            apart = (wide or end - start < 25) and " " in match[0]
-            parts = list(self.split_line(start, end, line)) if apart else [line]
-            if len(parts) == 1 and end - start > 30:
-                widths[round(size, 1), bold] = (typical * 3 + each) / 4 if typical else each
-            yield from parts
+                line.left, line.right, line.aslant = x, x, abs(turn) >= 0.1
+            whole = fixed or not upright or hidden or " " not in line.text
+            lines.append((line, span, 0.0 if whole else (right - x) / (end - start)))
+        return self.split_lines(lines)
 
-    def split_line(self, start: int, end: int, line: _Line) -> Iterator[_Line]:
+    def split_lines(self, lines: list[tuple[_Line, _Span, float]]) -> Iterator[list[_Line]]:
+        """Yield the parts of lines, of which the span and the width of a letter are given; none:
+        it has no parts."""
+        every: list[dict[tuple[float, bool], float]] = [{}, {}]
+        wide, places = list[_Span](), dict[_Span, list[_Word]]()
+        # First the lines are found that seem to have parts: one call for the places of all their
+        # words takes half of the time of one for each.
+        for again, widths in enumerate(every):
+            for line, span, each in lines:
+                long, key, parts = span[1] - span[0], (round(line.size, 1), line.bold), [line]
+                typical, skipped = widths.get(key, 0.0), False
+                if each and (each > 1.05 * typical or long < 25):
+                    wide.append(span)
+                    skipped = typical > 0 and not again
+                    if again and span not in places:
+                        places.update(self.read_words([span]))
+                    parts = list(self.split_line(line, places[span])) if again else parts
+                if each and long > 30 and len(parts) == 1 and not skipped:
+                    widths[key] = (typical * 3 + each) / 4 if typical else each
+                if again:
+                    yield parts
+            places = places or self.read_words(wide)
+
+    def read_words(self, spans: list[_Span]) -> dict[_Span, list[_Word]]:
+        """Return the words of lines, by their spans, with their left and right edges."""
+        words = list(map(self.find_words, spans))
+        flat = list(itertools.chain(*words))
+        (lefts,) = self.read_boxes([start for start, _ in flat], 0)
+        (rights,) = self.read_boxes([end - 1 for _, end in flat], 2)
+        every = zip(flat, lefts, rights, strict=True)
+        return {span: list(islice(every, len(own))) for span, own in zip(spans, words, strict=True)}
+
+    def find_last(self, start: int, end: int) -> int:
+        """Return the last letter of a word, before the hyphen that divides it."""
+        return end - 2 if end - start > 1 and self.units[end - 1] in _DIVIDED else end - 1
+
+    def split_line(self, line: _Line, words: list[_Word]) -> Iterator[_Line]:
         """Yield the parts of a line that stand apart by more than words do."""
-        words = [word.span() for word in _WORD.finditer(self.units, start, end)]
-        places = []
-        for first, stop in words:
-            divided = self.units[stop - 1] in _DIVIDED and stop - first > 1
-            places.append((self.get_edges(first)[0], self.get_edges(stop - 1 - divided)[1]))
-        gaps = [b[0] - a[1] for a, b in itertools.pairwise(places)]
+        gaps = [after[1] - before[2] for before, after in pairwise(words)]
         # Where a line is stretched to fill its column, all its spaces are wide.
         wide = min(line.size, max(0.6 * line.size, 1.8 * min(gaps, default=0.0)))
-        begin, x = start, line.left
-        for gap, (first, _), (before, place) in zip(gaps, words[1:], pairwise(places), strict=True):
+        if max(gaps, default=0.0) <= wide:
+            yield line
+            return
+        begin, x = words[0][0][0], line.left
+        for gap, before, ((first, _), edge, _) in zip(gaps, words, words[1:], strict=False):
             if gap > wide and not self.is_marker(begin, first):
-                text = self.clean_text(begin, first)
-                yield msgspec.structs.replace(line, text=text, left=x, right=before[1])
-                begin, x = first, place[0]
-        text = self.clean_text(begin, end)
+                text, right = self.clean_text(begin, first), before[2] - self.edges[0]
+                yield msgspec.structs.replace(line, text=text, left=x, right=right)
+                begin, x = first, edge - self.edges[0]
+        text = self.clean_text(begin, words[-1][0][1])
         yield msgspec.structs.replace(line, text=text, left=x)
 
     def is_marker(self, start: int, end: int) -> bool:
@@ -367,6 +612,8 @@ class _LineReader:
 
     def clean_text(self, start: int, end: int) -> str:
         text = self.units[start:end]
+        if self.spaces and (cuts := sorted(unit for unit in self.spaces if start < unit < end)):
+            text = " ".join(self.units[a:b] for a, b in pairwise([start, *cuts, end]))
         if not text.isascii():
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             text = text.translate(_LIGATURES)
@@ -374,45 +621,349 @@ class _LineReader:
             text = _UNREADABLE.sub("", text)
         return " ".join(text.split()) if text else ""
 
-    def get_index(self, unit: int) -> int:
-        if self.aligned:
-            return unit
-        index: int = self.raw.FPDFText_GetCharIndexFromTextIndex(self.handle, unit)
-        return max(0, index)
+    @cached_property
+    def picture(self) -> Any:
+        """The page drawn in grey, a pixel for each point."""
+        return self.page.render(grayscale=True, may_draw_forms=False)
 
-    def get_place(self, unit: int) -> tuple[float, float, float]:
-        """Return the left edge, the baseline and the right edge of a letter on the shown page."""
-        left, right = self.get_edges(unit)
-        self.raw.FPDFText_GetCharOrigin(self.handle, self.get_index(unit), self.x, self.y)
-        return left, self.y.value - self.edges[1], right
+    def is_blank(self, box: Sequence[float]) -> bool:
+        """Tell whether a part of the page is drawn in one colour."""
+        left, top, right, bottom = (
+            round(abs(n - e)) for n, e in zip(box, (self.edges[0], self.edges[3]) * 2, strict=True)
+        )
+        step, pixels = self.picture.stride, bytearray()
+        for row in range(top, min(bottom, self.picture.height)):
+            pixels += memoryview(self.picture.buffer)[row * step + left : row * step + right]
+        return not pixels or max(pixels) - min(pixels) < 8
 
-    def get_edges(self, unit: int) -> tuple[float, float]:
-        """Return the left and the right edge of a letter on the shown page."""
-        self.raw.FPDFText_GetLooseCharBox(self.handle, self.get_index(unit), self.box)
-        return self.box.left - self.edges[0], self.box.right - self.edges[0]
+    def is_inside(self, letter: _Box) -> bool:
+        """Tell whether the box of a letter is on the part of the page that is shown."""
+        left, bottom, right, top = self.edges
+        beside = left <= letter[2] and letter[0] <= right
+        return bool(beside and bottom <= letter[1] and letter[3] <= top)
 
-    def is_inside(self) -> bool:
-        """Tell whether the letter just asked for stands on the part of the page that is shown."""
-        box, (left, bottom, right, top) = self.box, self.edges
-        beside = left <= box.right and box.left <= right
-        return bool(beside and bottom <= box.top and box.bottom <= top)
 
-    def get_font(self, unit: int) -> tuple[float, float, bool, bool]:
-        """Return the size of a letter, its turn (0: upright), and whether bold and fixed pitch."""
-        index = self.get_index(unit)
-        self.raw.FPDFText_GetMatrix(self.handle, index, self.matrix)
-        size = self.raw.FPDFText_GetFontSize(self.handle, index)
-        size *= hypot(self.matrix.c, self.matrix.d) or 1.0
-        across, along = self.matrix.b, self.matrix.a
-        self.raw.FPDFText_GetFontInfo(self.handle, index, self.name, 128, self.flags)
-        name = self.name.value
-        if name not in self.fonts:
-            whole = name.decode("utf-8", "replace")
-            words = whole.partition("+")[2] or whole
-            self.fonts[name] = (bool(_BOLD_NAME.search(words)), bool(_FIXED_NAME.search(words)))
-        bold, fixed = self.fonts[name]
-        turn = across if along > 0 else 1.0
-        return size or 1.0, turn / (abs(along) + abs(across) or 1.0), bold, fixed
+def _join_broken(rows: list[list[_Line]]) -> list[list[_Line]]:
+    """Return rows of parts, those joined that PDFium breaks on one baseline, even inside a word."""
+    joined: list[list[_Line]] = []
+    for row in rows:
+        last, first = (joined[-1][-1] if joined else row[0]), row[0]
+        gap = first.left - last.right
+        same = joined and abs(last.y - first.y) < 0.5 and last.hidden == first.hidden
+        plain = not (last.aslant or first.aslant or last.fixed or abs(last.size - first.size) > 0.5)
+        if not (same and plain and -0.5 * first.size < gap < 2.5 * first.size):
+            joined.append(row)
+            continue
+        if gap < 0.6 * first.size:
+            last.text += ("" if gap < 0.15 * first.size else " ") + first.text
+            last.right = first.right
+            row = row[1:]
+        joined[-1] += row
+    return joined
+
+
+def _join_justified(rows: list[list[_Line]]) -> Iterator[list[_Line]]:
+    """Join the parts of lines that are stretched to fill their column: both of their ends are those
+    of a line of prose nearby, and few lines nearby have a part at the same place."""
+    for number, row in enumerate(rows):
+        size, near = row[0].size, rows[max(0, number - 6) : number + 7] if len(row) > 1 else []
+        near = [one for one in near if one is not row and abs(one[0].y - row[0].y) < 6 * size]
+        aligned = sum(
+            any(abs(a.left - b.left) < 0.15 * size for a in row[1:] for b in one[len(one) > 1 :])
+            for one in near
+        )
+        filled = any(
+            len(one) == 1 and one[0].text.count(" ") > 1
+            for one in near
+            if abs(one[0].left - row[0].left) < 1 and abs(one[-1].right - row[-1].right) < 1
+        )
+        if filled and aligned < 3:
+            text = " ".join(part.text for part in row)
+            row = [msgspec.structs.replace(row[0], text=text, right=row[-1].right)]
+        yield row
+
+
+# ---------------------------------------------------------------- text that is not seen
+
+
+def find_unseen_letters(upright: UprightPage) -> set[int]:
+    """Return the letters of a page, by PDFium's numbers, that its reader does not see."""
+    reader = _LineReader(upright, spaced=False)
+    words = itertools.chain(*reader.words) if reader.unseen else ()
+    return {reader.indices[n] for a, b in words if a in reader.unseen for n in range(a, b)}
+
+
+class AddedText(NamedTuple):
+    """Text that a form field or an annotation shows on a page."""
+
+    text: str
+    box: tuple[float, ...]
+    """on the upright page"""
+    kind: str
+    """`field`, `box` or `note`"""
+    hidden: bool
+
+
+def list_added_texts(document: Any, upright: UprightPage) -> list[AddedText]:
+    """Return the texts of fields, boxes to be checked, free texts and notes of a page."""
+    import pypdfium2.raw as raw
+
+    form, page = document.formenv.raw if document.formenv else None, upright.page.raw
+    count = raw.FPDFPage_GetAnnotCount(page)
+    annotations, added = _call_each("FPDFPage_GetAnnot", repeat(page), range(count)), []
+    subtypes = _call_each("FPDFAnnot_GetSubtype", annotations)
+    for one, subtype in zip(annotations, subtypes, strict=True):
+        if subtype == raw.FPDF_ANNOT_WIDGET and form:
+            kind, text = _read_field(raw, form, one)
+        elif subtype in (raw.FPDF_ANNOT_FREETEXT, raw.FPDF_ANNOT_TEXT):
+            kind = "field" if subtype == raw.FPDF_ANNOT_FREETEXT else "note"
+            text = _read_string("FPDFAnnot_GetStringValue", one, b"Contents")
+        else:
+            continue
+        corners = itertools.chain(*_read_each("FPDFAnnot_GetRect", ctypes.c_float, 4, [one]))
+        x_min, top, right, bottom = corners
+        place: _Box = (x_min, bottom, right, top)
+        for turn in upright.turns:
+            place = _turn_box(place, turn)
+        if text.strip():
+            flags = _bind_function("FPDFAnnot_GetFlags")(one)
+            unseen = bool(flags & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW))
+            added.append(AddedText(" ".join(text.split()), place, kind, unseen))
+    _call_each("FPDFPage_CloseAnnot", annotations)
+    return added
+
+
+def _read_field(raw: Any, form: Any, field: int) -> tuple[str, str]:
+    """Return the kind and the text of a form field; a password is not shown."""
+    kind = _bind_function("FPDFAnnot_GetFormFieldType")(form, field)
+    if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+        return "box", "☒" if _bind_function("FPDFAnnot_IsChecked")(form, field) else "☐"
+    options = range(max(0, _bind_function("FPDFAnnot_GetOptionCount")(form, field)))
+    chosen = [n for n in options if _bind_function("FPDFAnnot_IsOptionSelected")(form, field, n)]
+    if chosen:
+        labels = [_read_string("FPDFAnnot_GetOptionLabel", form, field, n) for n in chosen]
+        return "field", ", ".join(labels)
+    flags = _bind_function("FPDFAnnot_GetFormFieldFlags")(form, field)
+    secret = kind == raw.FPDF_FORMFIELD_TEXTFIELD and flags & raw.FPDF_FORMFLAG_TEXT_PASSWORD
+    texts = (raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX)
+    if kind not in texts or secret:
+        return "field", ""
+    return "field", _read_string("FPDFAnnot_GetFormFieldValue", form, field)
+
+
+def _read_string(name: str, *of: Any) -> str:
+    read = _bind_function(name)
+    buffer = ctypes.create_string_buffer(max(read(*of, None, 0), 2))
+    read(*of, buffer, len(buffer))
+    return buffer.raw.decode("utf-16-le", "replace").rstrip("\0")
+
+
+def _place_added(lines: list[_Line], added: AddedText, edges: Sequence[float]) -> None:
+    """Set a field behind its label, a box before it; else on a line of its own at its height."""
+    x_min, bottom, right, top = (side - edges[n % 2] for n, side in enumerate(added.box))
+    size = min(max(top - bottom, 4.0), 12.0)
+    base = bottom + (top - bottom - 0.7 * size) / 2 if top - bottom < 30 else top - size
+    line = _Line(added.text, x_min, right, base, size, hidden=added.hidden, entered=True)
+    line.apart = added.kind == "note"
+    upright_lines = [one for one in lines if not (one.hidden or one.aslant or one.apart)]
+    level = [
+        one for one in upright_lines if abs(one.y - base) < max(0.8 * one.size, (top - bottom) / 2)
+    ]
+    before = [one for one in level if one.right < x_min + 3]
+    after = [one for one in level if right - 3 < one.left < right + 4 * size]
+    if added.hidden or line.apart:
+        lines.append(line)
+    elif added.kind == "box" and after:
+        label = min(after, key=lambda one: one.left)
+        label.text, label.left, label.entered = f"{added.text} {label.text}", x_min, True
+    elif before:
+        label = max(before, key=lambda one: one.right)
+        label.text, label.right, label.entered = f"{label.text} {added.text}", right, True
+    else:
+        at = next((n for n, one in enumerate(lines) if one.y < base), len(lines))
+        lines.insert(at, line)
+
+
+_WHITE = (255, 255, 255, 255)
+
+
+class _Shape(NamedTuple):
+    """A filled path or a picture, in the order in which they are drawn."""
+
+    order: int
+    """how many texts are drawn before"""
+    box: tuple[float, ...]
+    color: tuple[int, ...] | None
+    """red, green, blue, alpha; none: of several colours"""
+    solid: bool
+    """hides what is below"""
+
+
+def _find_unseen(reader: _LineReader) -> set[int]:
+    """Return the words of a page, by their first units, that are drawn invisibly, in the colour of
+    what is below them, outside their clipping path, or that a shape covers. A text layer over or
+    below a picture that fills the page is what a program read in it, and seen.
+    """
+    texts, shapes, turns = drawing = _Drawing([], [], {})
+    address = ctypes.cast(reader.page.raw, ctypes.c_void_p).value or 0
+    _add_objects("Page", address, None, drawing)
+    orders = {text: order for order, text in enumerate(texts)} if shapes else {}
+    if len(texts) > 2 * reader.units.count(" "):  # a program that draws each letter for itself
+        texts = [text for text in dict.fromkeys(reader.texts) if text]
+    modes = _call_each("FPDFTextObj_GetTextRenderMode", texts)
+    colors = list(zip(*_read_colors(texts), strict=True))
+    clips = _list_clips(texts, turns)
+    looks = dict(zip(texts, zip(modes, colors, clips, strict=True), strict=True))
+    grounds = {_WHITE, *(shape.color for shape in shapes if shape.color)}
+    alike = {(a, b) for a in set(colors) for b in grounds if _is_alike(a, b)}
+    odd = {
+        text
+        for text, (mode, color, clip) in looks.items()
+        if mode in (3, 7) or not color[3] or (color, _WHITE) in alike or clip
+    }
+    tiny = any(one[1] - one[3] < 1 for one, _ in reader.ends)
+    if not (odd or alike or tiny or any(shape.solid and shape.order for shape in shapes)):
+        return set()
+    area = _get_area(reader.edges)
+    scans = [one for one in shapes if one.color is None and _get_area(one.box) > 0.5 * area]
+    near = {ground for _, ground in alike}
+    shapes = [one for one in shapes if odd or (one.solid and one.order) or one.color in near]
+    unseen = set[int]()
+    for span, (first, last) in zip(reader.spans, reader.ends, strict=True):
+        low, high = sorted(((first[1] + first[3]) / 2, (last[1] + last[3]) / 2))
+        over = [shape for shape in shapes if shape.box[1] <= high and low <= shape.box[3]]
+        if not (over or odd or tiny):
+            continue
+        starts = [start for start, _ in reader.find_words(span)]
+        own = reader.list_texts(starts)
+        pairs = {(orders.get(text, 0), looks[text][1]) for text in own if text in looks}
+        unsure = any(
+            (shape.solid and shape.order > order) or (color, shape.color) in alike
+            for order, color in pairs
+            for shape in over
+        )
+        if not (unsure or tiny) and odd.isdisjoint(own):
+            continue
+        for start, text, *box in zip(starts, own, *reader.read_boxes(starts), strict=True):
+            mode, color, clip = looks.get(text, (-1, _WHITE, None))
+            x, y, order = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, orders.get(text, 10**9)
+            at_point = [shape for shape in over if _holds_point(shape.box, x, y)]
+            hidden = max(box[1] - box[3], box[2] - box[0]) < 1
+            if mode in (3, 7) or (mode == 0 and not color[3]):
+                hidden = not any(one.color is None for one in at_point)
+            elif clip and not _holds_point(clip, x, y):
+                hidden = True
+            elif not any(one in scans for one in at_point):
+                below = [one.color for one in at_point if one.order <= order]
+                ground = below[-1] if below else _WHITE
+                hidden = hidden or any(one.solid and one.order > order for one in at_point)
+                hidden = hidden or (mode == 0 and (color, ground) in alike)
+                if hidden and below and ground == _WHITE:
+                    hidden = reader.is_blank(box)  # PDFium says white of what shades into another
+            if hidden:
+                unseen.add(start)
+    return unseen
+
+
+class _Drawing(NamedTuple):
+    """The objects of a page, in the order in which they are drawn."""
+
+    texts: list[int]
+    shapes: list[_Shape]
+    turns: dict[int, _Matrix]
+    """of texts in forms"""
+
+
+def _add_objects(kind: str, owner: int, turn: _Matrix | None, drawing: _Drawing) -> None:
+    """Add the objects of a page or of a form in it."""
+    import pypdfium2
+    import pypdfium2.raw as raw
+
+    texts, shapes, turns = drawing
+    count = _bind_function(f"FPDF{kind}_CountObjects")(owner)
+    own = _call_each(f"FPDF{kind}_GetObject", repeat(owner), range(count))
+    types = bytes(_call_each("FPDFPageObj_GetType", own))
+    if turn:
+        turns.update(dict.fromkeys(own, turn))
+    others = [match.start() for match in _NO_TEXT.finditer(types)]
+    each = [own[n] for n in others]
+    bounds = _read_each("FPDFPageObj_GetBounds", ctypes.c_float, 4, each, apart=True)
+    # A rule strikes words out, or stands under them, and hides none.
+    large = [one for one, a, b, c, d in zip(each, *bounds, strict=True) if min(c - a, d - b) > 3]
+    looks = zip(
+        *_read_each("FPDFPath_GetDrawMode", ctypes.c_int, 2, large, apart=True),
+        _call_each("FPDFPath_CountSegments", large),
+        _call_each("FPDFPageObj_HasTransparency", large),
+        *_read_colors(large),
+        strict=True,
+    )
+    traits = dict(zip(large, looks, strict=True))
+    last = 0
+    for at, one, *box in zip(others, each, *bounds, strict=True):
+        texts += own[last:at]
+        last = at + 1
+        path = types[at] == raw.FPDF_PAGEOBJ_PATH
+        if types[at] == raw.FPDF_PAGEOBJ_FORM:
+            columns = _read_each("FPDFPageObj_GetMatrix", ctypes.c_float, 6, [one])
+            matrix = pypdfium2.PdfMatrix(*itertools.chain(*columns))
+            matrix = matrix.multiply(pypdfium2.PdfMatrix(*turn)) if turn else matrix
+            inner = list[_Shape]()
+            _add_objects("FormObj", one, matrix.get(), drawing._replace(shapes=inner))
+            clear = _bind_function("FPDFPageObj_HasTransparency")(one)
+            shapes += [shape._replace(solid=shape.solid and not clear) for shape in inner]
+        elif one in traits:
+            fill, _, segments, clear, *color = traits[one]
+            if not path or (fill and color[3]):
+                even = segments in (4, 5, 6) if path else types[at] == raw.FPDF_PAGEOBJ_IMAGE
+                place = _turn_box(tuple(box), turn)
+                shade = tuple(color) if path else None
+                shapes.append(_Shape(len(texts), place, shade, even and not clear))
+    texts += own[last:]
+
+
+def _list_clips(texts: list[int], turns: dict[int, _Matrix]) -> list[_Box | None]:
+    """Return the boxes (left, bottom, right, top) of the paths that cut texts; None for others."""
+    clips = _call_each("FPDFPageObj_GetClipPath", texts)
+    counts = _call_each("FPDFClipPath_CountPaths", clips)
+    boxes: list[_Box | None] = [None] * len(texts)
+    for number in (n for n, count in enumerate(counts) if count > 0):
+        clip = clips[number]
+        box: _Box = (-1e6, -1e6, 1e6, 1e6)
+        for path in range(min(counts[number], 9)):
+            size = _bind_function("FPDFClipPath_CountPathSegments")(clip, path)
+            each = (repeat(clip), repeat(path), range(min(size, 999)))
+            xs, ys = _read_each(
+                "FPDFPathSegment_GetPoint", ctypes.c_float, 2,
+                _call_each("FPDFClipPath_GetPathSegment", *each), apart=True,
+            )  # fmt: skip
+            if xs:
+                low, high = (min(xs) - 1, min(ys) - 1), (max(xs) + 1, max(ys) + 1)
+                box = (*map(max, box[:2], low), *map(min, box[2:], high))
+        boxes[number] = _turn_box(box, turns.get(texts[number]))
+    return boxes
+
+
+def _turn_box(box: tuple[float, ...], turn: _Matrix | None) -> tuple[float, ...]:
+    import pypdfium2
+
+    return pypdfium2.PdfMatrix(*turn).on_rect(*box) if turn else box
+
+
+def _read_colors(objects: list[int]) -> list[Any]:
+    """Return the columns red, green, blue and alpha of what objects are filled with."""
+    return _read_each("FPDFPageObj_GetFillColor", ctypes.c_uint, 4, objects, apart=True)
+
+
+def _is_alike(one: Sequence[int], two: Sequence[int]) -> bool:
+    return all(abs(a - b) < 8 for a, b in zip(one[:3], two, strict=False))
+
+
+def _get_area(box: Sequence[float]) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _holds_point(box: Sequence[float], x: float, y: float) -> bool:
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
 
 
 # ---------------------------------------------------------------- running heads and feet
@@ -444,12 +995,14 @@ def _find_furniture(pages: Sequence[list[_Line]], body: float) -> list[set[int]]
         for number, lines, side in sides:
             for row in side:
                 at = _get_place(lines, row)
-                texts = (lines[n].text for n in row)
+                texts = [lines[n].text for n in row]
                 titled = any(len(text) > 3 and text.lower() in headings for text in texts)
                 repeated = (titled and len(pages) > 1) or any(
                     max(counts[at[0], key], counts[at[0] + 1, key]) >= least
                     for key in _list_row_keys(lines, row, number)
                 )
+                numbered = len(pages) > 1 and _PAGE_NUMBER.fullmatch(" ".join(texts))
+                repeated = repeated or bool(numbered and int(numbered[1]) == number + 1)
                 if not repeated and not (again and slots[at] * 2 > filled > 4):
                     break
                 furniture[number].update(row)
@@ -658,7 +1211,8 @@ class _PageParts:
 
     def find_parts(self, lines: list[_Line]) -> list[_Part]:
         flow: list[_Line] = []
-        for item in _split_rows(lines):
+        stamps = [line for line in lines if line.apart or self.is_stamp(line, lines)]
+        for item in _split_rows([line for line in lines if line not in stamps]):
             if isinstance(item, _Line):
                 if flow and not _shares_column(flow[-1], item):
                     self.add_column(flow)
@@ -671,7 +1225,21 @@ class _PageParts:
             self.parts.append(_Part("cell", [(self.number, [])], cells=cells))
         self.add_column(flow)
         self.find_notes()
+        for line in stamps:
+            kind = "paragraph" if line.apart else ""
+            self.parts.append(_Part(kind, [(self.number, [line.text])], note=True))
         return self.parts
+
+    def is_stamp(self, line: _Line, lines: list[_Line]) -> bool:
+        """Tell whether a line is larger than the text and lies across it."""
+        if line.aslant or line.size < 1.8 * self.body:
+            return line.aslant and line.size > 1.3 * self.body
+        crossed = (
+            one.size < 0.6 * line.size and one.left < line.right and line.left < one.right
+            and line.y - 0.2 * one.size < one.y + 0.3 * one.size < line.y + 0.7 * line.size
+            for one in lines
+        )  # fmt: skip
+        return any(crossed)
 
     def add_column(self, column: list[_Line]) -> None:
         """Cut one column, or what of it stands between two tables, into paragraphs."""
@@ -694,6 +1262,8 @@ class _PageParts:
         self.close_part(True)
 
     def begins_part(self, before: _Line, line: _Line) -> bool:
+        if before.entered or line.entered:
+            return True
         if abs(before.size - line.size) > 0.07 * before.size or before.bold != line.bold:
             return True
         if before.fixed != line.fixed and not self.fixed:
@@ -799,21 +1369,51 @@ def _find_parts(pages: list[list[_Line]], recognized: Mapping[int, list[str]]) -
     fixed = 0
     for lines in pages:
         for line in lines:
+            if line.hidden:
+                continue
             sizes[round(line.size, 1)] += len(line.text)
             fixed += len(line.text) * line.fixed
     total = sizes.total()
     body = max(sizes, key=lambda size: (sizes[size], size), default=10.0)
     parts: list[_Part] = []
+    hidden = [[line for line in lines if line.hidden] for lines in pages]
+    pages = [[line for line in lines if not line.hidden] for lines in pages]
     furniture = _find_furniture(pages, body)
     for number, lines in enumerate(pages):
-        left_out = furniture[number]
+        left_out = furniture[number] | _find_line_numbers(lines)
         visible_lines = [line for n, line in enumerate(lines) if n not in left_out]
         page_parts = _PageParts(number, body, fixed * 2 > total).find_parts(visible_lines)
         heads, feet = _build_furniture(number, lines, left_out)
         _join_pages(parts, [*heads, *page_parts, *feet], number)
         parts += [_Part("paragraph", [(number, [text])]) for text in recognized.get(number, ())]
     _set_levels(parts, body)
+    for number, lines in enumerate(hidden):
+        parts += [_Part("hidden", [(number, [line.text])]) for line in lines]
     return parts
+
+
+def _find_line_numbers(lines: list[_Line]) -> set[int]:
+    """Return the lines that are numbers of lines: they stand in the margin beside prose, and count
+    the lines from one to the next."""
+    numbers = [n for n, line in enumerate(lines) if line.text.isdecimal() and len(line.text) < 5]
+    prose = [line for line in lines if line.text.count(" ") > 3]
+    if len(numbers) < 4 or not prose:
+        return set()
+    line_numbers = set[int]()
+    heights = sorted({round(line.y / 3) for n, line in enumerate(lines) if n not in numbers})
+    numbers.sort(key=lambda n: -lines[n].y)
+    for aside in (
+        [n for n in numbers if lines[n].right < min(line.left for line in prose)],
+        [n for n in numbers if lines[n].left > max(line.right for line in prose)],
+    ):
+        ranks = [bisect(heights, round(lines[n].y / 3) + 1) for n in aside]
+        counting = sum(
+            0 < int(lines[b].text) - int(lines[a].text) == above - below
+            for (a, b), (above, below) in zip(pairwise(aside), pairwise(ranks), strict=True)
+        )
+        if counting > 0.7 * (len(aside) - 1) > 2:
+            line_numbers.update(aside)
+    return line_numbers
 
 
 def _build_furniture(
@@ -891,11 +1491,12 @@ def _write_parts(
     parts: list[_Part], pages: Sequence[list[_Line]]
 ) -> tuple[str, list[Block], list[Mark]]:
     """Return the canonical text, its blocks, and the span of each page in it."""
-    words = _count_words(pages)
+    divided = any(line.text[-1:] in "-" + _DIVIDED for lines in pages for line in lines)
+    words = _count_words(pages) if divided else Counter[str]()
     out: list[str] = []
     blocks: list[Block] = []
     spans: dict[int, list[int]] = {}
-    at = 0
+    at = visible_end = 0
     kind = ""
     for part in parts:
         close = kind == part.kind and kind in ("cell", "code", "item")
@@ -909,13 +1510,19 @@ def _write_parts(
             out += (gap, text)
             at = start + len(text)
             ends = [*cuts[1:], len(text)]
+            unseen = part.kind == "hidden"
             for (page, _), begin, end in zip(part.pieces, cuts, ends, strict=True):
+                if unseen:
+                    break
+                visible_end = at
                 span = spans.setdefault(page, [start + begin, start + end])
                 span[1] = max(span[1], start + end)
-            article, named = bool(part.kind), part.kind or "paragraph"
-            blocks.append(Block(start, at, named, part.level, article, furniture=not article))
+            article = part.kind not in ("", "hidden")
+            named = part.kind if article else "paragraph"
+            place = (start, at, named, part.level, article)
+            blocks.append(Block(*place, furniture=not part.kind, hidden=unseen))
         kind = part.kind
-    return "".join(out), blocks, _build_marks(spans, len(pages), at)
+    return "".join(out), blocks, _build_marks(spans, len(pages), visible_end)
 
 
 def _build_marks(spans: dict[int, list[int]], count: int, end: int) -> list[Mark]:
@@ -933,12 +1540,28 @@ def _build_marks(spans: dict[int, list[int]], count: int, end: int) -> list[Mark
 
 
 def _count_words(pages: Sequence[list[_Line]]) -> Counter[str]:
-    """Count the words of all lines, but for those that a line's end divides."""
-    words: Counter[str] = Counter()
+    """Count the words of all lines, but for those that a line's end divides; and "-" where the
+    hyphens at the ends of lines are the words' own, since the program divides none."""
+    words, halves, long = Counter[str](), list[str](), 0
     for lines in pages:
         text = "\n".join(line.text for line in lines).lower()
-        words.update(_LETTERS.findall(_HALVES.sub(" ", text)))
+        divided = _DIVIDED[0] in text or _DIVIDED[1] in text
+        words.update(_LETTERS.findall(_HALVES.sub(" ", text) if divided else text))
+        long += sum(line.text.count(" ") > 3 for line in lines)
+        halves += [
+            "".join(_find_halves(before.text, line.text))
+            for before, line in pairwise(lines)
+            if before.text[-1:] in ("-", _DIVIDED[1])
+        ]
+    # Programs that divide words do so in more lines, and in words that stand elsewhere, too.
+    words["-"] = len(halves) <= 0.03 * long and not any(words[each] for each in halves)
     return words
+
+
+def _find_halves(before: str, line: str) -> tuple[str, str]:
+    """Return the letters before the hyphen at a line's end, and those that begin the next line."""
+    head, tail = re.search(r"[^\W\d_]*$", before[-60:-1]), re.match(r"[^\W\d_]*", line)
+    return head[0].lower() if head else "", tail[0].lower() if tail else ""
 
 
 def _join_pieces(pieces: list[tuple[int, list[str]]], words: Counter[str]) -> tuple[str, list[int]]:
@@ -980,14 +1603,14 @@ def _end_line(before: str, line: str, words: Counter[str]) -> tuple[str, str]:
     # At the end of a column or page PDFium leaves the hyphen.
     halves = before[-1] == "-" and before[-2:-1].isalpha() and line[:1].islower()
     if halves or before[-1] in _DIVIDED:
-        head, tail = re.search(r"[^\W\d_]*$", before[-60:-1]), re.match(r"[^\W\d_]*", line)
-        one, two = head[0].lower() if head else "", tail[0].lower() if tail else ""
+        one, two = _find_halves(before, line)
         if two in _COORDINATED:
             return before[:-1] + "-", " "
         hyphenated, joined = words[f"{one}-{two}"], words[one + two]
         both_known = not joined and len(one) > 2 and len(two) > 2 and words[one] and words[two] > 1
         named = line[:1].isupper() and not joined
-        compound = hyphenated > joined or both_known or named or before[-2:-1].isdigit()
+        own = words["-"] and before[-1] != _DIVIDED[0] and not joined
+        compound = hyphenated > joined or both_known or named or own or before[-2:-1].isdigit()
         return before[:-1] + ("-" if compound else ""), ""
     if before[-1] == "-" and before[-2:-1].isalnum() and line[:1].isalnum():
         return before, "" if line.partition(" ")[0] not in _COORDINATED else " "

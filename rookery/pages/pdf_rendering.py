@@ -18,7 +18,13 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.pages.file_selection import PICTURE_ENDINGS
-from rookery.pages.pdf_documents import UprightPage, open_upright_page
+from rookery.pages.pdf_documents import (
+    AddedText,
+    UprightPage,
+    find_unseen_letters,
+    list_added_texts,
+    open_upright_page,
+)
 from rookery.pages.reader_processes import build_worker_command
 from rookery.records import Failure, Page, prepare_type
 
@@ -171,26 +177,36 @@ def draw_pdf_page(job: DrawJob) -> DrawnPage:
     size = page.get_size()
     scale = min(2.0, 2 * MAX_PICTURE_SIDE / max(size))
     width, height = (max(1, round(side * scale)) for side in size)
-    upright = open_upright_page(pypdfium2.PdfDocument(job.pdf), job.number - 1)
-    letters = _find_letter_boxes(upright, job)
+    turned = pypdfium2.PdfDocument(job.pdf)
+    upright = open_upright_page(turned, job.number - 1)
+    letters = _find_letter_boxes(upright, list_added_texts(turned, upright), job)
     if letters is None:
         return DrawnPage(width, height)
     if job.picture:
         bitmap = page.render(scale=scale, rev_byteorder=True, may_draw_forms=False)
         return DrawnPage(bitmap.width, bitmap.height, located=True, png=_encode_png(bitmap))
-    places = map(upright.locate_box, letters)
+    places = map(upright.locate_box, dict.fromkeys(letters))
     boxes = [_to_picture_box(page, (width, height), box) for box in places]
     return DrawnPage(width, height, tuple(_join_line_boxes(boxes)), True)
 
 
-def _find_letter_boxes(upright: UprightPage, job: DrawJob) -> list[tuple[float, ...]] | None:
+def _find_letter_boxes(
+    upright: UprightPage, added_texts: Sequence[AddedText], job: DrawJob
+) -> list[tuple[float, ...]] | None:
     """Return the boxes of the letters of text[span] on the upright page, in points; None where the
     page has other letters."""
     import pypdfium2.raw
 
     text = upright.text
     codes = [pypdfium2.raw.FPDFText_GetUnicode(text.raw, n) for n in range(text.count_chars())]
-    letters = list(enumerate(codes))
+    unseen = find_unseen_letters(upright)
+    letters = [(n, code) for n, code in enumerate(codes) if n not in unseen]
+    boxes = list[Sequence[float]]()
+    for added in added_texts:
+        if not added.hidden:
+            letters += [(len(codes) + len(boxes), 0x20)]
+            letters += [(len(codes) + len(boxes), ord(letter)) for letter in added.text]
+            boxes.append(added.box)
     places = _align_letters(letters, job.text)
     if places is None:
         # What lies outside the visible part of the page is not read.
@@ -198,13 +214,17 @@ def _find_letter_boxes(upright: UprightPage, job: DrawJob) -> list[tuple[float, 
         letters = [
             (n, code)
             for n, code in letters
-            if _is_gap(code) or _boxes_overlap(edges, text.get_charbox(n))
+            if _is_gap(code) or n >= len(codes) or _boxes_overlap(edges, text.get_charbox(n))
         ]
         places = _align_letters(letters, job.text)
     if places is None:
         return None
     low, high = job.span
-    return [_get_letter_box(text, n) for at, n in places if low <= at < high]
+    return [
+        _get_letter_box(text, n) if n < len(codes) else tuple(boxes[n - len(codes)])
+        for at, n in places
+        if low <= at < high
+    ]
 
 
 def _align_letters(letters: Sequence[tuple[int, int]], text: str) -> list[tuple[int, int]] | None:
@@ -274,7 +294,7 @@ def _is_gap(code: int) -> bool:
 
 
 def _is_left_out(unit: int) -> bool:
-    return _is_gap(unit) or chr(unit) == "-"
+    return _is_gap(unit) or chr(unit) in "-‐\xad"
 
 
 def _split_utf16(letters: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
