@@ -57,23 +57,23 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_391, 8),  # outcomes are an enum, and what a word is: for every quote
-    "answers": (2_710, 15),
-    "browser": (1_604, 8),
-    "cli": (3_781, 14),
-    "desk": (8_638, 35),
-    "evidence": (1_169, 7),
-    "learn": (6_548, 25),
-    "library": (4_219, 15),
-    "measure": (2_063, 13),
-    "models": (1_439, 7),
-    "network": (1_406, 6),
-    "pages": (7_760, 27),  # office files, PDFs and mail are read as their reader sees them
-    "quotes": (2_708, 12),
-    "server": (7_721, 21),
-    "shell": (2_629, 14),
+    "(top)": (1_350, 7),  # outcomes are an enum, and what a word is: for every quote
+    "answers": (2_649, 14),
+    "browser": (1_544, 7),
+    "cli": (3_747, 13),
+    "desk": (8_572, 34),
+    "evidence": (1_112, 6),
+    "learn": (6_453, 24),
+    "library": (4_076, 14),
+    "measure": (2_003, 12),
+    "models": (1_380, 6),
+    "network": (1_318, 5),
+    "pages": (8_059, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (2_692, 11),  # a typed quotation reads as its page does
+    "server": (7_474, 20),
+    "shell": (2_589, 13),
 }
-MOST_CODE_LINES = 55_500
+MOST_CODE_LINES = 55_100
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
