@@ -1,5 +1,6 @@
 """PDFs are read as their reader sees them: fields, notes, stamps, unseen text, stretched lines."""
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,9 +21,13 @@ RESOURCES = (
 )
 
 
-def write_page(content: str, annotations: tuple[str, ...] = (), form: bool = False) -> bytes:
+def write_page(
+    content: str, annotations: tuple[str, ...] = (), form: bool = False, packed: bool = False
+) -> bytes:
     """A PDF of one page with this content; annotations, or a form /M, are objects 7 and more."""
     stream = content.encode("cp1252")
+    stream = zlib.compress(stream) if packed else stream
+    filters = b"/Filter /FlateDecode" if packed else b""
     numbers = " ".join(f"{7 + n} 0 R" for n in range(len(annotations)))
     fields = f"/AcroForm << /Fields [{numbers}] >>" if form else ""
     objects = [
@@ -30,7 +35,7 @@ def write_page(content: str, annotations: tuple[str, ...] = (), form: bool = Fal
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Annots [{numbers}]"
         f" /Resources << {RESOURCES} >> >>".encode(),
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(stream), filters, stream),
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding "
         b"<< /BaseEncoding /WinAnsiEncoding /Differences [156 /uni2010] >> >>",
         b"<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /BitsPerComponent 8 /ColorSpace "
@@ -148,11 +153,12 @@ def test_text_is_clipped_where_its_form_is_drawn() -> None:
     assert join_visible_text(page) == "The lamp is lit."
 
 
-def test_a_gap_between_spaced_letters_is_a_space() -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_gap_between_spaced_letters_is_a_space(packed: bool) -> None:
     content = show(72, 700, "It was counted by tw").replace(
         " Tj", " Tj 2.9 Tc 106 0 Td (op) Tj 0 Tc 16.3 0 Td (eople who did not know it.) Tj"
     )
-    read_text = join_visible_text(read(write_page(content)))
+    read_text = join_visible_text(read(write_page(content, packed=packed)))
     assert read_text == "It was counted by two people who did not know it."
 
 
