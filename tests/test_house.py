@@ -68,8 +68,8 @@ SIZE_LIMITS = {
     "measure": (2_003, 12),
     "models": (1_380, 6),
     "network": (1_318, 5),
-    "pages": (8_059, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (2_692, 11),  # a typed quotation reads as its page does
+    "pages": (8_020, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (2_697, 11),  # a typed quotation reads as its page does
     "server": (7_474, 20),
     "shell": (2_589, 13),
 }

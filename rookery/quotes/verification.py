@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, pairwise, product
 from operator import attrgetter
@@ -664,7 +664,12 @@ def _has_same_bytes(page: Page, latest: Page) -> bool:
             file = Path(url2pathname(urlsplit(page.url).path)).stat()
             fetched = datetime.fromisoformat(page.fetched).timestamp()
             return max(file.st_mtime, file.st_ctime) < fetched
-    return page.fetched == latest.fetched != ""
+    with suppress(
+        TypeError, ValueError
+    ):  # two answers may come within one second, as in a run just now
+        age = datetime.now(UTC) - datetime.fromisoformat(page.fetched)
+        return page.fetched == latest.fetched and age.total_seconds() > 60
+    return False
 
 
 def _describe_other_version(quote: Quote, page: Page) -> str:
