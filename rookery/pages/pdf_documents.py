@@ -38,7 +38,7 @@ _DIVIDED = "\x02\ufffe"
 _STREAM = re.compile(rb"stream\r?\n(?<!endstream\n)(?<!endstream\r\n)")
 # Begun with letters, it is found five times as fast.
 _SPACED = re.compile(rb" Tc\b(?<!\s0 Tc)" + b"".join(rb"(?<!\.0\d{%d} Tc)" % n for n in range(6)))
-_MOST_STREAMS = 200
+_MOST_STREAMS = 100
 _LIGATURES = str.maketrans(dict(zip("ﬀﬁﬂﬃﬄﬅﬆ", "ff fi fl ffi ffl st st".split(), strict=True)))
 # A program that divides words itself draws a hyphen, which stands before a line's end.
 _DRAWN_HYPHEN = re.compile(r"[‐\xad](?<=[^\W\d_].)(?=[ ]?\r?\n[^\W\d_])")
@@ -191,9 +191,9 @@ def _has_spaced_letters(data: bytes) -> bool:
     if b"/Encrypt" in data or b"/LZWDecode" in data or b"/ASCII85Decode" in data:
         return True
     for match in islice(_STREAM.finditer(data), _MOST_STREAMS):
-        content = data[match.end() : match.end() + 2**16]
+        content = data[match.end() : match.end() + 2**14]
         with contextlib.suppress(zlib.error):
-            content = zlib.decompressobj().decompress(content, 2**15)
+            content = zlib.decompressobj().decompress(content, 2**14)
         if _SPACED.search(content):
             return True
     return False
