@@ -565,7 +565,8 @@ class Fetcher:
         if kind.lower().startswith(want.refused_types or "\0"):
             raise FetchError(Outcome.UNSUPPORTED_TYPE, f"{kind} holds no text to quote")
         data = self._read_body(answer, want.cut_after)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        # Two answers of one address are told apart by their times.
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
         return FetchResponse(url.url, answer.status, kind, data, now)
 
     def _read_body(self, answer: httpcore.Response, cut: int | None) -> bytes:

@@ -140,7 +140,7 @@ class ChromiumRenderer:
             self._slots.release()
         if result.outcome:
             raise Failed(Failure(page.url, result.outcome, result.detail))
-        now, url = datetime.now(UTC).isoformat(timespec="seconds"), rendering.document_url
+        now, url = datetime.now(UTC).isoformat(timespec="milliseconds"), rendering.document_url
         return FetchResponse(url, 200, "text/html; charset=utf-8", result.html, now)
 
 

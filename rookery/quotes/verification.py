@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import groupby, pairwise, product
 from operator import attrgetter
@@ -146,7 +146,7 @@ def is_quote_too_short(text: str, start: int, end: int) -> bool:
 _TYPED_ALIKE = re.compile(
     r"(?P<note>(?:(?<=[.,;:!?”\"’»)\]])|(?<=[^\W\d_]{3})|(?<=\b1\d{3})|(?<=\b20\d{2}))"
     r"\[(?:note )?(?:\d{1,3}|[a-z])\](?!\w|[.(]\w|\s?=)|\[citation needed\])"
-    r"|(?P<mark>(?<!\d)[\"“”„«»‹›‘’‚])|(?P<range>(?<=\d)\s[–-]\s(?=\d))"
+    r"|(?P<mark>(?<!\d)[\"“”„«»‹›‘’‚「」『』])|(?P<range>(?<=\d)\s[–-]\s(?=\d))"
     r"|(?P<dash>\s{0,2}(?:[—―]|-{2,3})\s{0,2}(?!\d)|\s{1,2}[–-]\s{1,2}(?!\d))"
     r"|(?P<bar>\s?\|\s?|\t+)|(?P<divided>(?<=[^\W\d_])-\n[ \t]*(?=[^\W\d_]))"
 )
@@ -664,12 +664,7 @@ def _has_same_bytes(page: Page, latest: Page) -> bool:
             file = Path(url2pathname(urlsplit(page.url).path)).stat()
             fetched = datetime.fromisoformat(page.fetched).timestamp()
             return max(file.st_mtime, file.st_ctime) < fetched
-    with suppress(
-        TypeError, ValueError
-    ):  # two answers may come within one second, as in a run just now
-        age = datetime.now(UTC) - datetime.fromisoformat(page.fetched)
-        return page.fetched == latest.fetched and age.total_seconds() > 60
-    return False
+    return page.fetched == latest.fetched != ""
 
 
 def _describe_other_version(quote: Quote, page: Page) -> str:
