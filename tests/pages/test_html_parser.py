@@ -367,6 +367,13 @@ def test_escaped_text_comes_back_unchanged(text: str) -> None:
     assert found.text == re.sub("[ ]+", " ", f"begin[{text}]end")
 
 
+@pytest.mark.parametrize("tag", ["meter", "progress", "canvas"])
+def test_words_for_programs_that_do_not_know_an_element_are_hidden(tag: str) -> None:
+    found = page(f"<p>seen <{tag}>never seen</{tag}> too")
+    at = found.text.index("never")
+    assert [each.hidden for each in found.blocks if each.start <= at < each.end] == [True]
+
+
 MANY = " ".join(f"a{number}" for number in range(600))
 FIRST = " ".join(f"a{number}" for number in range(512))
 

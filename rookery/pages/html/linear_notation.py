@@ -9,11 +9,14 @@ text": `x^2`, `H_2O`, `(a+b)/2`, `√(x+1)`, a footnote's number as `[1]`.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
+import tinycss2
+
 from rookery.pages.html.html_tree import collapse_spaces
-from rookery.pages.html.style_hiding import matches_screen
+from rookery.pages.html.style_hiding import split_selectors, split_sheet
 
 _TURNED = "bdo[dir], [style*=-override], [dir=rtl]"
 """elements that may show their letters in another order"""
@@ -77,19 +80,15 @@ def _write_around(node: Any, before: str, after: str) -> None:
 
 # What styles add.
 
-_RULE_LIMIT, _MOST_GENERATED = 200_000, 2_000
-"""characters of a style sheet that are read, elements of a page that get text"""
+_MOST_GENERATED = 2_000
+"""elements of a page that get text"""
+_SIDE = re.compile(":(before|after)")
 _PSEUDO = re.compile(r"(.*?)::?(before|after)", re.DOTALL)
 _DYNAMIC = re.compile(r":(?!not|is|where|has|first|last|nth|only|empty|root)")
 _TURNING = re.compile(r"unicode-bidi\s*:\s*(?:bidi|isolate)-override", re.IGNORECASE)
-_AT_RULE = re.compile(r"@(media|supports|layer)\b(.*)", re.DOTALL)
-_CONTENT = re.compile(r"(?:^|[;\s])content\s*:([^;]*)", re.IGNORECASE)
-_CSS_STRING = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)'", re.DOTALL)
-_CSS_ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
-_CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
-_APART = re.compile(
-    r"display\s*:\s*(?!inline\b)|position\s*:|float\s*:|margin|padding", re.IGNORECASE
-)
+_ICON = re.compile(r"content\s*:\s*([\"'])\\[ef][0-9a-f]{3}\1", re.IGNORECASE)
+_APART = re.compile("position|float|margin|padding")
+"""properties that set generated text apart from the words beside it"""
 
 
 def write_generated_text(parser: Any, sheets: Iterable[str]) -> None:
@@ -101,16 +100,20 @@ def write_generated_text(parser: Any, sheets: Iterable[str]) -> None:
     """
     rules = []
     for sheet in sheets:
-        written = sheet[:_RULE_LIMIT] if "content" in sheet or "override" in sheet else ""
-        for selectors, body in _list_rules(written):
-            turning = _TURNING.search(body)
-            for selector in map(str.strip, selectors.split(",")):
-                match = _PSEUDO.fullmatch(selector)
-                if match and _CONTENT.search(body) and not _DYNAMIC.search(match[1]):
-                    rules.append((match[1], match[2], _read_content(body)))
-                elif turning and not _DYNAMIC.search(selector):
-                    control = "\u202e" if "rtl" in body else "\u202d"
-                    rules += [(selector, "before", control), (selector, "after", "\u202c")]
+        turns = "override" in sheet
+        if not turns and "content" not in sheet:
+            continue
+        for rule in split_sheet(sheet, bool if turns else _SIDE.search):
+            turning = turns and _TURNING.search(rule.body)
+            text = _read_content(rule.body) if "content" in rule.body else None
+            if turning or text is not None:
+                for selector in split_selectors(rule.selectors):
+                    match = _PSEUDO.fullmatch(selector)
+                    if match and text is not None and not _DYNAMIC.search(match[1]):
+                        rules.append((match[1], match[2], text))
+                    elif turning and not _DYNAMIC.search(selector):
+                        control = "\u202e" if "rtl" in rule.body else "\u202d"
+                        rules += [(selector, "before", control), (selector, "after", "\u202c")]
     generated: dict[tuple[int, str], tuple[Any, str]] = {}
     for selector, side, text in rules if any(text for *_, text in rules) else ():
         try:
@@ -125,33 +128,27 @@ def write_generated_text(parser: Any, sheets: Iterable[str]) -> None:
             _write_around(node, *((text, "") if side == "before" else ("", text)))
 
 
-def _list_rules(sheet: str) -> Iterator[tuple[str, str]]:
-    """Yield selectors and declarations of the rules for a screen."""
-    applied = [True]
-    for part in _CSS_COMMENT.sub(" ", sheet).split("}"):
-        *outer, body = part.split("{")
-        for prelude in outer[:-1]:
-            rule = _AT_RULE.match(prelude.rpartition(";")[2].strip().lower())
-            holds = rule is not None and (rule[1] != "media" or matches_screen(rule[2]))
-            applied.append(applied[-1] and holds)
-        if outer and applied[-1]:
-            yield outer[-1].rpartition(";")[2], body
-        elif not outer and len(applied) > 1:
-            applied.pop()
-
-
-def _read_content(body: str) -> str:
-    """Return the words that declarations generate; empty where there are none."""
-    value = _CONTENT.findall(body)[-1].replace("!important", "")
-    if _CSS_STRING.sub("", value).strip() or re.search(r"display\s*:\s*none", body):
+@lru_cache(4096)
+def _read_content(body: str) -> str | None:
+    """Return the words that declarations generate; empty where there are none, None where they
+    declare no content."""
+    if _ICON.search(body):
         return ""
-    text = "".join(one or other for one, other in _CSS_STRING.findall(value))
-    text = _CSS_ESCAPE.sub(
-        lambda sign: chr(int(sign[1], 16) % 0x110000) if sign[1] else sign[2], text
-    )
+    declared = {
+        part.lower_name: [each for each in part.value if each.type not in ("whitespace", "comment")]
+        for part in tinycss2.parse_blocks_contents(body)
+        if part.type == "declaration"
+    }
+    if "content" not in declared:
+        return None
+    display = tinycss2.serialize(declared.get("display", [])).lower()
+    if display == "none" or any(each.type != "string" for each in declared["content"]):
+        return ""
+    text = "".join(each.value for each in declared["content"])
     if not any(map(str.isalnum, text)):
         return ""
-    return f" {text} " if _APART.search(body) else text
+    apart = (display and not display.startswith("inline")) or any(map(_APART.match, declared))
+    return f" {text} " if apart else text
 
 
 # Formulas.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import tinycss2
 from tinycss2.color4 import parse_color
 
-_SHEET_LIMIT = 1_000_000
+SHEET_LIMIT = 1_000_000
 """characters of style sheets that are read"""
 _MAX_LOOKUPS = 1_000
 _MAX_VISITS = 6_000_000
@@ -441,7 +441,7 @@ class _StyleCascade:
     def __init__(self, parser: Any, html: str, sheets: list[str]) -> None:
         self.parser = parser
         self.html = html
-        self.rules = [rule for sheet in sheets for rule in _split_sheet(sheet, self.may_apply)]
+        self.rules = [rule for sheet in sheets for rule in split_sheet(sheet, self.may_apply)]
         self.lookups = min(_MAX_LOOKUPS, _MAX_VISITS // (html.count("<") + 1))
         self.linked = re.search(r"<link\b[^>]*\bstylesheet", html, re.I) is not None
         self.known: dict[str, list[Any]] = {}
@@ -713,6 +713,12 @@ def _stands_for_layout(node: Any) -> bool:
     return len(text) == 1 and not text.isalnum()
 
 
+def split_selectors(selectors: str) -> list[str]:
+    """Return the selectors of a list, which commas in brackets do not part."""
+    groups = _split_parts(tinycss2.parse_component_value_list(selectors, skip_comments=True))
+    return [tinycss2.serialize(group).strip() for group in groups]
+
+
 @lru_cache(8192)
 def _list_selectors(selectors: str) -> list[Selector]:
     """Return the selectors of a list that are not too costly.
@@ -775,12 +781,15 @@ def _measure_specificity(parts: Sequence[Any]) -> tuple[int, int, int]:
     return ids, classes, tags
 
 
-def _split_sheet(sheet: str, may_apply: Callable[[str], bool]) -> list[StyleRule]:
-    """Return the rules that apply to a screen and may apply to the page. Only blocks are told apart
-    here: few rules hide anything, and only those are parsed."""
+def split_sheet(sheet: str, may_apply: Callable[[str], object]) -> list[StyleRule]:
+    """Return the rules that apply to a screen and for whose selectors `may_apply` is true.
+
+    Only blocks are told apart here, since few rules need to be parsed. No more is read than the
+    first SHEET_LIMIT characters.
+    """
     rules: list[tuple[str | None, list[str], bool]] = []
     opened: list[tuple[str | None, list[str], bool]] = []
-    for part in _CSS_PART.finditer(sheet[:_SHEET_LIMIT]):
+    for part in _CSS_PART.finditer(sheet[:SHEET_LIMIT]):
         text, sign = part.groups()
         outer, pieces, layered = opened[-1] if opened else ("", [], False)
         if sign == "{":
