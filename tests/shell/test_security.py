@@ -180,16 +180,23 @@ def test_of_many_visitors_those_seen_long_ago_are_forgotten() -> None:
     assert len(guard._rates._buckets) == 50
 
 
+@pytest.mark.parametrize(
+    ("damage", "status", "sentence"),
+    [
+        ("drop table slots", 503, "The database does not answer"),
+        ("insert into forms values ('x', 1, '', '{', '', '', 0)", 500, "The server made an error"),
+    ],
+)
 def test_an_error_gives_nothing_away_and_is_written_down(
-    opened: Opened, caplog: pytest.LogCaptureFixture
+    opened: Opened, caplog: pytest.LogCaptureFixture, damage: str, status: int, sentence: str
 ) -> None:
     client = opened.visit().client
     with opened.store.begin_write() as connection:
-        connection.exec_driver_sql("drop table slots")
+        connection.exec_driver_sql(damage)
     with caplog.at_level(logging.ERROR):
         answer = client.get("/desk")
-    assert answer.status_code == 503
-    assert "The database does not answer" in answer.text
+    assert answer.status_code == status
+    assert sentence in answer.text
     assert "Traceback" not in answer.text
     assert opened.store.place not in answer.text
     assert "rookery.desk" in {record.name for record in caplog.records}
