@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
+from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING
 from rookery.pages.markdown_text import MarkdownView, view_markdown
 from rookery.quotes.answer_types import contains_negation
 from rookery.records import Record
@@ -48,7 +49,7 @@ CLOSING = {
 """what closes a quotation, at the end of a word, by the mark that opened it at a word's start"""
 WRONG_CLOSING = {'"': re.compile(r"(?<=\S)[”“„»«](?!\w)"), "'": re.compile(r"(?<=\S)[’‘‚](?!\w)")}
 """the same where the paragraph does not close it so"""
-OTHER_MARKS = str.maketrans("＂＇❝❞❛❜‟‛〝〞〟｢｣﹁﹂﹃﹄", "\"'“”‘’“‘“””「」「」『』")
+OTHER_MARKS = str.maketrans("＂″״＇❝❞❛❜‟‛〝〞〟｢｣﹁﹂﹃﹄", '"""\'“”‘’“‘“””「」「」『』')
 """quotation marks that are written more often in another way, which is read in their place"""
 DOUBLED = re.compile(r"(?<!\w)(?P<open>''|,,|<<)(?=\S)|(?<=\S)(?:''|>>)(?!\w)")
 """two marks that are typed for one"""
@@ -90,10 +91,16 @@ JOINED = re.compile(
 """what stands between sources that are given together"""
 URL = re.compile(r"(?i:https?|file)://[^\s<>\"'\[\]()】]*[^\s<>\"'\[\]()】.,;:!?*_]")
 SOURCE_ADDRESS = re.compile(r"(?:https?|file)://\S|(?![a-z][\w+.-]*:|#|//)\S", re.IGNORECASE)
-FILE_NAME = re.compile(
-    r"(?i)[^/]\.(?:pdf|docx?|odt|rtf|te?xt|md|markdown|rst|x?html?|csv|tsv|jsonl?|log|xml|epub|tex"
-    r"|pptx?|xlsx?|ipynb)\Z"
+FILE_ENDINGS = (
+    *(
+        ending
+        for ending, reader in READER_OF_ENDING.items()
+        if reader in DOCUMENT_READERS | {"html"}
+    ),
+    *"doc rtf txt text tex md markdown rst csv tsv json jsonl log xml srt vtt yaml yml".split(),
 )
+FILE_NAME = re.compile(rf"(?i)[^/]\.(?:{'|'.join(FILE_ENDINGS)})\Z")
+"""a name of a document in a list of sources"""
 APART = re.compile(r"\s[—–-]+\s|[:,;|(]\s|\s[(]")
 """separators between a source's title and its address in a list of sources"""
 DEFINITION = re.compile(r"(?m)^[ \t]*\[\^?(\w{1,20})\](:?)[ \t]+(\S.*)$")

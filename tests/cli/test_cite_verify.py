@@ -483,7 +483,7 @@ grubs and grain. Rooks lay eggs in March and feed their young for a month. The k
 “clever old birds” in his diary. The wood at Ashby covers 12 km<sup>2</sup> and belongs
 to Smith &amp; Sons.
 The colony — the largest in the county — has lived there since 1887.</p>
-<p>In winter they roost with jackdaws.</p>
+<p>In winter they roost with jackdaws.</p><p>館長は「時計は嘘をつかない」と話した。</p>
 <ol><li>Find an open field.</li><li>Wait for the evening.</li></ol></article>"""
 JAYS = "Jays\n\nJays bury acorns in autumn. They find most of them again in spring.\n"
 NEST = "Rooks nest in tall elms near open farm land."
@@ -497,6 +497,8 @@ def rookery(tmp_path: Path) -> Path:
     (pages / "more").mkdir(parents=True)
     (pages / "rooks.html").write_text(ROOKS, "utf-8")
     (pages / "more" / "jays.txt").write_text(JAYS, "utf-8")
+    mail = "Subject: Jays\n\nJays hide two acorns a minute.\n"
+    (pages / "more" / "jays.eml").write_text(mail, "utf-8")
     return pages
 
 
@@ -510,6 +512,8 @@ def bare_link(url: str) -> str:
 
 # Each would be verified by who reads the Markdown by patterns, or looks at a part of it only.
 FORGED_ANSWERS = {
+    "Hebrew marks": f"״Rooks never eat any grain״ [r](rooks.html)\n\n“{NEST}” [r](rooks.html)",
+    "double primes": f"″Rooks never eat any grain″ [r](rooks.html)\n\n“{NEST}” [r](rooks.html)",
     "a linked word inside a block quote": (
         "> Rooks [never][1] nest in tall elms\n>\n> — [Rooks](rooks.html)\n\n[1]: rooks.html"
     ),
@@ -599,6 +603,8 @@ FORGED_ANSWERS = {
     ),
 }
 HONEST_ANSWERS = {
+    "a mail in the list of sources": "“Jays hide two acorns a minute” [1]\n\n- [1] more/jays.eml",
+    "corner marks within marks": "「館長は『時計は嘘をつかない』と話した。」 [rooks](rooks.html)",
     "the page's mark left out": f"“{NEST} {FEED}” [rooks](rooks.html)",
     "a block quote with its page's mark": f"> {NEST}[1] {FEED}\n>\n> — [Rooks](rooks.html)",
     "a mark inside the marks": f"“{NEST} [1]”\n\n[1] Rooks, rooks.html",
