@@ -36,7 +36,7 @@ def require_regular_file(path: FilePath) -> FilePath:
     """
     kind = os.stat(path).st_mode  # noqa: PTH116 (a path of bytes may be no valid text)
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        raise OSError(EINVAL, "no file but a pipe, a device or a socket", os.fsdecode(path))
+        raise OSError(EINVAL, "a pipe, a device or a socket: name a file", os.fsdecode(path))
     return path
 
 

@@ -59,7 +59,7 @@ def test_no_command_waits_for_a_pipe(run: Run, pipe: Path, command: str) -> None
     told = " ".join(err.replace("│", " ").split())
     assert code in (2, 5)
     assert "pipe." in told
-    assert "no file but a pipe, a device or a socket" in told or "no such file or folder" in told
+    assert "a pipe, a device or a socket: name a file" in told or "no such file or folder" in told
 
 
 @pytest.mark.parametrize("fetch", [("--fetch",), ()])
@@ -67,7 +67,7 @@ def test_a_source_that_is_a_pipe_holds_nobody(run: Run, pipe: Path, fetch: tuple
     Path("answer.md").write_text("“Crows bring gifts to people.” [1]\n\n[1]: pipe.txt\n")
     code, out, err = run("cite", "verify", "answer.md", "--pages", ".", *fetch)
     assert code == 5
-    assert not fetch or "no file but a pipe, a device or a socket" in " ".join((out + err).split())
+    assert not fetch or "a pipe, a device or a socket: name a file" in " ".join((out + err).split())
 
 
 def test_an_ignore_file_that_is_a_pipe_is_passed_over(run: Run, pipe: Path) -> None:

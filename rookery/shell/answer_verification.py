@@ -219,8 +219,9 @@ class DocumentLookup:
 
 def _leaves_by_link(folder: Path, path: Path) -> bool:
     """Return whether a path that is named below a folder leads out of it by links."""
-    named_below = Path(os.path.normpath(path)).is_relative_to(folder)
-    return named_below and leads_out(bytes(path), [bytes(folder)])
+    place = folder / path
+    named_below = "\0" not in str(path) and Path(os.path.normpath(place)).is_relative_to(folder)
+    return named_below and leads_out(bytes(place), [bytes(folder)])
 
 
 def _is_copy_served_here(quote: Quote) -> bool:
@@ -241,6 +242,7 @@ class CheckedSources:
         self._sources = sources
         self._fetch = fetch
         self._folder = folder
+        self._folders = [each.resolve() for each in (folder, documents.folder) if each]
         self._fetched: dict[str, Page | Failure] = {}
 
     @property
@@ -298,8 +300,11 @@ class CheckedSources:
         for address in self._list_addresses(claimed.url):
             if isinstance(failure := self._fetched.get(address), Failure):
                 return f"{failure.outcome}: {failure.detail}"
-        if claimed.url and not self._list_addresses(claimed.url):
-            return "a link leads out of the folder there, and is not followed"
+        path = Path(unquote(urldefrag(claimed.url).url))
+        if not is_url(claimed.url) and any(_leaves_by_link(each, path) for each in self._folders):
+            return (
+                "a link there leads out of the folder and is not followed: put a copy in its place"
+            )
         return "the source is not stored: name a folder with --pages, or open it with --fetch"
 
     def _list_addresses(self, url: str) -> list[str]:
@@ -319,9 +324,8 @@ class CheckedSources:
             return []
         if local:
             return [(self._folder / path).resolve().as_uri()]
-        folders = [each.resolve() for each in (self._folder, self._given.folder) if each]
-        paths = [each / path for each in folders if not _leaves_by_link(each, each / path)]
-        return [each.resolve().as_uri() for each in paths]
+        folders = [each for each in self._folders if not _leaves_by_link(each, path)]
+        return [(each / path).resolve().as_uri() for each in folders]
 
     def _name_copy(self, url: str) -> str:
         """Return the address of the file at a web address's host and path below the documents.

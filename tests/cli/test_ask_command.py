@@ -245,7 +245,7 @@ def test_offline_says_what_was_never_opened(run: Run) -> None:
         (("browse", "no.html"), "no.html: there is no such file or folder: check the path"),
         (("browse", "."), ".: this is a folder: name a file in it"),
         (("browse", "a.html", "--plain", "--full"), "choose one"),
-        (("cite", "verify", "/dev/zero"), "no file but a pipe, a device or a socket"),
+        (("cite", "verify", "/dev/zero"), "a pipe, a device or a socket: name a file"),
         (("cite", "verify", "no.json"), "no.json: No such file"),
         (("cite", "verify", __file__, "--pages", "no/such"), "no/such"),
     ],
