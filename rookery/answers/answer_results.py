@@ -105,8 +105,7 @@ def make_ask_result(
     good = sum(verdict.verified for verdict in verdicts)
     counts = {"quotes": len(verdicts), "verified": good, **episode.count_failures()}
     answered = (episode.question, episode.answer, episode.stop, episode.by)
-    failures = select_told_failures(episode)
-    return AskResult(*answered, counts, made_with, failures=failures)
+    return AskResult(*answered, counts, made_with, failures=select_told_failures(episode))
 
 
 def select_told_failures(episode: Episode) -> tuple[Failure, ...]:
@@ -165,7 +164,8 @@ def _write_whole(lines: FileIO, data: bytes) -> None:
 def lock_output(out: Path | None) -> Iterator[None]:
     """Hold a file of answers, made where there is none, against other batches.
 
-    The system takes the lock from a process that dies. None, a device and a pipe are not locked.
+    One that is still empty at the end is removed. The system takes the lock from a process that
+    dies. None, a device and a pipe are not locked.
     Raises ValueError where another process holds the file, and OSError where it cannot be written.
     """
     if out is None or (out.exists() and not out.is_file()):
@@ -181,7 +181,11 @@ def lock_output(out: Path | None) -> Iterator[None]:
             raise ValueError(f"{sentence}, or name another --out") from None
         except (ImportError, OSError):
             pass  # nor has every network file system locks
-        yield
+        try:
+            yield
+        finally:
+            if out.exists() and not out.stat().st_size:
+                out.unlink()
 
 
 def resume_output(out: Path, questions: Sequence[Question]) -> int:

@@ -249,8 +249,7 @@ def _judge_evidence(
     observe: RankingObserver,
 ) -> SideQuotes:
     """Quote what takes a side by the evidence model, in the sections of the best passages."""
-    best = RetrievedPassages(gathered.found[: settings.judged])
-    sections = judge_sections(claim, best, judge)
+    sections = judge_sections(claim, RetrievedPassages(gathered.found[: settings.judged]), judge)
     sections.sort(key=lambda section: section.judgement.neither)
     observe([describe_section(each, 1 - each.judgement.neither) for each in sections])
     quotes_by_side: dict[Stance, tuple[Quote, ...]] = {}
@@ -395,8 +394,7 @@ def _alternate_denials(candidates: Sequence[SideCandidate]) -> list[SideCandidat
     """Alternate sentences without and with negation, so that the first ones have both kinds."""
     denying = [each for each in candidates if contains_negation(each.sentence.text)]
     others = [each for each in candidates if not contains_negation(each.sentence.text)]
-    turns = chain.from_iterable(zip_longest(others, denying))
-    return [each for each in turns if each is not None]
+    return [each for each in chain.from_iterable(zip_longest(others, denying)) if each is not None]
 
 
 def _ask_stance(policy: Policy, claim: str, candidate: SideCandidate, steps: list[Step]) -> Stance:

@@ -86,8 +86,7 @@ def answer_with_webglm(
         for passage in ranked[: settings.references]
     )
     if not quotes:
-        failures = gathered.failures
-        return Episode(question, WEBGLM_METHOD, (), None, Outcome.NO_EVIDENCE, failures)
+        return Episode(question, WEBGLM_METHOD, (), None, Outcome.NO_EVIDENCE, gathered.failures)
 
     def read(text: str) -> Answer:
         return order_quotes_by_use(parse_and_correct(text, quotes, settings.correct))

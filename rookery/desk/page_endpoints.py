@@ -203,7 +203,7 @@ REPORTED_STATUSES: Mapping[str, int] = {
 """HTTP status by outcome of the Failed errors whose message is shown to the person"""
 NOT_SAVED = mark_text("That could not be saved just now. Go back and send it again.")
 SERVER_ERROR = mark_text("The server made an error. Go back and try again.")
-NO_DATABASE = mark_text("The database does not answer just now. Wait a moment, then try again.")
+NO_DATABASE = mark_text("The database does not answer. Try again, or tell who runs this server.")
 SERVER_FAULTS: Mapping[str, tuple[int, str]] = {
     Outcome.STORE_BUSY: (503, NOT_SAVED),
     Outcome.DISK_FULL: (507, NOT_SAVED),

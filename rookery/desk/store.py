@@ -227,7 +227,7 @@ def translate_database_errors(place: str) -> Iterator[None]:
         elif any(words in message for words in ("full", "No space", "disk I/O")):
             outcome, detail = Outcome.DISK_FULL, FULL_DETAIL
         else:
-            detail = f"look at the database, then try again ({message})"
+            detail = f"look at the database ({message}): restore a backup, or try again"
             outcome = Outcome.STORE_FAILS
         raise Failed(Failure(place, outcome, detail)) from error
     except NoConnection as error:

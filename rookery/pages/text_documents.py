@@ -1,9 +1,10 @@
-"""Read Markdown, Jupyter notebooks, and plain text, tables, data, logs and programs as written."""
+"""Read Markdown, Jupyter notebooks, and plain text, tables, data, logs and programs."""
 
 import csv
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html import escape, unescape
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,8 @@ _MINIFIED_LINE = 1000
 _TITLED_BY_NAME = frozenset(("csv", "json", "log", "code", "subtitles"))
 _MOST_LINES = 100
 """of one record of a table; more come from a quotation mark that is never closed"""
+_QUOTED_CELL = re.compile('"[^"\n]*"')
+_ONE_LINE = {ord("\t"): " ", ord("\n"): " "}
 _SHORT_GROUP, _LONGEST_GROUP = 200, 1000
 """characters of a group of lines that is one block"""
 _LONGEST_LINE, _LONGEST_PIECE = 1000, 400
@@ -84,7 +87,8 @@ _TITLE_LENGTH = 200
 
 
 def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Page:
-    """Return text as a Page, as it is but for its line breaks, cut into blocks by its kind.
+    """Return text as a Page, cut into blocks by its kind; strings of JSON and cells of tables as
+    they are shown, all else as it is but for its line breaks.
 
     `kind` is one of `TEXT_READERS`; a `text` that looks like JSON, a log or a program is read as
     that. Prose is titled by its first line; a table, data, a log and a program by the name of the
@@ -93,6 +97,7 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kind = _guess_kind(text) if kind == "text" else kind
     text = _JSON_STRING.sub(_unescape_string, text) if kind == "json" and "\\" in text else text
+    text = _write_rows(text) if kind == "csv" else text
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
         detail = "minified: it was written to be run and not to be read"
         raise build_read_error(Outcome.MINIFIED, detail)
@@ -237,38 +242,40 @@ def _read_rst(text: str) -> Iterator[Block]:
         start = gap.end()
 
 
-def _read_records(text: str) -> Iterator[Block]:
-    """Yield the rows of a table in CSV or TSV, each a block; a row of names, the first but for
-    lines of one cell such as a title, is a heading."""
-    rows = list(_record_spans(text))
-    cell_counts = (sum(map(bool, map(str.strip, cells))) for _, cells in rows)
-    top = sum(1 for _ in itertools.takewhile(lambda count: count < 2, cell_counts))
-    for number, ((start, end), cells) in enumerate(rows):
-        names = (
-            number == top < len(rows) - 1 and names_columns(cells) and end - start <= LONGEST_LABEL
-        )
-        yield from _trim_block(text, start, end, "heading" if names else "cell", level=int(names))
-
-
-def _record_spans(text: str) -> list[tuple[tuple[int, int], list[str]]]:
-    """Return the span and the fields of each record. A quoted field may hold line breaks."""
+def _write_rows(text: str) -> str:
+    """Return CSV or TSV as a table shows it: each row on its line, and tabs between its cells."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     lines = lines if "\n" in text else text.splitlines(keepends=True)
-    head = lines[:20]
-    delimiter = max(",\t;|", key=lambda mark: min((line.count(mark) for line in head), default=0))
-    lines_read, spans, at = 0, [], 0
-    reader = csv.reader(iter(lines), delimiter=delimiter)
+    head = [_QUOTED_CELL.sub("", line) for line in lines[:20]]
+
+    def count_alike(mark: str) -> int:
+        return max(Counter(n for line in head if (n := line.count(mark))).values(), default=0)
+
+    delimiter, lines_read = max("\t;|,", key=count_alike), 0
+    rows, reader = list[list[str]](), csv.reader(iter(lines), delimiter=delimiter)
     try:
         for cells in reader:
             if reader.line_num - lines_read > _MOST_LINES:
                 raise csv.Error("a quotation mark that is never closed")
-            size = sum(map(len, lines[lines_read : reader.line_num]))
-            spans.append(((at, at + size), cells))
-            at, lines_read = at + size, reader.line_num
+            rows.append(cells)
+            lines_read = reader.line_num
     except csv.Error:
-        ends = list(itertools.accumulate(map(len, lines), initial=0))
-        return [(span, []) for span in itertools.pairwise(ends)]
-    return spans
+        rows = [line.removesuffix("\n").split(delimiter) for line in lines]
+    written = ("\t".join(cell.translate(_ONE_LINE) for cell in cells) for cells in rows)
+    return "\n".join((*written, *[""] * text.endswith("\n")))
+
+
+def _read_records(text: str) -> Iterator[Block]:
+    """Yield the rows of a table, each a block; a row of names, the first but for lines of one cell
+    such as a title, is a heading."""
+    rows = [(*line.span(), line[0].split("\t")) for line in re.finditer(r"[^\n]+", text)]
+    cell_counts = (sum(map(bool, map(str.strip, cells))) for *_, cells in rows)
+    top = sum(1 for _ in itertools.takewhile(lambda count: count < 2, cell_counts))
+    for number, (start, end, cells) in enumerate(rows):
+        names = (
+            number == top < len(rows) - 1 and names_columns(cells) and end - start <= LONGEST_LABEL
+        )
+        yield from _trim_block(text, start, end, "heading" if names else "cell", level=int(names))
 
 
 def _read_lines(text: str) -> Iterator[Block]:

@@ -231,7 +231,7 @@ def _read_page(page: Page, joint: str | None, keep_numbers: bool) -> _PageReadin
         unlabelled = {start for start, _ in numbers}
     folded = fold_text(typed.text, keep_case=True)
     ends = map(typed.from_source_offset, _find_seams(page, unlabelled, joint is not None))
-    return _PageReading(page, typed, folded, [*map(folded.from_source_offset, ends)])
+    return _PageReading(page, typed, folded, sorted(map(folded.from_source_offset, ends)))
 
 
 def _find_seams(page: Page, unlabelled: set[int], barred: bool) -> Iterator[int]:
@@ -241,6 +241,10 @@ def _find_seams(page: Page, unlabelled: set[int], barred: bool) -> Iterator[int]
     paragraphs that go on in small letters. `unlabelled` are starts of items without their labels;
     if `barred`, bars stand between the cells of a row.
     """
+    for block in () if barred else page.blocks:  # of CSV, a block is a row
+        if block.kind in ("cell", "heading"):
+            row = page.text[block.start : block.end]
+            yield from (block.start + at.start() for at in re.finditer("\t", row))
     for one, other in pairwise(block for block in page.blocks if not block.hidden):
         kinds = {one.kind, other.kind}
         ended = _ENDED.search(page.text[max(one.start, one.end - 60) : one.end])

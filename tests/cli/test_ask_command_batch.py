@@ -86,6 +86,17 @@ def test_a_file_that_another_batch_writes_is_refused_and_unchanged(
     assert out.read_bytes().count(b"\n") == 1
 
 
+def test_a_batch_that_fails_before_its_first_answer_leaves_no_file(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(KeyboardInterrupt), lock_output(out):
+        raise KeyboardInterrupt
+    assert not out.exists()
+    out.write_bytes(b'{"question":')
+    with pytest.raises(KeyboardInterrupt), lock_output(out):
+        raise KeyboardInterrupt
+    assert out.read_bytes() == b'{"question":'
+
+
 @pytest.mark.slow
 def test_two_batches_at_once_write_each_line_once(home: Path, run: Run, tmp_path: Path) -> None:
     asked, out = batch_file(tmp_path, 18), tmp_path / "out.jsonl"

@@ -202,6 +202,19 @@ def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
     assert accounts.list_people(store) == []
 
 
+def test_a_table_that_is_gone_is_told_with_what_to_do(tmp_path: Path) -> None:
+    place = str(tmp_path / "desk.sqlite")
+    initialize_store(place)
+    with Store(place) as store:
+        with store.begin_write() as connection:
+            connection.execute(text("drop table samples"))
+        with (
+            pytest.raises(Failed, match=r"table: samples.: restore a backup"),
+            store.begin_read() as c,
+        ):
+            c.execute(text("select * from samples"))
+
+
 def test_what_points_to_nothing_is_refused(store: Store) -> None:
     with pytest.raises(IntegrityError):
         labelling_queue.save_draft(store, "no such item", "nobody", {})

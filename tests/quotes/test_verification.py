@@ -283,6 +283,25 @@ def test_a_typed_quotation_reads_as_the_page_does(text: str, outcome: str) -> No
     assert bool(verdict) == (outcome == "verified")
 
 
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ('He said "yes" to it', "verified"),
+        ("Mill, upper | 38", "verified"),
+        ("Mill, upper 38", "not_found"),
+        ("well\ndepth\nbore", "verified"),
+        ("well depth bore", "not_found"),
+        ("38 | 51 cm", "verified"),
+        ("38,51 cm", "not_found"),
+        ("51 cm", "verified"),
+    ],
+)
+def test_cells_of_a_csv_file_are_no_sentence(text: str, outcome: str) -> None:
+    table = b'well,depth,bore,said\n"Mill, upper",38,51 cm,"He said ""yes"" to it"\n'
+    page = read_page(table, "file:///wells.csv")
+    assert check_claimed_quote(ClaimedQuote(text, page.url), [page]).outcome == outcome
+
+
 def test_what_reads_in_another_way_is_shown() -> None:
     verdict = check_claimed_quote(ClaimedQuote("it draws 3 MW of power", URL), [TARIFF])
     assert verdict.detail.startswith("the source has “It draws 3 mW of power”: capitals count")

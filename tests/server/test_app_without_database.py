@@ -58,8 +58,8 @@ def test_every_page_says_in_the_readers_language_that_the_database_does_not_answ
     pages = list_pages(stranded)
     assert {("GET", "/"), ("POST", "/documents"), ("POST", "/enter/1")} <= set(pages)
     for language, words in (
-        ("en", "The database does not answer just now."),
-        ("de", "Die Datenbank antwortet gerade nicht."),
+        ("en", "The database does not answer. Try again, or tell who runs this server."),
+        ("de", "Bitte noch einmal versuchen, oder der Person Bescheid geben"),
     ):
         for method, path in pages:
             answer = stranded.request(method, path, headers={"Accept-Language": language})
