@@ -520,17 +520,20 @@ def _get_repetition(element: Element, what: str) -> int:
 
 
 _FORMATS = {
-    9: "0%", 10: "0.00%", 14: "y-m-d", 15: "y-m-d", 16: "y-m-d", 17: "y-m-d", 18: "h:mm",
+    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00e+00",
+    14: "y-m-d", 15: "y-m-d", 16: "y-m-d", 17: "y-m-d", 18: "h:mm",
     19: "h:mm:ss", 20: "h:mm", 21: "h:mm:ss", 22: "y-m-d h:mm", 45: "h:mm:ss", 46: "[h]:mm:ss",
     47: "h:mm:ss",
+    37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)", 39: "#,##0.00;(#,##0.00)",
+    40: "#,##0.00;(#,##0.00)",
 }  # fmt: skip
-"""the built-in number formats of percentages, dates and times, by their meaning"""
+"""the built-in number formats, those of dates and times by their meaning"""
 _LITERAL = re.compile(
     r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE
 )
 _CONDITION = re.compile(r"\[[<>=]")
 _DIGITS = re.compile(r"([0#?][0#?,]*[0#?]|[0#?])(?:\.([0#?]*))?(,*)")
-_MERGED = re.compile(r"([A-Z]{1,3})([0-9]{1,7}):[A-Z]{1,3}([0-9]{1,7})")
+_MERGED = re.compile(r"([A-Z]{1,3})([0-9]{1,7}):([A-Z]{1,3})([0-9]{1,7})")
 _COLUMN_LETTERS = re.compile(r"[A-Z]{1,3}")
 _LAST_DATE = 2_958_466
 """days of the spreadsheet's calendar up to the end of the year 9999"""
@@ -541,9 +544,9 @@ def read_xlsx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return an Excel workbook as a Page, with a mark `sheet` over each sheet.
 
     The name of a sheet is a heading, its first row the names of the columns; hidden sheets, rows
-    and columns are hidden text. Percentages, dates (as in 2024-03-01) and times are written as
-    such, and numbers whose format has text or signs of money with these; other numbers without
-    thousands separators. Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
+    columns, covered cells and white text are hidden text. Numbers are written as their format shows
+    them, dates as in 2024-03-01, fractions and what other formats show as stored.
+    Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
     return join_parts(_read_sheets(archive), url, fetched, read_core_title(archive), limits)
@@ -581,24 +584,33 @@ def _write_sheet(sheet: Element, values: "_CellReader", limits: ReadLimits) -> s
     for row in sheet.iterfind("x.sheetData/x.row"):
         number = _get_count(row, "r", number + 1)
         rows[number] = dict(values.read_row(row))
-        folded |= {number} if row.get("hidden") in ("1", "true") else set()
+        folded |= {number} if _is_folded_away(row, "ht") else set()
+    hidden = list[str]()
     for one in sheet.iterfind("x.mergeCells/x.mergeCell"):
         if merged := _MERGED.fullmatch(one.get("ref", "")):
-            column, first, last = _number_column(merged[1]), int(merged[2]), int(merged[3])
-            text = rows.get(first, {}).get(column, "")
-            for number in range(first + 1, min(last, first + _MOST_REPEATED) + 1):
-                if rows.get(number) and text and len(text) <= _LONGEST_MERGED:
-                    rows[number].setdefault(column, text)
-    columns = (one for one in sheet.iterfind("x.cols/x.col") if one.get("hidden") in ("1", "true"))
+            column, last_column = _number_column(merged[1]), _number_column(merged[3])
+            reached = range(int(merged[2]), int(merged[4]) + 1)
+            text = rows.get(reached.start, {}).get(column, "")
+            few, many = sorted((rows, reached), key=len)
+            for number in [one for one in few if one in many]:
+                cells, at = rows[number], column + (number == reached.start)
+                hidden += [cells.pop(one) for one in list(cells) if at <= one <= last_column]
+                if cells and text and len(text) <= _LONGEST_MERGED:
+                    cells.setdefault(column, text)
+    columns = (one for one in sheet.iterfind("x.cols/x.col") if _is_folded_away(one, "width"))
     spans = [range(_get_count(one, "min"), _get_count(one, "max") + 1) for one in columns]
-    hidden = [
+    hidden += (
         cells.pop(column)
         for number, cells in rows.items()
         for column in list(cells)
         if number in folded or any(column in span for span in spans)
-    ]
+    )
     table = build_sparse_table([cells for cells in rows.values() if cells], True, limits)
     return table + "".join(f"<div hidden>{text}</div>" for text in hidden)
+
+
+def _is_folded_away(line: Element, size: str) -> bool:
+    return line.get("hidden") in ("1", "true") or line.get(size) == "0"
 
 
 def _read_rich_text(item: Element) -> str:
@@ -616,22 +628,33 @@ def _is_struck(font: Element | None) -> bool:
     return struck is not None and struck.get("val") not in ("0", "false")
 
 
+def _is_unseen(font: Element, fill: Element) -> bool:
+    """Tell whether text in a font is struck out, of one point, or white and not on a fill."""
+    found = {child.tag: child for child in font}
+    color = found.get("x.color", fill)
+    white = (color.get("rgb") or color.get("theme")) in ("FFFFFFFF", "0")
+    tiny = found.get("x.sz", fill).get("val") == "1"
+    plain = fill.find("x.patternFill/x.fgColor") is None and fill.find("x.gradientFill") is None
+    return _is_struck(font) or tiny or (white and plain)
+
+
 def _escape_cell(text: str) -> str:
     return escape(text.strip()).replace("\n", "<br>")
 
 
 def _read_formats(styles: Element) -> list[tuple[str, bool]]:
     """Return the number format of each cell style, empty for a general one, and whether it strikes
-    its text out."""
+    its text out or hides it by white."""
     named = styles.iterfind("x.numFmts/x.numFmt")
     own = {one.get("numFmtId", ""): one.get("formatCode", "") for one in named}
-    fonts = list(map(_is_struck, styles.iterfind("x.fonts/x.font")))
+    fonts, fills = styles.findall("x.fonts/x.font"), styles.findall("x.fills/x.fill")
     formats = list[tuple[str, bool]]()
     for style in styles.iterfind("x.cellXfs/x.xf"):
         number = style.get("numFmtId", "0")
         builtin = _FORMATS.get(int(number), "") if number.isdecimal() and len(number) < 9 else ""
-        struck = fonts[_get_count(style, "fontId", 0) :][:1] == [True]
-        formats.append((own.get(number, builtin), struck))
+        font = (fonts[_get_count(style, "fontId", 0) :] or [Element("")])[0]
+        fill = (fills[_get_count(style, "fillId", 0) :] or [Element("")])[0]
+        formats.append((own.get(number, builtin), _is_unseen(font, fill)))
     return formats
 
 
@@ -723,16 +746,20 @@ def _write_number(value: str, code: str, from_1904: bool) -> str:
     before, behind = section, ""
     if digits:
         before, behind = section[: digits.start()], section[digits.end() :]
-    texts = "".join(literals)
-    if section and not texts and not re.search(r"[^?,._\ue000-\uf8ff]", before + behind):
-        return plain
+    whole, part = (digits[1], digits[2] or "") if digits else ("", "")
+    decimals = min(len(part), _MOST_DECIMALS)
+    if digits and behind == "e+00":
+        return f"{number:.{decimals}E}"
     if re.search("[0#?/@e]", before + behind):
         return plain
-    whole, part = (digits[1], digits[2] or "") if digits else ("", "")
-    scaled = abs(number) if chosen == 1 else number
-    scaled = scaled * 100 ** section.count("%") / 1000 ** (len(digits[3]) if digits else 0)
-    decimals = min(len(part), _MOST_DECIMALS)
-    written = f"{scaled:{',' if ',' in whole else ''}.{decimals}f}" if digits else ""
+    # The factor rounds a half up, as spreadsheets do, though 1.005 is stored as a little less.
+    scaled = abs(number) * (1 + 4e-16) * 100 ** section.count("%")
+    width = whole.count("0") + (decimals and decimals + 1)
+    scaled /= 1000 ** (len(digits[3]) if digits else 0)
+    written = f"{scaled:0{width}{',' * (',' in whole)}.{decimals}f}" if digits else ""
+    written = re.sub(f"0{{0,{len(part) - part.count('0')}}}$", "", written)
+    if number < 0 and chosen == 0 and re.search("[1-9]", written):
+        before = f"-{before}"
     return re.sub(
         "[\ue001-\uf8ff]",
         lambda mark: literals[ord(mark[0]) - 0xE001],

@@ -91,10 +91,10 @@ def test_merged_cells_of_a_sheet_stand_in_each_row_with_text() -> None:
     rows = (
         f'<row r="1">{cell("A1", "shed")}{cell("B1", "day")}</row>'
         f'<row r="2">{cell("A2", "north")}{cell("B2", "Monday")}</row>'
-        f'<row r="3">{cell("B3", "Friday")}</row><row r="9">{cell("A9", "end")}</row>'
+        f'<row r="3">{cell("B3", "Friday")}</row><row r="9">{cell("B9", "end")}</row>'
     )
     data = workbook(rows, '|<mergeCells><mergeCell ref="A2:A1048576"/></mergeCells>')
-    assert "north | Monday\nnorth | Friday\nend" in join_visible_text(
+    assert "north | Monday\nnorth | Friday\nnorth | end" in join_visible_text(
         read_page(data, "file:///a.xlsx")
     )
 
@@ -127,8 +127,11 @@ def test_a_formula_without_a_value_is_told() -> None:
         ("0;(0);&quot;none&quot;", "0", "none"), ("0;(0);&quot;none&quot;", "-4", "(4)"),
         ("&quot;yes&quot;;;&quot;no&quot;", "1", "yes"),
         ("[$€-407] #,##0.00", "1234.5", "€ 1,234.50"),
-        ("#,##0.00", "1234.5", "1234.5"), ("0.0,,&quot;M&quot;", "1500000", "1.5M"),
-        ("0.00E+00", "1234.5", "1234.5"), ("# ?/?", "0.5", "0.5"), ("General", "2.5", "2.5"),
+        ("#,##0.00", "1234.5", "1,234.50"), ("0.0,,&quot;M&quot;", "1500000", "1.5M"),
+        ("0.00E+00", "1234.5", "1.23E+03"), ("0.00", "1.005", "1.01"), ("0", "-0.3", "0"),
+        ("00000", "1234", "01234"), ("0.0##", "1.5", "1.5"), ("$0;[Red]$0", "-5", "$5"),
+        ("$0", "-5", "-$5"),
+        ("000-0000", "5551234", "5551234"), ("# ?/?", "0.5", "0.5"), ("General", "2.5", "2.5"),
         ("[&gt;9]&quot;many&quot;;&quot;few&quot;", "3", "3"), ("d/m/yyyy", "45352", "2024-03-01"),
     ],
 )  # fmt: skip
@@ -140,6 +143,44 @@ def test_number_formats_add_their_text(code: str, value: str, shown: str) -> Non
     rows = f'<row r="1">{cell("A1", "x")}<c r="B1" s="1"><v>{value}</v></c></row>'
     page = read_page(workbook(rows, styles=styles), "file:///a.xlsx")
     assert join_visible_text(page).split("\n\n")[1] == f"x | {shown}".removesuffix(" | ")
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "shown"),
+    [(1, "2.5", "3"), (3, "1234.5", "1,235"), (11, "12345", "1.23E+04"), (37, "-5", "(5)")],
+)
+def test_numbers_are_written_as_built_in_formats_show_them(
+    number: int, value: str, shown: str
+) -> None:
+    styles = f'<cellXfs><xf numFmtId="{number}"/></cellXfs>'
+    page = read_page(workbook(f'<row r="1"><c r="A1"><v>{value}</v></c></row>', styles=styles), "a")
+    assert join_visible_text(page).split("\n\n")[1] == shown
+
+
+def test_cells_that_nobody_sees_are_hidden() -> None:
+    styles = (
+        '<fonts><font/><font><color rgb="FFFFFFFF"/></font><font><sz val="1"/></font></fonts>'
+        '<fills><fill/><fill><patternFill patternType="solid"><fgColor rgb="FF000000"/>'
+        '</patternFill></fill></fills><cellXfs><xf/><xf fontId="1"/><xf fontId="1" fillId="1"/>'
+        '<xf fontId="2"/></cellXfs>'
+    )
+    styled = "".join(
+        f'<c r="{at}2" s="{style}"><v>1{style}</v></c>'
+        for style, at in zip((0, 1, 3, 2), "ABCD", strict=True)
+    )
+    rows = (
+        f'<row r="1">{cell("A1", "whole")}{cell("B1", "covered")}{cell("C1", "free")}</row>'
+        f'<row r="2">{styled}</row><row r="3" ht="0" customHeight="1">{cell("A3", "flat")}</row>'
+        f'<row r="4">{cell("A4", "below")}{cell("C4", "last")}{cell("E4", "narrow")}</row>'
+    )
+    around = (
+        '<cols><col min="5" max="5" width="0"/></cols>|<mergeCells><mergeCell ref="A1:B1"/>'
+        '<mergeCell ref="C1:C4"/></mergeCells>'
+    )
+    page = read_page(workbook(rows, around, styles), "file:///a.xlsx")
+    seen = join_visible_text(page).split("\n\n")[1]
+    assert seen == "whole | | free\n10 | | free | 12\nbelow | | free"
+    assert sorted(list_hidden(page)) == ["11", "13", "covered", "flat", "last", "narrow"]
 
 
 def test_struck_out_cells_are_hidden() -> None:
