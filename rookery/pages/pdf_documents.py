@@ -488,8 +488,7 @@ class _LineReader:
         return letters
 
     def iter_lines(self) -> Iterator[_Line]:
-        rows = _join_broken(list(self.iter_rows()))
-        return itertools.chain(*_join_justified(rows))
+        return itertools.chain(*_join_justified(_join_broken(list(self.iter_rows()))))
 
     def iter_spans(self) -> Iterator[_Span]:
         """Yield lines, cut where text begins or ends that is not seen, or a stamp or the next of

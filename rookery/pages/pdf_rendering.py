@@ -146,8 +146,7 @@ class PdfRenderer:
             return msgspec.msgpack.decode(process.stdout, type=prepare_type(DrawnPage))
         except (subprocess.SubprocessError, OSError, msgspec.MsgspecError) as error:
             detail = "this page of the PDF cannot be drawn: read its text instead"
-            what = f"page {job.number}"
-            raise Failed(Failure(what, Outcome.NOT_DRAWN, detail)) from error
+            raise Failed(Failure(f"page {job.number}", Outcome.NOT_DRAWN, detail)) from error
 
 
 def run_drawing_process() -> None:

@@ -263,8 +263,7 @@ def _read_bytes(job: PageJob, limits: FileLimits) -> ReadResult:
 
     try:
         if job.extracted:
-            text = decode_text(job.data, job.content_type, False)
-            page = read_text(text, job.url, job.fetched)
+            page = read_text(decode_text(job.data, job.content_type, False), job.url, job.fetched)
         else:
             page = read_page(job.data, job.url, job.content_type, job.fetched, job.limits)
         return ReadResult(_name_job(job), page=page)

@@ -96,6 +96,7 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     kind = _guess_kind(text) if kind == "text" else kind
+    text = _NOT_PRINTED.sub("", text) if kind == "log" else text
     text = _JSON_STRING.sub(_unescape_string, text) if kind == "json" and "\\" in text else text
     text = _write_rows(text) if kind == "csv" else text
     if kind == "code" and url.endswith(_MINIFIABLE) and _is_minified(text):
@@ -127,7 +128,9 @@ def _unescape_string(string: re.Match[str]) -> str:
         return string[0]
 
 
-_TIMING = re.compile(r"[ \t]*((?:\d+:)?\d\d:\d\d)[.,]\d{1,3}[ \t]*-->[^\n]*\n?")
+_TIMING = re.compile(
+    r"^[ \t]*((?P<at>(?:\d+:)?\d\d:\d\d)[.,]\d{1,3})[ \t]*-->(?![ \t]*\1(?!\d))[^\n]*\n?", re.M
+)
 _CUE_TAG = re.compile(r"</?[a-zA-Z0-9][^<>\n]*>|\{\\[^{}\n]*\}")
 _CUE_BREAK = re.compile(r"""[.!?…。！？♪)\]]["'”’)\]]*$""")
 _UNSPACED = re.compile(r"[\u2e80-\ua4cf\uff00-\uffef]\Z")
@@ -158,7 +161,7 @@ def _read_subtitles(text: str) -> tuple[str, tuple[Block, ...], tuple[Mark, ...]
                 at, sentence = at + len(sentence) + len("\n\n"), ""
             close = _UNSPACED.search(sentence) and _UNSPACED.match(line[:1])
             sentence += " " if sentence and not close else ""
-            marks.append(Mark(at + len(sentence), at + len(sentence + line), "time", timing[1]))
+            marks.append(Mark(at + len(sentence), at + len(sentence + line), "time", timing["at"]))
             sentence, last = sentence + line, line
     sentences.append(sentence)
     blocks, start = list[Block](), 0
@@ -386,7 +389,8 @@ def _make_markdown_parser() -> "MarkdownIt":
     return markdown
 
 
-_TERMINAL_COLOR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
+_NOT_PRINTED = re.compile("\x1b\\[[0-9;]*[A-Za-z]|[^\n]*\r(?=[^\r\n])")
+"""what a terminal takes as commands, and a line that is written over"""
 
 
 def read_notebook(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -441,11 +445,15 @@ def _read_cells(cells: list[dict[str, Any]], url: str, limits: ReadLimits) -> It
             html = _write_code(source)
         else:
             html = f"<p>{escape(source)}</p>"
-        yield PagePart(read_part(html, url, limits))
-        outputs = cell.get("outputs")
+        outputs, folded = cell.get("outputs"), cell.get("metadata")
+        folded = folded.get("jupyter") if isinstance(folded, dict) else None
+        folded = folded if isinstance(folded, dict) else {}
+        pieces = [(html, "source_hidden")]
         for output in outputs if isinstance(outputs, list) else []:
-            if isinstance(output, dict):
-                yield PagePart(read_part(_write_output(output), url, limits))
+            pieces += [(_write_output(output), "outputs_hidden")] * isinstance(output, dict)
+        for html, name in pieces:
+            hider = f"<div{' hidden' * (folded.get(name) is True)}>"
+            yield PagePart(read_part(f"{hider}{html}</div>", url, limits))
 
 
 def _write_code(text: str) -> str:
@@ -453,16 +461,17 @@ def _write_code(text: str) -> str:
 
 
 def _write_output(output: dict[str, Any]) -> str:
-    """Return what a cell printed: a table as a table, other text as code, an error by its name."""
+    """Return what a cell printed: HTML as it is, text without a picture as code, an error by its
+    name."""
     if output.get("output_type") in ("error", "pyerr"):
         return _write_code(f"{output.get('ename', '')}: {output.get('evalue', '')}")
     data = output.get("data", output)  # before version 4, by short names in the output itself
     if not isinstance(data, dict):
         return ""
     html = _join_text(data.get("text/html", data.get("html")))
-    if "<table" in html:
+    if html.strip():
         return html
     if "text/markdown" in data:
         return _write_code(_join_text(data["text/markdown"]))
     text = _join_text(data.get("text/plain", data.get("text")))
-    return _write_code(_TERMINAL_COLOR.sub("", text))
+    return _write_code("" if any("image/" in key for key in data) else _NOT_PRINTED.sub("", text))

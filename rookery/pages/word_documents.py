@@ -40,6 +40,7 @@ _HIDING = ("vanish", "strike", "dstrike")
 _WRAPPERS = frozenset(_W + name for name in ("fldSimple", "dir", "bdo"))
 _DELETED = frozenset(_W + name for name in ("del", "moveFrom"))
 _DRAWN = frozenset(_W + name for name in ("drawing", "pict", "object"))
+_FILLED = frozenset(_W + name for name in ("tbl", "txbxContent"))
 _FIELD_TEXT = frozenset(_W + name for name in ("t", "tab", "br", "sym", "noBreakHyphen"))
 _STYLES = {"upperLetter": "A", "lowerLetter": "a", "upperRoman": "I", "lowerRoman": "i"}
 
@@ -112,9 +113,16 @@ def _get_number(element: Element | None, path: str, default: int) -> int:
 
 def _get_hiding(properties: Element | None) -> dict[str, bool]:
     """Return which properties that hide a run are set, and which are taken back."""
-    off = ("0", "false", "off")
+    off, shading = ("0", "false", "off"), _find(properties, "shd")
     given = (name for name in _HIDING if _find(properties, name) is not None)
-    return {name: _get_value(properties, name) not in off for name in given}
+    hiding = {name: _get_value(properties, name) not in off for name in given}
+    if size := _get_value(properties, "sz"):
+        hiding["tiny"] = size in ("1", "2")
+    if color := _get_value(properties, "color"):
+        hiding["white"] = color.upper() == "FFFFFF"
+    if shading is not None or _find(properties, "highlight") is not None:
+        hiding["white"] = False
+    return hiding
 
 
 def _make_run(text: str) -> Element:
@@ -135,6 +143,7 @@ class _WordWriter:
         """of each open field, whether its instruction goes on"""
         self.hiding: dict[str, dict[str, bool]] = {}
         """by style, see `_get_hiding`"""
+        self.defaults: dict[str, bool] = {}
         self.numbered: dict[str, Element] = {}
         """what says which list the paragraphs of a style are in"""
         self.lists: dict[str, Element] = {}
@@ -142,6 +151,8 @@ class _WordWriter:
         self.counts: dict[str, dict[int, int]] = {}
         """the last number of each level, by scheme of numbers"""
         self.begun: set[str] = set()
+        self.on_fill: set[Element | str] = set()
+        """runs in tables, boxes and shaded paragraphs, and styles of these: white may be seen"""
 
     def rewrite_parts(self) -> dict[str, bytes]:
         """Return the parts as mammoth is to read them."""
@@ -162,6 +173,10 @@ class _WordWriter:
             self.lists |= {one.get(f"{_W}numId", ""): one for one in tree.iterfind(f"{_W}num")}
             for one in tree.iterfind(f"{_W}abstractNum"):
                 self.schemes[one.get(f"{_W}abstractNumId", "")] = one
+            self.defaults |= _get_hiding(_find(tree, "docDefaults/rPrDefault/rPr"))
+            for one in tree.iter():
+                if one.tag in _FILLED or _find(one, "pPr/shd") is not None:
+                    self.on_fill.update(one.iter(f"{_W}r"))
         for name, tree in trees.items():
             if tree.tag.startswith(_W) and tree.tag.endswith(("}document", "notes")):
                 self._rewrite_children(tree, "", False)
@@ -179,6 +194,8 @@ class _WordWriter:
         self.hiding[name] = {}
         for style in reversed(chain):
             self.hiding[name] |= _get_hiding(_find(style, "rPr"))
+            if _find(style, "pPr/shd") is not None:
+                self.on_fill.add(name)
             if (numbered := _find(style, "pPr/numPr")) is not None:
                 self.numbered[name] = numbered
 
@@ -250,7 +267,8 @@ class _WordWriter:
         """Strike a run out if it is not shown, and only then; tell whether it is."""
         properties = _find(run, "rPr")
         named = self.hiding.get(_get_value(properties, "rStyle"), {})
-        hiding = self.hiding.get(style, {}) | named | _get_hiding(properties)
+        hiding = self.defaults | self.hiding.get(style, {}) | named | _get_hiding(properties)
+        hiding["white"] = hiding.get("white", False) and self.on_fill.isdisjoint((run, style))
         hidden = hidden or any(hiding.values())
         if properties is None:
             run.insert(0, properties := Element(f"{_W}rPr"))
@@ -279,9 +297,9 @@ class _WordWriter:
         for one in list(drawing.iter()):
             name = one.tag.rpartition("}")[2]
             relation = one.get(f"{_R}dm" if name == "relIds" else f"{_R}id", "")
-            if name == "docPr":
-                hidden = hidden or one.get("hidden") in ("1", "true")
-            elif name == "txbxContent":
+            hidden = hidden or (name == "docPr" and one.get("hidden") in ("1", "true"))
+            hidden = hidden or "visibility:hidden" in one.get("style", "").replace(" ", "")
+            if name == "txbxContent":
                 behind.extend(self._rewrite_children(one, "", hidden))
                 one.clear()
             elif name in ("chart", "relIds", "OLEObject") and relation:

@@ -151,8 +151,7 @@ def read_feed(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
         raise build_read_error(Outcome.TOO_LARGE, f"a feed of {len(entries):,} entries")
     head = next((one for one in root if one.tag in ("channel", "rss.channel")), root)
     title = _read_plain(head, "title")
-    base = _get_base(root, url)
-    parts = (part for entry in entries for part in _read_entry(entry, base, limits))
+    parts = (part for entry in entries for part in _read_entry(entry, _get_base(root, url), limits))
     return join_parts((*_read_head(head, title, url, limits), *parts), url, fetched, title, limits)
 
 

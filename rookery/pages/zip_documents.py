@@ -94,8 +94,7 @@ class DocumentArchive:
 
     def find_main_part(self, usual: str) -> str:
         """Return the name of the part that an Office document starts from, else `usual`."""
-        named = dict(reversed(self.read_relations("").values()))
-        return named.get("officeDocument", usual)
+        return dict(reversed(self.read_relations("").values())).get("officeDocument", usual)
 
     def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
         """Return what a part of an Office document refers to, by id; empty where that is nothing.
@@ -166,8 +165,7 @@ def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: P
 def _read_pptx_slides(archive: DocumentArchive, reader: PageReader) -> Iterator[PagePart]:
     main = archive.find_main_part("ppt/presentation.xml")
     relations = archive.read_relations(main)
-    slides = archive.parse_part(main).iterfind("p.sldIdLst/p.sldId")
-    for number, slide in enumerate(slides, 1):
+    for number, slide in enumerate(archive.parse_part(main).iterfind("p.sldIdLst/p.sldId"), 1):
         _, name = relations.get(slide.get("r.id", ""), ("", ""))
         slide_tree = archive.parse_part(name)
         if not slide_tree.tag:
@@ -818,8 +816,7 @@ def _iter_local(tree: Element, name: str) -> Iterator[Element]:
 
 def _refuse_encrypted(archive: DocumentArchive, chapters: list[str]) -> None:
     """Raise Failed if a chapter is encrypted; fonts of any book may be."""
-    encryption = archive.parse_part("META-INF/encryption.xml")
-    for reference in encryption.iter("enc.CipherReference"):
+    for reference in archive.parse_part("META-INF/encryption.xml").iter("enc.CipherReference"):
         if join_part_name("", reference.get("URI", "")) in chapters:
             detail = "the book is locked to the programs of the shop that sold it"
             raise build_read_error(Outcome.ENCRYPTED, detail)
@@ -831,8 +828,7 @@ def _read_chapters(archive: DocumentArchive, chapters: list[str], url: str) -> I
         content = archive.read_part(name)
         if not content:
             continue
-        html = rewrite_xhtml(decode_text(content))
-        page = read_part(html, NOWHERE + quote(name), archive.limits)
+        page = read_part(rewrite_xhtml(decode_text(content)), NOWHERE + quote(name), archive.limits)
         links = (_lead_to_chapter(link, url, chapter_names) for link in page.links)
         heading = next((one for one in page.iter_shown() if one.kind == "heading"), None)
         label = "" if heading is None else page.text[heading.start : heading.end]

@@ -314,10 +314,30 @@ def test_notebook() -> None:
     )
     page = read_page(data, "file:///a.ipynb")
     assert page.text == (
-        "Head\n\nProse here.\n\nif a < b:\n    print(1)\n\ntwo\nlines\n\na\t1\n\n<Figure>\n\n"
+        "Head\n\nProse here.\n\nif a < b:\n    print(1)\n\ntwo\nlines\n\na\t1\n\n"
         "KeyError: 'x'\n\nraw <b>text</b>"
     )
     assert list_blocks(page, "code")[:2] == ["if a < b:", "    print(1)"]
+
+
+def test_a_notebook_shows_what_is_not_folded_or_written_over() -> None:
+    def make_output(**data: str) -> dict[str, object]:
+        return {"output_type": "display_data", "data": {f"text/{k}": v for k, v in data.items()}}
+
+    code = {"cell_type": "code", "source": "print(1)"}
+    data = make_notebook(
+        code | {"outputs": [make_output(plain="one"), make_output(html="<b>two</b>", plain="2")]},
+        code | {"outputs": [make_output(plain="0%\r50%\r100%\nready\r\n")]},
+        code | {"source": "x = 3", "metadata": {"jupyter": {"source_hidden": True}}},
+        code
+        | {
+            "outputs": [make_output(plain="four")],
+            "metadata": {"jupyter": {"outputs_hidden": True}},
+        },
+    )
+    page = read_page(data, "file:///a.ipynb")
+    seen = [page.text[one.start : one.end] for one in page.iter_shown()]
+    assert seen == ["print(1)", "one", "two", "print(1)", "100%", "ready", "print(1)"]
 
 
 def test_feeds() -> None:

@@ -50,6 +50,19 @@ def test_remarks_of_subtitles_are_hidden_and_lines_that_roll_are_said_once() -> 
     assert join_visible_text(read(twice, "song.vtt")) == "Hey you Hey you"
 
 
+def test_cues_that_are_never_shown_are_hidden() -> None:
+    vtt = (
+        "WEBVTT\n\nNOTE see 00:03.000 --> 00:04.000\nA remark\n\n00:05.000 --> 00:05.000\nNothing"
+        "\n\n00:05.000 --> 00:05.0001\nSomething\n"
+    )
+    assert join_visible_text(read(vtt, "well.vtt")) == "Something"
+
+
+def test_colors_of_a_log_are_no_text() -> None:
+    log = "2026-03-01 10:00:00 INFO The \x1b[31mwell\x1b[0m is dry\n"
+    assert read(log, "well.log").text == "2026-03-01 10:00:00 INFO The well is dry\n"
+
+
 def test_cues_of_scripts_without_spaces_are_joined_without() -> None:
     srt = "1\n00:00:01,000 --> 00:00:02,000\n茶馆在\n河边。\n"
     assert join_visible_text(read(srt, "tea.srt")) == "茶馆在河边。"

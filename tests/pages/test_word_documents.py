@@ -80,6 +80,35 @@ def test_hidden_struck_out_and_deleted_runs_are_hidden() -> None:
     assert " ".join(list_hidden(page)).split() == ["secret", "500", "gone", "withdrawn"]
 
 
+def test_white_and_tiny_runs_are_hidden_where_nothing_is_behind_them() -> None:
+    white, tiny = '<w:color w:val="FFFFFF"/>', '<w:sz w:val="1"/>'
+    styles = (
+        f'<w:styles xmlns:w="{WORD}"><w:docDefaults><w:rPrDefault><w:rPr><w:vanish/></w:rPr>'
+        '</w:rPrDefault></w:docDefaults><w:style w:type="paragraph" w:styleId="Normal"><w:rPr>'
+        '<w:vanish w:val="0"/></w:rPr></w:style><w:style w:type="paragraph" w:styleId="Dark">'
+        '<w:basedOn w:val="Normal"/><w:pPr><w:shd w:fill="000000"/></w:pPr></w:style></w:styles>'
+    )
+    shown, dark = '<w:shd w:fill="000000"/>', '<w:pPr><w:pStyle w:val="Dark"/></w:pPr>'
+    page = read(
+        f"<w:p>{run('One')}{run(' white', white)}{run(' tiny', tiny)}"
+        f"{run(' two', white + shown)}</w:p><w:p>{dark}{run('three', white)}</w:p>"
+        f'<w:p><w:pPr><w:pStyle w:val="None"/></w:pPr>{run("vanished")}</w:p>'
+        f"<w:tbl><w:tr><w:tc><w:p>{run('four', white)}</w:p></w:tc></w:tr></w:tbl>",
+        styles=styles,
+    )
+    assert join_visible_text(page) == "One two\n\nthree\n\nfour"
+    assert " ".join(list_hidden(page)).split() == ["white", "tiny", "vanished"]
+
+
+def test_a_text_box_that_is_not_shown_is_hidden() -> None:
+    box = (
+        '<w:r><w:pict><v:shape xmlns:v="urn:schemas-microsoft-com:vml" style="visibility: {}">'
+        "<v:textbox><w:txbxContent><w:p>{}</w:p></w:txbxContent></v:textbox></v:shape></w:pict></w:r>"
+    )
+    boxes = box.format("hidden", run("unseen")) + box.format("visible", run("seen"))
+    assert join_visible_text(read(f"<w:p>{run('Text')}{boxes}</w:p>")) == "Text\n\nseen"
+
+
 def test_numbers_of_lists_and_headings_stand_in_the_text() -> None:
     level = (
         '<w:lvl w:ilvl="{}"><w:start w:val="1"/><w:numFmt w:val="{}"/>'

@@ -268,8 +268,7 @@ class ArticleRules(msgspec.Struct, frozen=True):
         if text.isascii():
             return self
         sample = text[::8]  # an eighth tells the share, and takes an eighth of the time
-        dense = sum(map(len, _DENSE_SCRIPT.findall(sample)))
-        if dense < _DENSE_SHARE * len(sample):
+        if sum(map(len, _DENSE_SCRIPT.findall(sample))) < _DENSE_SHARE * len(sample):
             return self
         names = "shortest_paragraph shortest_prose sure_paragraph point least".split()
         scaled = {name: round(_DENSITY * getattr(self, name)) for name in names}
