@@ -388,5 +388,4 @@ def _ignored_above(root: bytes) -> tuple[_IgnoreFile, ...]:
     read = (_read_ignore_files(each, IGNORE_FILES) for each in reversed(folders))
     patterns = tuple(chain.from_iterable(read))
     below = (root, *folders)[:-1] if folders else ()
-    left_out = any(_find_ignoring_file(patterns, path, True) for path in below)
-    return () if left_out else patterns
+    return () if any(_find_ignoring_file(patterns, path, True) for path in below) else patterns

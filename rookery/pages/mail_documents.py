@@ -106,8 +106,7 @@ def _read_saved_page(message: Message, url: str, fetched: str, limits: ReadLimit
     pages = [part for part in parts if part.get_content_type() in _PAGES]
     if not pages or not (saved or by or unsent):
         return None
-    start = message.get_param("start")
-    page = min(pages, key=lambda one: one.get("Content-ID", "") != start)
+    page = min(pages, key=lambda one: one.get("Content-ID", "") != message.get_param("start"))
     base = str(page.get("Content-Location", NOWHERE))
     # Chrome writes a page's own style sheets as parts beside it.
     sheets = {

@@ -267,8 +267,7 @@ def locate_quote(
     the fold of the page's text, to look for many strings on one page.
     """
     spans = find_places(page, quote_text, after, folded)
-    quotable = (span for span in spans if is_quotable(page, *span))
-    span = next(quotable, None)
+    span = next((span for span in spans if is_quotable(page, *span)), None)
     return page.quote(*span) if span else None
 
 

@@ -114,8 +114,8 @@ def _get_number(element: Element | None, path: str, default: int) -> int:
 def _get_hiding(properties: Element | None) -> dict[str, bool]:
     """Return which properties that hide a run are set, and which are taken back."""
     off, shading = ("0", "false", "off"), _find(properties, "shd")
-    given = (name for name in _HIDING if _find(properties, name) is not None)
-    hiding = {name: _get_value(properties, name) not in off for name in given}
+    named = (name for name in _HIDING if _find(properties, name) is not None)
+    hiding = {name: _get_value(properties, name) not in off for name in named}
     if size := _get_value(properties, "sz"):
         hiding["tiny"] = size in ("1", "2")
     if color := _get_value(properties, "color"):

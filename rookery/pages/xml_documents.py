@@ -191,8 +191,7 @@ def write_xhtml(element: Element) -> str:
     own = ((key, value) for key, value in element.items() if "." not in key)
     attributes = "".join(f' {key}="{escape(value)}"' for key, value in own)
     children = (write_xhtml(child) + escape(child.tail or "") for child in element)
-    inner = escape(element.text or "") + "".join(children)
-    return f"<{name}{attributes}>{inner}</{name}>"
+    return f"<{name}{attributes}>{escape(element.text or '')}{''.join(children)}</{name}>"
 
 
 def _read_head(head: Element, title: str, url: str, limits: ReadLimits) -> Iterator[PagePart]:

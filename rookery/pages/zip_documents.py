@@ -189,6 +189,8 @@ def _read_pptx_slides(archive: DocumentArchive, reader: PageReader) -> Iterator[
 def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
     """Yield the HTML of the shapes of a slide in their order; those of a group are its own."""
     for shape in () if tree is None else tree:
+        named, hidden = shape.find("*/p.cNvPr"), ("1", "true")
+        yield f"<div{' hidden' * (named is not None and named.get('hidden') in hidden)}>"
         if shape.tag == "p.sp":
             yield _read_text_shape(shape, links)
         elif shape.tag == "p.grpSp":
@@ -197,6 +199,7 @@ def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
             yield from _read_shapes(next(iter(shape), None), links)
         elif shape.tag == "p.graphicFrame":
             yield from (_read_table(table, links) for table in shape.iter("a.tbl"))
+        yield "</div>"
 
 
 def _read_table(table: Element, links: dict[str, str]) -> str:
@@ -207,7 +210,9 @@ def _read_table(table: Element, links: dict[str, str]) -> str:
 
 
 def _read_cell(cell: Element, links: dict[str, str]) -> str:
-    return "<br>".join(_read_runs(line, links) for line in cell.iterfind("a.txBody/a.p"))
+    text = "<br>".join(_read_runs(line, links) for line in cell.iterfind("a.txBody/a.p"))
+    covered = {cell.get("hMerge"), cell.get("vMerge")} & {"1", "true"}
+    return f"<div hidden>{text}</div>" if covered else text
 
 
 def _read_text_shape(shape: Element, links: dict[str, str]) -> str:
@@ -246,13 +251,23 @@ def _read_runs(line: Element, links: dict[str, str]) -> str:
         if run.tag == "a.br":
             html.append("<br>")
         text = escape(run.findtext("a.t") or "")
-        properties = run.find("a.rPr")
-        if properties is not None and properties.get("strike", "noStrike") != "noStrike":
-            text = f"<span hidden>{text}</span>"
+        if (properties := run.find("a.rPr")) is not None:
+            text = _write_raised(text, properties.get("baseline", "0"))
+            clear = ("a.noFill", "a.solidFill/*/a.alpha[@val='0']")
+            unseen = any(properties.find(path) is not None for path in clear)
+            struck = properties.get("strike", "noStrike") != "noStrike"
+            if unseen or struck or properties.get("sz") == "100":
+                text = f"<span hidden>{text}</span>"
         link = run.find("a.rPr/a.hlinkClick")
         target = "" if link is None else links.get(link.get("r.id", ""), "")
         html.append(f'<a href="{escape(target)}">{text}</a>' if target else text)
     return "".join(html)
+
+
+def _write_raised(text: str, position: str) -> str:
+    """Return HTML raised, or lowered, as a position says: "super", "30000", "-33% 58%"."""
+    tag = "sub" if position.startswith(("-", "sub")) else "sup"
+    return text if position.startswith(("0", "base")) or not position else f"<{tag}>{text}</{tag}>"
 
 
 def read_open_document(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
@@ -319,6 +334,7 @@ _HIDING = {
     "text.display": "none", "table.display": "false", "presentation.visibility": "hidden",
     "text.is-hidden": "true",
 }  # fmt: skip
+_FILLS, _PLAIN = ("?.background-color", "draw.fill-color"), {"transparent", "#ffffff"}
 _STRIKING = ("style.text-line-through-style", "style.text-line-through-type")
 
 
@@ -339,15 +355,19 @@ class _OpenDocumentWriter:
         """the style of each open list"""
         self.label = ""
         """the number that stands before the next text"""
+        self.has_fills = False
+        """on which white text may be seen"""
         for tree in trees:
             for one in tree.iter("style.style"):
+                fills = {child.get(key, "transparent") for child in one for key in _FILLS}
+                self.has_fills = self.has_fills or not fills <= _PLAIN
                 self.styles[one.get("style.family", ""), one.get("style.name", "")] = one
             for one in (*tree.iter("text.list-style"), *tree.iter("text.outline-style")):
                 name = one.get("style.name", "") if one.tag == "text.list-style" else ""
                 self.numberings[name] = {_get_count(rule, "text.level"): rule for rule in one}
 
-    def is_hidden(self, element: Element, name: str = "") -> bool:
-        """Tell whether an element's style, here or above it, hides its text or strikes it out."""
+    def read_style(self, element: Element, name: str = "") -> dict[str, str]:
+        """Return an element's properties, and those of its style and of the styles above it."""
         family, names = _FAMILIES.get(element.tag, ""), set[str]()
         name = element.get(f"{element.tag.partition('.')[0]}.style-name", name)
         properties = dict(element.items())
@@ -356,6 +376,20 @@ class _OpenDocumentWriter:
             for one in style:
                 properties = dict(one.items()) | properties
             name = style.get("style.parent-style-name", "")
+        return properties
+
+    def is_hidden(self, element: Element, name: str = "") -> bool:
+        """Tell whether an element's style, here or above it, hides its text, strikes it out, or
+        makes it white or too small to see."""
+        properties = self.read_style(element, name)
+        filled = self.has_fills
+        if element.tag == "table.table-cell":
+            filled = properties.get("?.background-color", "transparent") not in _PLAIN
+        white = properties.get("?.color", "").lower() == "#ffffff" and not filled
+        if white or properties.get("?.font-size") in ("0pt", "1pt"):
+            return True
+        if element.find("text.hidden-paragraph[@text.is-hidden='true']") is not None:
+            return True
         struck = any(properties.get(key, "none") != "none" for key in _STRIKING)
         return struck or any(properties.get(key) == value for key, value in _HIDING.items())
 
@@ -378,8 +412,7 @@ class _OpenDocumentWriter:
             self.notes.append(f"<p>{escape(number)} {text.removeprefix('<p>')}")
             return ""
         if tag == "table.table":
-            headed = element.find("table.table-header-rows") is not None
-            return self.write_table(element, headed)
+            return self.write_table(element, element.find("table.table-header-rows") is not None)
         if tag == "text.s":
             count = element.get("text.c", "1")
             return " " * (int(count) if count.isdecimal() and len(count) < 4 else 1)
@@ -394,6 +427,8 @@ class _OpenDocumentWriter:
         self.label = self.label.removeprefix(label)
         inline_inside = inline and tag.startswith(("text.", "?."))
         inner = escape(label) + self.write_children(element, inline_inside)
+        if tag == "text.span":
+            inner = _write_raised(inner, self.read_style(element).get("style.text-position", ""))
         if tag == "text.list":
             self.lists.pop()
         elif tag == "text.h":
@@ -616,6 +651,8 @@ def _read_rich_text(item: Element) -> str:
     html = ""
     for run in item:
         text = escape((run.text if run.tag == "x.t" else run.findtext("x.t")) or "")
+        if (raised := run.find("x.rPr/x.vertAlign")) is not None:
+            text = _write_raised(text, raised.get("val", ""))
         if run.tag != "x.rPh":
             html += f"<span hidden>{text}</span>" if _is_struck(run.find("x.rPr")) else text
     return html.strip().replace("\n", "<br>")
@@ -738,8 +775,7 @@ def _write_number(value: str, code: str, from_1904: bool) -> str:
     if not code or _CONDITION.search(code) or "general" in section:
         return plain
     if re.search("[ydhs]|mm", section):
-        dated = 0 <= number < _LAST_DATE
-        return _write_date(number, section, from_1904) if dated else plain
+        return _write_date(number, section, from_1904) if 0 <= number < _LAST_DATE else plain
     digits = _DIGITS.search(section)
     before, behind = section, ""
     if digits:

@@ -218,6 +218,96 @@ def test_hidden_slides_and_struck_out_runs_are_hidden() -> None:
     assert list_hidden(page) == ["500", "withdrawn"]
 
 
+def read_slide(shapes: str) -> Page:
+    space = (
+        f'xmlns:p="{OOXML}/presentationml/2006/main" xmlns:a="{OOXML}/drawingml/2006/main"'
+        f' xmlns:r="{RELATIONS}"'
+    )
+    slides = '<p:sldIdLst><p:sldId r:id="a"/></p:sldIdLst></p:presentation>'
+    parts = {
+        "_rels/.rels": relations(a="officeDocument ppt/presentation.xml"),
+        "ppt/presentation.xml": f"<p:presentation {space}>{slides}",
+        "ppt/_rels/presentation.xml.rels": relations(a="slide one.xml"),
+        "ppt/one.xml": f"<p:sld {space}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>",
+    }
+    return read_page(pack(parts), "file:///a.pptx")
+
+
+def test_shapes_runs_and_cells_of_a_slide_that_nobody_sees_are_hidden() -> None:
+    def write(text: str, more: str = "", inner: str = "", box: str = "") -> str:
+        run = f"<a:r><a:rPr {more}>{inner}</a:rPr><a:t>{text}</a:t></a:r>"
+        name = f"<p:nvSpPr><p:cNvPr id='1' {box}/></p:nvSpPr>"
+        return f"<p:sp>{name}<p:txBody><a:p>{run}</a:p></p:txBody></p:sp>"
+
+    clear = '<a:solidFill><a:srgbClr val="000000"><a:alpha val="{}"/></a:srgbClr></a:solidFill>'
+    cell = "<a:tc {}><a:txBody><a:p><a:r><a:t>{}</a:t></a:r></a:p></a:txBody></a:tc>"
+    group = '<p:grpSp><p:nvGrpSpPr><p:cNvPr id="2" hidden="1"/></p:nvGrpSpPr>{}</p:grpSp>'
+    page = read_slide(
+        write("seen")
+        + write("no box", box='hidden="1"')
+        + group.format(write("no group"))
+        + write("tiny", 'sz="100"')
+        + write("unfilled", inner="<a:noFill/>")
+        + write("clear", inner=clear.format(0))
+        + write("half", inner=clear.format(50000))
+        + "<p:graphicFrame><a:tbl><a:tr>"
+        + cell.format('gridSpan="2"', "wide")
+        + cell.format('hMerge="1"', "covered")
+        + "</a:tr></a:tbl></p:graphicFrame>"
+    )
+    assert join_visible_text(page).split() == ["seen", "half", "wide"]
+    unseen = ["no box", "no group", "tiny", "unfilled", "clear", "covered"]
+    assert sorted(list_hidden(page)) == sorted(unseen)
+
+
+def test_raised_and_lowered_numbers_are_no_other_numbers() -> None:
+    runs = "".join(
+        f"<a:r>{more}<a:t>{text}</a:t></a:r>"
+        for text, more in (("10", ""), ("2", '<a:rPr baseline="30000"/>'), (" m", ""))
+    )
+    box = f"<p:sp><p:txBody><a:p>{runs}</a:p></p:txBody></p:sp>"
+    raised = '<style:text-properties style:text-position="{}"/></style:style>'
+    styles = (
+        f'<style:style style:name="S" style:family="text">{raised.format("super 58%")}'
+        f'<style:style style:name="N" style:family="text">{raised.format("0% 100%")}'
+    )
+    body = (
+        '<office:text><text:p>10<text:span text:style-name="S">2</text:span>'
+        '<text:span text:style-name="N"> m</text:span></text:p></office:text>'
+    )
+    rich = (
+        '<row r="1"><c r="A1" t="inlineStr"><is><r><t>10</t></r><r><rPr><vertAlign '
+        'val="superscript"/></rPr><t>2</t></r><r><t xml:space="preserve"> m</t></r></is></c></row>'
+    )
+    pages = (
+        read_slide(box),
+        read_page(open_document(body, styles), "file:///a.odt"),
+        read_page(workbook(rich), "file:///a.xlsx"),
+    )
+    for page in pages:
+        assert "10^2 m" in join_visible_text(page)
+
+
+def test_white_and_tiny_text_of_libreoffice_is_hidden() -> None:
+    space = 'xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
+    style = (
+        f'<style:style {space} style:name="{{}}" style:family="text">'
+        "<style:text-properties {}/></style:style>"
+    )
+    styles = style.format("W", 'fo:color="#FFFFFF"') + style.format("T", 'fo:font-size="1pt"')
+    body = (
+        '<office:text><text:p>seen<text:span text:style-name="W"> white</text:span>'
+        '<text:span text:style-name="T"> tiny</text:span></text:p><text:p><text:hidden-paragraph '
+        'text:is-hidden="true"/>gone</text:p></office:text>'
+    )
+    page = read_page(open_document(body, styles), "file:///a.odt")
+    assert join_visible_text(page) == "seen"
+    assert list_hidden(page) == ["white", "tiny", "gone"]
+    styles += style.format("D", 'fo:background-color="#000000"')
+    page = read_page(open_document(body, styles), "file:///a.odt")
+    assert join_visible_text(page) == "seen white"
+
+
 def test_fields_and_readings_of_a_text_document_are_read() -> None:
     body = (
         "<office:text><text:p>See <text:bookmark-ref>Table 1</text:bookmark-ref>, page"
