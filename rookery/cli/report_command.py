@@ -23,11 +23,10 @@ from rookery.shell.answer_verification import (
     CheckedSources,
     DocumentLookup,
     check_own,
-    count_failed_quotes,
+    choose_exit_code,
     read_saved_file,
     summarize_verdicts,
 )
-from rookery.shell.command_line import EXIT_ANSWERED, EXIT_UNVERIFIED
 from rookery.shell.terminal_output import StreamConsole, show_failures, show_verdict
 
 
@@ -61,8 +60,7 @@ def run_report_command(file: Path, out: Path, title: str, pages: Path | None) ->
             show_verdict(err, note)
     if notes:
         err.print_note(f"typed in the answers: {summarize_verdicts(notes)}")
-    failed = [count_failed_quotes([*each.verdicts, *each.notes]) for each in answers]
-    return EXIT_UNVERIFIED if any(failed) else EXIT_ANSWERED
+    return choose_exit_code([n for each in answers for n in (*each.verdicts, *each.notes)])
 
 
 def _parse_results(data: bytes, name: str) -> Iterator[AskResult]:

@@ -1,19 +1,21 @@
-"""Markdown as the reader of the rendered text sees it, with places in the source.
+"""Markdown and HTML as the reader of the rendered text sees it, with places in the source.
 
-It is rendered as CommonMark with tables and struck-out text, and read like a page: comments, hidden
-elements and definitions show nothing, and raw HTML is HTML.
+Markdown is rendered as CommonMark with tables and struck-out text, and read like a page: comments,
+hidden elements and definitions show nothing, and raw HTML is HTML.
 """
 
+import posixpath
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from html import escape
 from typing import Any
+from urllib.parse import unquote, urljoin
 
 import msgspec
 
-from rookery.pages.html.html_parser import read_html, simplify_markup
+from rookery.pages.html.html_parser import COMMENT_RAW_OR_TAG, read_html, simplify_markup
 from rookery.pages.html.page_assembly import TextPositions
 
 MAX_PREFIX = 1000
@@ -26,6 +28,13 @@ _PLACE = re.compile("\ufdd0(\\d{1,9})")
 """id of an empty element in the HTML: the offset of its place in the source"""
 _LINK = re.compile(r"\[[^\[\]]*\]\(<?([^<>]*)>?\)")
 _BACKTICKS = re.compile(r"(?<![`\\])(?:``?)(?=[^\s`])")
+_NOTE = re.compile(r"(?m)^\[\^(?P<name>[^\]\n]+)\]:.*(?P<body>(?:\n(?:[ \t]*\n)*(?: {4}|\t).*)+)")
+_NOTE_MARK = re.compile(r"\W*\w{0,3}\W*")
+_ABSOLUTE = re.compile(r"[a-z][\w+.-]*:|/", re.IGNORECASE)
+_MARKUP = re.compile(
+    rf"{COMMENT_RAW_OR_TAG.pattern}|<[!?/][^>]*>|(?P<line>[^\s<>][^<\n]*)", re.I | re.S
+)
+"""a comment, a tag, or a line of text between tags"""
 _STRUCK = re.compile(r"<(/?)(?:(s|strike)|del)(?=[\s/>])", re.IGNORECASE)
 
 
@@ -33,11 +42,12 @@ Names = dict[str, str]
 
 
 class MarkdownView(msgspec.Struct, frozen=True):
-    """Rendered Markdown as its reader sees it, with the line breaks of the source."""
+    """Rendered Markdown or HTML as its reader sees it; Markdown with its own line breaks."""
 
     text: str
     links: list[tuple[int, int, str]]
-    """start, end and address, as it is written, of what is shown of each link"""
+    """start, end and address, as it is written, of what is shown of each link; a `<base>` is
+    applied, and a link to a place here, such as a note, has the address of the link there"""
     elements: dict[str, list[tuple[int, int]]]
     """spans by kind: blockquote, heading, item, code"""
     paragraphs: list[int]
@@ -48,6 +58,8 @@ class MarkdownView(msgspec.Struct, frozen=True):
     """offsets in the text and in the source that are the same place, ascending"""
     definitions: Names
     """addresses by the names that the Markdown defines for them"""
+    notes: list[tuple[int, int, str]]
+    """start, end and name of what stands below the first line of each footnote"""
 
     def to_source(self, at: int) -> int:
         """Return the offset in the source of a place in the text."""
@@ -63,31 +75,25 @@ class MarkdownView(msgspec.Struct, frozen=True):
         return next((shown for shown, written in self.places if written >= at), len(self.text))
 
 
-def view_markdown(source: str, offsets: Iterable[int] = ()) -> MarkdownView:
-    """Render Markdown and read it as a page; the places of `offsets` will be known."""
-    from markdown_it import MarkdownIt
+def view_markdown(source: str, offsets: Iterable[int] = (), html: bool = False) -> MarkdownView:
+    """Render Markdown and read it as a page; the places of `offsets` will be known.
 
+    With `html` the source is HTML and no Markdown, and the places of its lines are known.
+    """
     source = re.sub("[\ufdd0-\ufdef]", "\ufffd", source.replace("\r\n", " \n"))
-    source = _write_tex_marks(source)
-    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
-    # Addresses stay as they are written.
-    vars(markdown).update(validateLink=lambda url: True, normalizeLink=str, normalizeLinkText=str)
-    state: dict[str, Any] = {}
-    tokens = markdown.parse(source, state)
-    references = state.get("references", {}).items()
-    names = {name.strip("^"): _read_address(each["href"]) for name, each in references}
-    _add_places(tokens, source, offsets, names)
-    html = markdown.renderer.render(tokens, markdown.options, state)
+    noted = [] if html else [*_NOTE.finditer(source)]
+    source = source if html else _NOTE.sub(_indent_note_less, source)
+    markup, names = (_place_markup(source), {}) if html else _render(source, offsets)
     # What is struck out says nothing, however much of the text it is.
-    html = _STRUCK.sub(lambda tag: f"<{tag[1]}{'font' if tag[2] else 'span'} hidden", html)
-    tree = read_html(simplify_markup(html))
+    markup = _STRUCK.sub(lambda tag: f"<{tag[1]}{'font' if tag[2] else 'span'} hidden", markup)
+    tree = read_html(simplify_markup(markup))
     positions, places = TextPositions(tree), []
     text = list(positions.text)
     for place, name in tree.anchors:
         if match := _PLACE.fullmatch(name):
             at, written = positions.position_at(place), int(match[1])
             spaced = text[at : at + 1] == [" "] and text[at - 1 : at] != ["\n"]
-            if spaced and source[written - 1 : written] == "\n":
+            if spaced and not html and source[written - 1 : written] == "\n":
                 text[at] = "\n"
             places.append((at + spaced, written))
     elements: dict[str, list[tuple[int, int]]] = {kind: [] for kind in _KINDS.values()}
@@ -100,18 +106,69 @@ def view_markdown(source: str, offsets: Iterable[int] = ()) -> MarkdownView:
             # The number of an item is shown as the first word of the quotation that begins with it.
             first = positions.starts[bisect_right(positions.starts, span[0]) - 1]
             quoted[-1] = first, quoted[-1][1]
-    links = [(*positions.span_at(at, end), _read_address(href)) for at, end, href in tree.links]
+    base = tree.base
+    links = [(*positions.span_at(a, z), _read_address(to, base)) for a, z, to in tree.links]
     blocks = [run.start for run in tree.runs if positions.text[run.start - 1 : run.start] != "\t"]
     visible = [link for link in links if link[0] < link[1]]
+    anchors = {name: positions.position_at(place) for place, name in tree.anchors[::-1]}
+    ends = [*blocks, len(text) + 1]
+    for number, (start, end, href) in enumerate(visible):
+        at = anchors.get(unquote(href[1:]), -1) if href.startswith("#") else -1
+        if at >= 0 and _NOTE_MARK.fullmatch(positions.text, start, end):
+            first, stop = bisect_left(visible, (at,)), ends[bisect_right(blocks, at)]
+            near = (each for each in visible[first : first + 9] if each[0] < stop)
+            urls = (url for *_, url in near if not url.startswith("#"))
+            visible[number] = start, end, next(urls, href)
     breaks = [match.start() for match in re.finditer(r"[\n\t]", positions.text)]
     places = sorted(places) or [(0, 0)]
-    return MarkdownView("".join(text), visible, elements, blocks, breaks, places, names)
+    by_source = {written: at for at, written in places}
+    bodies = ((note, by_source.get(note.start("body") + 1, len(text))) for note in noted)
+    notes = [(at, by_source.get(note.end() + 1, len(text)), note["name"]) for note, at in bodies]
+    return MarkdownView("".join(text), visible, elements, blocks, breaks, places, names, notes)
 
 
-def _read_address(written: str) -> str:
-    """Return the address of a link; of a footnote that is a link, `[^1]: [A](b)`, that link's."""
+def _render(source: str, offsets: Iterable[int]) -> tuple[str, Names]:
+    """Return the HTML of Markdown, with its places, and the addresses that it defines."""
+    from markdown_it import MarkdownIt
+
+    source = _write_tex_marks(source)
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    # Addresses stay as they are written.
+    vars(markdown).update(validateLink=lambda url: True, normalizeLink=str, normalizeLinkText=str)
+    state: dict[str, Any] = {}
+    tokens = markdown.parse(source, state)
+    references = state.get("references", {}).items()
+    names = {name.strip("^"): _read_address(each["href"]) for name, each in references}
+    _add_places(tokens, source, offsets, names)
+    return markdown.renderer.render(tokens, markdown.options, state), names
+
+
+def _place_markup(html: str) -> str:
+    """Return HTML with an empty element before each line of text, which holds its place."""
+    return _MARKUP.sub(
+        lambda part: f"<wbr id=\ufdd0{part.start()}>{part[0]}" if part["line"] else part[0], html
+    )
+
+
+def _indent_note_less(note: re.Match[str]) -> str:
+    """Return a footnote of as many characters whose lines are not indented as code is."""
+    body = re.sub(r"(?m)^ {4}(.*)$", r"   \1 ", note["body"].replace("\n\t", "\n "))
+    return note[0][: note.start("body") - note.start()] + body
+
+
+def _read_address(written: str, base: str = "") -> str:
+    """Return the address of a link, on a page with this `<base>`; of a footnote that is a link,
+    `[^1]: [A](b)`, that link's."""
     link = _LINK.fullmatch(written)
-    return link[1] if link else written
+    href = str(link[1]) if link else written
+    if not base or href.startswith("#"):
+        return href
+    if not (_ABSOLUTE.match(base) or _ABSOLUTE.match(href)):
+        return posixpath.join(posixpath.dirname(base), href)
+    try:
+        return urljoin(base, href)
+    except ValueError:  # no address
+        return href
 
 
 def _write_tex_marks(source: str) -> str:

@@ -35,6 +35,7 @@ MAX_ATTRIBUTION = 300
 SourcesByName = Mapping[str, tuple[str, str]]
 """URL and title of each source, by the number or name that stands for it"""
 Span = tuple[int, int]
+NamedSpan = tuple[int, int, str]
 
 OPENING = re.compile(
     r"[“„«「『]|(?<!\w)[\"”»‘‚‹›](?=\S)"
@@ -49,9 +50,9 @@ CLOSING = {
 """what closes a quotation, at the end of a word, by the mark that opened it at a word's start"""
 WRONG_CLOSING = {'"': re.compile(r"(?<=\S)[”“„»«](?!\w)"), "'": re.compile(r"(?<=\S)[’‘‚](?!\w)")}
 """the same where the paragraph does not close it so"""
-OTHER_MARKS = str.maketrans("＂″״＇❝❞❛❜‟‛〝〞〟｢｣﹁﹂﹃﹄", '"""\'“”‘’“‘“””「」「」『』')
+OTHER_MARKS = str.maketrans("＂״″＇❝❞🙶🙷❛`❜´‟‛〝〞〟｢｣﹁﹂﹃﹄", '"""\'“”“”‘‘’’“‘“””「」「」『』')
 """quotation marks that are written more often in another way, which is read in their place"""
-DOUBLED = re.compile(r"(?<!\w)(?P<open>''|,,|<<)(?=\S)|(?<=\S)(?:''|>>)(?!\w)")
+DOUBLED = re.compile(r"(?<!\w)(?P<open>''|‘‘|’’|,,|<<)(?=\S)|(?<=\S)(?:''|’’|>>)(?!\w)")
 """two marks that are typed for one"""
 SPACED = re.compile(r"""(?<![^\s(])(["'])([ \n])((?:(?!\1)[^“”]){1,1000}?)([ \n]?)\1(?!\w)""")
 """words between marks that spaces set apart from them"""
@@ -76,9 +77,11 @@ SMALL_WORDS = frozenset(
     "see link here accessed retrieved".split()
 )
 
-REFERENCE = re.compile(r"\[(\^?\w{1,20}(?:[,;] ?\^?\w{1,20})*)\]|【(\d{1,3})[^】\n]{0,40}】")
+_JOINT = "(?:[,;–-]|\\] ?[–-] ?\\[|,? and| &) ?"
+RANGE = re.compile(r"\b(\d{1,3})\]? ?[–-] ?\[?\^?(\d{1,3})\b")
+LINKED_RANGE = re.compile(r"\[?([0-9]{1,3})\]{0,2} ?[–-] ?\[{0,2}([0-9]{1,3})\]?")
 MARK = re.compile(
-    r"\[\^?\d{1,3}(?:[,;–-] ?\^?\d{1,3})*\]|\^\w{1,20}|【[^】\n]*】"
+    rf"[\[［〔]\^?\d{{1,3}}(?:{_JOINT}\^?\d{{1,3}})*[\]］〕]|\^\w{{1,20}}|【[^】\n]*】"
     r"|[(\[](?:[\w-]+\.)+[a-z]{2,}(?:/\S*)?[)\]]"
 )
 """citations that a reader tells from the words beside them, even inside quotation marks"""
@@ -101,7 +104,15 @@ FILE_ENDINGS = (
 )
 FILE_NAME = re.compile(rf"(?i)[^/]\.(?:{'|'.join(FILE_ENDINGS)})\Z")
 """a name of a document in a list of sources"""
-APART = re.compile(r"\s[—–-]+\s|[:,;|(]\s|\s[(]")
+REFERENCE = re.compile(
+    rf"[\[［〔](\^?\w{{1,20}}(?:{_JOINT}\^?\w{{1,20}})*)[\]］〕]|【(\d{{1,3}})[^】\n]{{0,40}}】"
+    r"|(?<![\w\]])[(\[](?i:sources?: ?)?([^][()\s,;:#]{1,200}\."
+    rf"(?i:{'|'.join(FILE_ENDINGS)}))(?:[,;:#][^][()\n]{{0,40}})?[)\]]"
+)
+"""numbers or names of sources, or the name of a file, in brackets"""
+CODED_NAME = re.compile(r"[\w./%-]+")
+"""what may be such a name, written as code"""
+APART = re.compile(r"\s[—–-]+\s|[:,;|(]\s|(?<=\w{4})\.\s(?=\S+\Z)|\s[(]")
 """separators between a source's title and its address in a list of sources"""
 DEFINITION = re.compile(r"(?m)^[ \t]*\[\^?(\w{1,20})\](:?)[ \t]+(\S.*)$")
 LISTED = re.compile(r"(?m)^[ \t]*(\d{1,3})[.)]()[ \t]+(\S.*)$")
@@ -147,8 +158,10 @@ def extract_claims(
     sources: SourcesByName,
     where: Callable[[int], str],
     settled: Sequence[Span] = (),
+    html: bool = False,
 ) -> Iterator[ClaimedQuote]:
-    """Yield the quotations of a Markdown text, then its sentences that cite without quoting.
+    """Yield the quotations of a Markdown text, or with `html` of one in HTML, then its sentences
+    that cite without quoting.
 
     `citations` are citations, with offsets into `text`, and `sources` numbered sources known from
     elsewhere than the text; `where` words an offset as a place in the file. Quotations of fewer
@@ -157,7 +170,7 @@ def extract_claims(
     """
     citations = list(citations)
     places = [at for each in citations for at in (each.start, each.end)]
-    view = view_markdown(text, [*places, *(at for span in settled for at in span)])
+    view = view_markdown(text, [*places, *(at for span in settled for at in span)], html)
     spans = ((view.from_source(start), view.from_source(end)) for start, end in settled)
     unsettled = _blank_spans(view.text, spans)
     known_spans = [
@@ -205,6 +218,7 @@ class _ParsedText(msgspec.Struct, frozen=True):
     """lines that define sources"""
     controls: list[tuple[int, str]]
     """places of controls of text direction, and which is open behind each"""
+    sources: SourcesByName
 
 
 class _Quotation(msgspec.Struct):
@@ -224,18 +238,21 @@ def _parse_text(
     entries = list(_find_definitions(view))
     named = {name: (url, title) for _, name, url, title in reversed(entries)}
     named |= {name: (url, "") for name, url in view.definitions.items()}
-    apart = [span for span, *_ in entries] + view.elements["code"]
+    code = (span for span in view.elements["code"] if not CODED_NAME.fullmatch(view.text, *span))
+    apart = [*(span for span, *_ in entries), *code]
     rest = _blank_spans(view.text, [*apart, *((each.start, each.end) for each in known_spans)])
-    cited = [*known_spans, *_find_citations(rest, view.links, {**sources, **named})]
+    named = {**sources, **named}
+    cited = [*known_spans, *_find_citations(rest, view.links, named)]
     cited.sort(key=lambda each: each.start)
     marks = [_include_brackets(view.text, each) for each in cited if _is_mark(view.text, each)]
     prose = _blank_spans(view.text, marks)
     sentences = {match.end() for match in SENTENCE_END.finditer(prose)}
     ends, lines = sorted(sentences.union(view.paragraphs)), sorted(span for span, *_ in entries)
-    evened = DOUBLED.sub(lambda two: '\u200b"' if two["open"] else '"\u200b', view.text)
-    evened = SPACED.sub(r"\2\1\3\1\4", evened.translate(OTHER_MARKS))
+    evened = view.text.translate(OTHER_MARKS)
+    evened = DOUBLED.sub(lambda two: '\u200b"' if two["open"] else '"\u200b', evened)
+    evened = SPACED.sub(r"\2\1\3\1\4", evened)
     controls = _list_controls(view.text)
-    return _ParsedText(view, evened, prose, cited, set(known_spans), ends, lines, controls)
+    return _ParsedText(view, evened, prose, cited, set(known_spans), ends, lines, controls, named)
 
 
 def _even_spaces(text: str) -> str:
@@ -287,6 +304,8 @@ def _find_definitions(view: MarkdownView) -> Iterator[tuple[Span, str, str, str]
 
 def _parse_file_entry(entry: str) -> tuple[str, str] | None:
     """Return the file and title that an entry of a list of sources names; None if it names none."""
+    if name := next(filter(FILE_NAME.search, entry.split(" · ")[1:]), ""):
+        return "", name  # as reports of Rookery name a file, without its folder
     parts = [part.strip(' \t<>()*`"“”.,') for part in APART.split(entry)]
     for number in (-1, 0):
         name = parts[number].partition("#")[0]
@@ -299,7 +318,7 @@ def _parse_file_entry(entry: str) -> tuple[str, str] | None:
 
 
 def _find_citations(
-    text: str, links: list[tuple[int, int, str]], sources: SourcesByName
+    text: str, links: list[NamedSpan], sources: SourcesByName
 ) -> Iterator[CitationSpan]:
     """Yield links, numbers, footnotes and bare addresses in the text, in this order of preference.
 
@@ -309,14 +328,31 @@ def _find_citations(
         if (words := _even_spaces(text[start:end])) and SOURCE_ADDRESS.match(url):
             yield CitationSpan(start, end, url, words.strip("[]^0123456789"))
     rest = _blank_spans(text, [(start, end) for start, end, _ in links])
-    for mark in REFERENCE.finditer(rest):
-        for name in re.findall(r"\w+", mark[1] or mark[2]):
-            if source := sources.get(name) or sources.get(name.upper()):
-                yield CitationSpan(*mark.span(), *source)
+    marks = [(*mark.span(), mark.group(mark.lastindex or 0)) for mark in REFERENCE.finditer(rest)]
+    for start, end, written in [*marks, *_find_linked_ranges(text, links)]:
+        is_file = "." in written
+        names = [written] if is_file else re.findall(r"\w+", RANGE.sub(_list_range, written))
+        for name in dict.fromkeys(names):
+            if source := (name, "") if is_file else sources.get(name) or sources.get(name.upper()):
+                yield CitationSpan(start, end, *source)
             elif name.isdecimal() and len(name) < 4:
                 problem = f"cites [{name}], for which the file names no source"
-                yield CitationSpan(*mark.span(), problem=problem)
+                yield CitationSpan(start, end, problem=problem)
     yield from (CitationSpan(*match.span(), match[0]) for match in URL.finditer(rest))
+
+
+def _find_linked_ranges(text: str, links: Iterable[NamedSpan]) -> Iterator[NamedSpan]:
+    """Yield the spans of ranges whose ends are links, [1]–[3], and what is between, as a range."""
+    for (first, *_), (start, last, _) in pairwise(links):
+        ends = LINKED_RANGE.fullmatch(text, first, last)
+        if ends and (low := int(ends[1]) + 1) <= (high := int(ends[2]) - 1):
+            yield start, last, f"{low}-{high}"
+
+
+def _list_range(ends: re.Match[str]) -> str:
+    """Return the numbers of a range of sources, its ends first: `1-3` as `1,3,2`."""
+    low, high = int(ends[1]), min(int(ends[2]), int(ends[1]) + 50)  # which bounds the time
+    return ",".join([*ends.groups(), *map(str, range(low + 1, high))])
 
 
 def _is_mark(text: str, cited: CitationSpan) -> bool:
@@ -324,7 +360,7 @@ def _is_mark(text: str, cited: CitationSpan) -> bool:
     span = text[cited.start : cited.end].strip()
     if not span or SOURCE_NAME.fullmatch(span) or text[cited.start - 1 : cited.start] in ("(", "["):
         return True
-    return span.startswith(("(", "[", "【", "http", "\ue200"))
+    return span.startswith(("(", "[", "［", "〔", "【", "http", "\ue200"))
 
 
 def _include_brackets(text: str, cited: CitationSpan) -> Span:
@@ -511,10 +547,10 @@ def _names_source(reading: _ParsedText, lead: int, start: int, end: int) -> bool
 def _find_sources(reading: _ParsedText, quotation: _Quotation) -> list[CitationSpan]:
     """Return the sources of a quotation.
 
-    Those that hold it, follow its words in its block or are marked in it, else the nearest after it
-    and then before it, in its sentence, else a link on some of its words, else the nearest in its
-    paragraph, else none. A block quote looks one paragraph further: to a source below, or to `As X
-    says:` before it.
+    Those that hold it, follow its words in its block or are marked in it, else that of the footnote
+    below whose first line it stands, else the nearest after it and then before it, in its sentence,
+    else a link on some of its words, else the nearest in its paragraph, else none. A block quote
+    looks one paragraph further: to a source below, or to `As X says:` before it.
     """
     start, end, (low, high) = quotation.start, quotation.end, quotation.words
     at = bisect_left(reading.cited, start, key=lambda each: each.start)
@@ -525,6 +561,10 @@ def _find_sources(reading: _ParsedText, quotation: _Quotation) -> list[CitationS
     marks |= {each for each in inside if quotation.block and each.start >= high}
     if holding := [each for each in inside if each in marks or each in reading.given]:
         return holding
+    at = bisect_right(reading.shown.notes, (start, len(reading.marks) + 1, ""))
+    for _, stop, name in reading.shown.notes[max(at - 1, 0) : at]:
+        if start < stop and name in reading.sources:
+            return [CitationSpan(start, start, *reading.sources[name])]
     inside = [each for each in inside if not each.problem]
     after = [each for each in near if each.start >= end]
     before = [each for each in near if each.end <= start][::-1]

@@ -1,8 +1,8 @@
 """Reading saved answers: Rookery's own, and what other tools' answers claim to quote.
 
 Reads OpenAI responses and chat completions, Perplexity's superset of these, Anthropic messages,
-Gemini responses with grounding metadata, and Markdown. `quotes.answer_text` finds the quotations in
-a text.
+Gemini responses with grounding metadata, other JSON with one text, Markdown and HTML.
+`quotes.answer_text` finds the quotations in a text.
 """
 
 import json
@@ -22,8 +22,13 @@ T = TypeVar("T")
 
 UNKNOWN_FORM = (
     "no answer of a known form; known are OpenAI responses and chat completions, Perplexity, "
-    "Anthropic messages, Gemini, Markdown, and what rookery ask --json prints"
+    "Anthropic messages, Gemini, Markdown, HTML, what rookery ask --json prints, and JSON with one "
+    "string named answer, response, output, text, content, result or message"
 )
+TEXT_FIELDS = ("answer", "response", "output", "text", "content", "result", "message")
+"""fields of which any JSON object that is an answer has exactly one string"""
+ADDRESS_FIELDS = ("url", "uri", "link", "href", "source", "path", "file", "filename")
+HTML_START = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype html|html)[\s>]", re.I | re.S)
 
 
 class SavedAnswer(Record, frozen=True):
@@ -38,9 +43,9 @@ class SavedAnswer(Record, frozen=True):
 def extract_claimed_quotes(data: bytes, name: str) -> list[ClaimedQuote]:
     """Return the strings that the file `name` with these contents claims to quote, in its order.
 
-    The ending of `name` tells JSON from Markdown, else the first characters do; any other text is
-    Markdown. Raises ValueError, with the line where there is one, for JSON of no known form and for
-    text that is not UTF-8.
+    The ending of `name` tells JSON, HTML and Markdown apart, else the first characters do; any
+    other text is Markdown. Raises ValueError, with the line where there is one, for JSON of no
+    known form and for text that is not UTF-8.
     """
     text = _decode_text(data, name)
     if not _is_json(text, name):
@@ -50,11 +55,15 @@ def extract_claimed_quotes(data: bytes, name: str) -> list[ClaimedQuote]:
             line = bisect_right(lines, at)
             return f"line {line}, column {at - lines[line - 1] + 1}"
 
-        return list(extract_claims(text, [], {}, name_place))
+        is_html = name.lower().endswith((".html", ".htm", ".xhtml")) or HTML_START.match(text)
+        return list(extract_claims(text, [], {}, name_place, html=bool(is_html)))
     quotes: list[ClaimedQuote] = []
     for where, value in _parse_values(text, name):
+        texts = list(filter(None, (_get_field(value, str, each) for each in TEXT_FIELDS)))
         claimed = _read_message(value, where)
-        if claimed is None:
+        if claimed is None and len(texts) == 1:
+            claimed = _read_text_parts([(where, {"text": texts[0]})], _read_sources(value))
+        if claimed is None or len(texts) > 1:
             raise ValueError(f"{name}, {where}: {UNKNOWN_FORM}")
         quotes += claimed
     return quotes
@@ -147,7 +156,7 @@ def _read_message(
 ) -> list[ClaimedQuote] | None:
     """Return the quotes that a JSON value of any known form claims; None for a value of no known
     form."""
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or value.get("type") == "reasoning":  # which no reader sees
         return None
     sources = _read_sources(value) or sources or {}
     if isinstance(value.get("parts"), list) or isinstance(value.get("candidates"), list):
@@ -164,38 +173,45 @@ def _read_message(
     if value.get("role") not in (None, "assistant") or (content is None and "role" in value):
         return []
     if isinstance(content, str):
-        return _read_text_part({**value, "text": content}, where, sources)
+        return _read_text_parts([(where, {**value, "text": content})], sources)
     if not isinstance(content, list):
         return None
     if any(_get_field(part, str, "text") and "citations" in part for part in content):
         return list(_read_anthropic(content, where))
-    parts = ((part, n) for n, part in enumerate(content) if _get_field(part, str, "text"))
-    texts = [_read_text_part(part, f"{where}.content[{n}]", sources) for part, n in parts]
-    return [claimed for text in texts for claimed in text]
+    placed = [(f"{where}.content[{n}]", part) for n, part in enumerate(content)]
+    return _read_text_parts(placed, sources)
 
 
-def _read_text_part(
-    part: dict[str, Json], where: str, sources: SourcesByName
-) -> list[ClaimedQuote]:
-    """Read a text with OpenAI's annotations, nested as in chat completions or flat as in
-    responses."""
-    text = part["text"]
-    cited = [
-        _read_annotation(_get_field(each, dict, "url_citation") or each, len(text))
-        for each in _get_field(part, list, "annotations")
-        if _get_field(each, str, "type") in ("url_citation", "file_citation")
-    ]
-    return list(extract_claims(text, cited, sources, lambda at: f"{where}, character {at}"))
+def _read_text_parts(parts: list[tuple[str, Json]], sources: SourcesByName) -> list[ClaimedQuote]:
+    """Read the texts of parts, which are shown as one, with OpenAI's annotations, nested as in chat
+    completions or flat as in responses."""
+    text, cited, starts = "", list[CitationSpan](), list[tuple[int, str]]()
+    for place, part in parts:
+        own = _get_field(part, str, "text")
+        cited += [
+            _read_annotation(_get_field(each, dict, "url_citation") or each, len(own), len(text))
+            for each in _get_field(part, list, "annotations")
+            if own and _get_field(each, str, "type") in ("url_citation", "file_citation")
+        ]
+        starts += [(len(text), place)] * bool(own)
+        text += own
+
+    def name_place(at: int) -> str:
+        begun, place = starts[bisect_right(starts, at, key=lambda each: each[0]) - 1]
+        return f"{place}, character {at - begun}"
+
+    return list(extract_claims(text, cited, sources, name_place))
 
 
-def _read_annotation(citation: dict[str, Json], size: int) -> CitationSpan:
+def _read_annotation(citation: dict[str, Json], size: int, begun: int) -> CitationSpan:
+    """Return the citation of a part of `size` characters that begins at `begun` in its text."""
     start = citation.get("start_index", citation.get("index"))
     end = citation.get("end_index", start)
     url, title = _get_field(citation, str, "url"), _get_field(citation, str, "title", "filename")
     if isinstance(start, int) and isinstance(end, int) and 0 <= start <= end <= size:
-        return CitationSpan(start, end, url, title)
+        return CitationSpan(begun + start, begun + end, url, title)
     problem = f"the citation points at [{start}:{end}] of a text of {size} characters"
-    return CitationSpan(size, size, url, title, problem)
+    return CitationSpan(begun + size, begun + size, url, title, problem)
 
 
 def _read_anthropic(blocks: list[Json], where: str) -> Iterator[ClaimedQuote]:
@@ -284,13 +300,18 @@ def _find_segment_span(segment: dict[str, Json], texts: list[str]) -> tuple[int,
 
 
 def _read_sources(value: dict[str, Json]) -> SourcesByName:
-    """Return Perplexity's lists of results, which a text cites by number."""
+    """Return the sources of lists of them, which a text cites by number: by their `id`, else by
+    their place. Two lists that disagree on a number name no source for it."""
     sources: dict[str, tuple[str, str]] = {}
-    for key in ("citations", "search_results"):
-        for number, each in enumerate(_get_field(value, list, key), 1):
-            url = each if isinstance(each, str) else _get_field(each, str, "url")
-            if url:
-                sources[str(number)] = (url, _get_field(each, str, "title"))
+    for key in ("citations", "search_results", "sources", "references"):
+        for place, each in enumerate(_get_field(value, list, key), 1):
+            url = each if isinstance(each, str) else _get_field(each, str, *ADDRESS_FIELDS)
+            title = _get_field(each, str, "title")
+            number = each.get("id") if isinstance(each, dict) else place
+            name = str(number if str(number).isdecimal() else place)
+            if url or title:
+                differs = sources.get(name, (url,))[0] != url
+                sources[name] = ("", "") if differs else (url, title)
     return sources
 
 

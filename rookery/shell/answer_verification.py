@@ -166,9 +166,9 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
 def list_equal_addresses(url: str) -> list[str]:
     """Return the ways to write an address that name the same page, the address itself first.
 
-    They differ in the case of scheme and host, in percent-encoding, and in the name of a folder's
-    index page. A fragment is left out. An address that is not on the web has no other way; what is
-    no address gives an empty list.
+    They differ in the case of scheme and host, in percent-encoding, in the name of a folder's index
+    page, and in `utm_` fields, which say where a link stood. A fragment is left out. An address
+    that is not on the web has no other way; what is no address gives an empty list.
     """
     try:
         whole = urldefrag(url).url
@@ -183,8 +183,12 @@ def list_equal_addresses(url: str) -> list[str]:
     folders = [re.sub(r"/(?:index\.html?)?\Z", "", path) for path in (plain, decoded, lowered)]
     paths = [folder + end for folder in folders for end in ("", "/", "/index.html", "/index.htm")]
     scheme, host = parts.scheme.lower(), parts.netloc.lower()
+    fields = parts.query.split("&")
+    query = "&".join(field for field in fields if not field.lower().startswith("utm_"))
     addresses = [
-        urlunsplit((scheme, host, path, parts.query, "")) for path in (plain, decoded, *paths)
+        urlunsplit((scheme, host, path, named, ""))
+        for named in (parts.query, query)
+        for path in (plain, decoded, *paths)
     ]
     return list(dict.fromkeys([whole, *addresses]))
 
@@ -215,6 +219,18 @@ class DocumentLookup:
             for page in self._pages
             if title in (page.title, unquote(page.url.rpartition("/")[2]))
         ]
+
+
+def choose_exit_code(verdicts: Sequence[AnyVerdict], judged: bool = False) -> int:
+    """Return the exit code of checked answers; `judged` says that a claim was judged.
+
+    EXIT_UNVERIFIED where a quote failed, else EXIT_ANSWERED where one is verified or a claim was
+    judged, else EXIT_NO_EVIDENCE.
+    """
+    if count_failed_quotes(verdicts):
+        return EXIT_UNVERIFIED
+    verified = any(each.outcome == "verified" for each in verdicts)
+    return EXIT_ANSWERED if verified or judged else EXIT_NO_EVIDENCE
 
 
 def _leaves_by_link(folder: Path, path: Path) -> bool:
@@ -345,16 +361,24 @@ class CheckedSources:
             return None
         if url not in self._fetched:
             try:
-                opened = (
-                    self._sources.fetch_page(url)
-                    if is_url(url)
-                    else read_document_file(resolve_place_path(url))
-                )
-                self._fetched[url] = opened
+                fetch = self._sources.fetch_page if is_url(url) else self._read_file
+                self._fetched[url] = fetch(url)
             except Failed as failed:
                 self._fetched[url] = failed.failure
         now = self._fetched[url]
         return now if isinstance(now, Page) else None
+
+    def _read_file(self, url: str) -> Page:
+        """Return the page of a file below the answer's folder or the documents'.
+
+        An answer of a stranger names no other file. Raises Failed where it lies elsewhere, or
+        cannot be read.
+        """
+        path = resolve_place_path(url)
+        if leads_out(bytes(path), [bytes(each) for each in self._folders]):
+            detail = "it is not below the answer or --pages: name its folder with --pages"
+            raise Failed(Failure(url, Outcome.UNREADABLE, detail))
+        return read_document_file(path)
 
 
 def run_verify_command(
@@ -400,12 +424,7 @@ def run_verify_command(
             show_claim_verdict(out, each)
     for line in summary:
         err.print_note(line)
-    if count_failed_quotes(verdicts):
-        return EXIT_UNVERIFIED
-    judged = any(each.outcome == "verified" for each in verdicts) or any(
-        each.support for each in claims
-    )
-    return EXIT_ANSWERED if judged else EXIT_NO_EVIDENCE
+    return choose_exit_code(verdicts, any(each.support for each in claims))
 
 
 def read_saved_file(file: Path) -> bytes:

@@ -45,6 +45,27 @@ def test_saved_answers_become_one_report(run: Run, saved: Path, tmp_path: Path) 
     assert "NOT VERIFIED" in (tmp_path / "altered.md").read_text("utf-8")
 
 
+def test_a_report_of_files_can_be_checked_like_any_answer(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "notes" / "birds" / "rooks.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("# Rooks\n\nRooks nest in tall elms near open farm land.\n")
+    pages, saved, report = tmp_path / "notes", tmp_path / "a.jsonl", tmp_path / "report.md"
+    saved.write_text(run("ask", "Where do rooks nest?", "--in", pages, "--json").out)
+    assert run("cite", "report", saved, "--out", report, "--pages", pages).code == 0
+    assert run("cite", "verify", report, "--pages", pages).code == 0
+    written = report.read_text("utf-8")
+    report.write_text(written.replace("> Rooks nest", "> Rooks never nest"), "utf-8")
+    assert run("cite", "verify", report, "--pages", pages).code == 5
+
+
+def test_a_report_in_which_nothing_could_be_checked_says_so(run: Run, tmp_path: Path) -> None:
+    saved = tmp_path / "answers.jsonl"
+    asked = json.loads(run("ask", TRAM, *CORVIDS, "--json").out)
+    saved.write_text(json.dumps({**asked, "answer": None}))
+    assert run("cite", "report", saved, "--out", tmp_path / "report.md").code == 4
+    assert run("cite", "verify", saved).code == 4
+
+
 @pytest.mark.parametrize(
     ("typed", "outcome", "code"),
     [

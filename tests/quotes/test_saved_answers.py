@@ -209,6 +209,34 @@ def test_perplexity() -> None:
     assert pairs(read(answer)) == pairs(found)
 
 
+@pytest.mark.parametrize(
+    "name", ["answer", "response", "output", "text", "content", "result", "message"]
+)
+def test_an_object_with_one_text_is_read_as_markdown(name: str) -> None:
+    value = {"question": "Who?", name: f"“{FACES}” [2]", "model": "any"}
+    assert pairs(read({**value, "sources": [B, A]})) == [(FACES, A)]
+    by_id = [{"id": 2, "link": A}, {"id": 1, "url": B}]
+    assert pairs(read({**value, "references": by_id})) == [(FACES, A)]
+    assert pairs(read({**value, "sources": [B, A], "citations": [A, B]})) == [(FACES, "")]
+    other = "answer" if name != "answer" else "text"
+    with pytest.raises(ValueError, match="no answer of a known form"):
+        read({**value, other: "More."})
+
+
+def test_parts_of_a_message_are_read_as_one_text() -> None:
+    parts = [
+        {"type": "text", "text": each} for each in ("“Crows ", f"never {FACES[6:]}” ", f"({A})")
+    ]
+    [found] = read({"role": "assistant", "content": parts})
+    assert (found.text, found.url) == (f"Crows never {FACES[6:]}", A)
+    assert found.where == "the answer.content[0], character 0"
+
+
+def test_what_a_model_thinks_is_no_answer() -> None:
+    thought = {"type": "reasoning", "content": [{"type": "text", "text": f"“{FACES}” ({A})"}]}
+    assert read({"output": [thought]}) == []
+
+
 def test_json_lines_are_read_one_by_one() -> None:
     line = json.dumps({"role": "assistant", "content": f"“{FACES}” [it]({A})"})
     found = extract_claimed_quotes(f"{line}\r\n\n{line}\n".encode(), "answers.jsonl")
@@ -343,6 +371,8 @@ def test_a_markdown_claim_says_its_line_and_title() -> None:
         ("## Sources\n1. report.pdf\n2. other.pdf", "report.pdf", ""),
         ("**Sources:**\n1. annual report.docx", "annual report.docx", ""),
         ("References\n- [1] Birds (birds.html#gifts)", "birds.html", "Birds"),
+        ("[1] Notes on crows. notes.txt", "notes.txt", "Notes on crows"),
+        ("[^1]: Crows · crows.md · about 10 % down · verified", "", "crows.md"),
     ],
 )
 def test_numbered_files_are_sources(entry: str, url: str, title: str) -> None:
@@ -354,6 +384,65 @@ def test_numbered_files_are_sources(entry: str, url: str, title: str) -> None:
 def test_a_list_entry_that_names_no_file_is_no_source(entry: str) -> None:
     found = markdown(f"“{FACES}” [1].\n\n[1] {entry}")
     assert found[0].problem == "cites [1], for which the file names no source"
+
+
+@pytest.mark.parametrize("mark", ["[1-3]", "[1–3]", "[1]–[3]", "［1–3］", "[1, 2 and 3]"])
+def test_every_number_of_a_range_is_a_source(mark: str) -> None:
+    found = pairs(markdown(f"“{FACES}” {mark}\n\n[1]: a.md\n[2]: b.md\n[3]: c.md\n"))
+    assert sorted(found) == [(FACES, "a.md"), (FACES, "b.md"), (FACES, "c.md")]
+    assert any(each.problem for each in markdown(f"“{FACES}” {mark}\n\n[1]: a.md\n[3]: c.md\n"))
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["(notes.md)", "[notes.md]", "(`notes.md`)", "(Source: notes.md, p. 3)", "(notes.md:12)"],
+)
+def test_a_file_in_brackets_is_a_source(mark: str) -> None:
+    assert pairs(markdown(f"“{FACES}” {mark}. See [others](others.md).")) == [(FACES, "notes.md")]
+    assert pairs(markdown(f"“{FACES}” {mark.replace('.md', '.py')}")) == [(FACES, "")]
+
+
+@pytest.mark.parametrize("first", ["[Notes](a.md)", "a.md", "Notes · a.md · verified"])
+def test_what_stands_below_a_footnotes_first_line_is_from_its_source(first: str) -> None:
+    text = f"It is so.[^1]\n\n[^1]: {first}\n\n    > {FACES}\n\n    and “{TOOLS}”\n\n[^2]: b.md"
+    sources = {(each.url or each.title) for each in markdown(text) if each.quoted}
+    assert sources == {"a.md"}
+    assert [each.text for each in markdown(text) if each.quoted] == [FACES, TOOLS]
+
+
+@pytest.mark.parametrize("name", ["answer.html", "answer"])
+def test_an_answer_in_html_is_no_markdown(name: str) -> None:
+    link = '<a href="crows.html">crows</a>'
+    lines = [
+        '<!doctype html><html><head><base href="annex/"><title>It’s</title></head>',
+        "<body>",
+        "",
+        f"    <p>“{FACES}” {link}</p>",
+        "",
+        f"    <p>`“{TOOLS}” <a href='#n'>[1]</a>` but “{FACES} again” [x](notes.md)</p>",
+        '<ol><li id="n">Ravens: <a href="https://b.example/ravens">ravens</a></li></ol>',
+    ]
+    found = extract_claimed_quotes("\n".join(lines).encode(), name)
+    assert [(each.text, each.url, each.where) for each in found if each.quoted] == [
+        (FACES, "annex/crows.html", "line 4, column 8"),
+        (TOOLS, B, "line 6, column 9"),
+        (f"{FACES} again", B, "line 6, column 66"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "address"),
+    [
+        ("../", "../crows.html"),
+        ("annex/x.html", "annex/crows.html"),
+        ("https://a.example/x/", "https://a.example/x/crows.html"),
+        ("/srv/", "/srv/crows.html"),
+        ("http://[", "crows.html"),
+    ],
+)
+def test_a_base_is_applied_to_links(base: str, address: str) -> None:
+    text = f'<base href="{base}"><p>“{FACES}” <a href="crows.html">crows</a></p>'
+    assert pairs(extract_claimed_quotes(text.encode(), "a.html")) == [(FACES, address)]
 
 
 def test_a_number_without_a_source_is_a_problem() -> None:

@@ -1,5 +1,6 @@
 """Twice 300 answers of other writers, over 33 and 58 documents in many languages, set aside before
-they were tried, and 222 of further kinds.
+they were tried, 222 of further kinds, and 311 more over four small documents: answers in HTML and
+other JSON, ranges and notes as sources, marks of many kinds.
 
 Each forged one quotes what a reader of the rendered page would not find there, or not so; each
 honest one is right. Each set was tried once after what was then built, and is a test since. The
@@ -30,11 +31,21 @@ REFUSED_HONEST = {
 SECOND_FORGED = {
     "hidden-style-06": "children of a shadow host",
     "answer-markdown-07": "noscript is shown by some readers",
-    "answer-html-03": "a base element",
 }
 SECOND_HONEST = {
     "office-and-data-09": "a cell of CSV with doubled quotation marks",
-    "other-answers-02": "JSON of an unknown form",
+}
+THIRD_FORGED = {
+    "html-css-quotes": "quotation marks that a style sheet puts",
+    "html-before-attr": "a word that a style sheet takes from an attribute",
+    "tex": "a quotation as a command of TeX",
+}
+THIRD_HONEST = {
+    "lenticular-colon": "a mark of a file search without its annotation",
+    "footnote-text": "words before the name of a file",
+    "per-the-file": "a name of a file in the sentence",
+    "heading-quote": "a quotation as a heading, its source below",
+    "gpt-sup": "a raised number without a list of sources",
 }
 
 
@@ -57,6 +68,8 @@ def is_accepted(answer: str | dict[str, Any], name: str, sources: CheckedSources
         ("honest", 100, REFUSED_HONEST),
         ("second/forged", 200, SECOND_FORGED),
         ("second/honest", 100, SECOND_HONEST),
+        ("third/forged", 218, THIRD_FORGED),
+        ("third/honest", 93, THIRD_HONEST),
         ("further/forged", 144, {}),
         ("further/honest", 78, {}),
     ],

@@ -1,4 +1,4 @@
-"""`rookery cite verify` reads nothing to which a link leads out of the folders that it is given."""
+"""`rookery cite verify` reads no file outside of the folders that it is given."""
 
 from pathlib import Path
 
@@ -39,8 +39,16 @@ def test_a_source_is_not_read_through_a_link_that_leads_out(
     assert verify(run, folder, "Rooks nest in elms", "own.txt", *given)[0] == 0
 
 
-def test_a_path_without_links_leads_where_it_says(run: Run, folder: Path) -> None:
-    assert verify(run, folder, SECRET, "../elsewhere.txt", "--fetch")[0] == 0
+@pytest.mark.parametrize("place", ["../elsewhere.txt", "answers/../../elsewhere.txt", ""])
+def test_an_answer_names_no_file_above_its_folder(run: Run, folder: Path, place: str) -> None:
+    named = place or (folder.parent / "elsewhere.txt").as_uri()
+    code, told = verify(run, folder, SECRET, named, "--fetch")
+    assert (code, SECRET in told.partition("line 1")[2]) == (5, False)
+    assert "it is not below the answer or --pages: name its folder with --pages" in told
+    assert verify(run, folder, SECRET, named, "--fetch", "--pages", str(folder.parent))[0] == 0
+
+
+def test_a_folder_may_itself_be_a_link(run: Run, folder: Path) -> None:
     linked = folder.parent / "linked"
     linked.symlink_to(folder)
     assert verify(run, linked, "Rooks nest in elms", "own.txt", "--fetch")[0] == 0

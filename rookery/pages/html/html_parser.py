@@ -42,7 +42,7 @@ _RAW_ELEMENTS = "script|style|textarea|title|iframe|noembed|noframes|xmp"
 _FORMATTING_WITH_ATTRIBUTES = re.compile(
     r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s", re.I
 )
-_COMMENT_RAW_OR_TAG = re.compile(
+COMMENT_RAW_OR_TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))"
     rf"|<(?P<raw>{_RAW_ELEMENTS})(?=[\s/>]).*?(?:</(?P=raw)(?=[\s/>])|\Z)"
     r"|<(?P<end>/?)(?P<name>[a-z][^\s/>]*+)"
@@ -73,7 +73,7 @@ def drop_excess_attributes(html: str) -> str:
     )
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
-    return _COMMENT_RAW_OR_TAG.sub(_shorten_tag, html)
+    return COMMENT_RAW_OR_TAG.sub(_shorten_tag, html)
 
 
 def _shorten_tag(tag: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def _flatten_tags(html: str, formatting: frozenset[str]) -> str:
     depth = 0
     pieces: list[str] = []
     position = 0
-    for tag in _COMMENT_RAW_OR_TAG.finditer(html):
+    for tag in COMMENT_RAW_OR_TAG.finditer(html):
         name = (tag["name"] or "").lower()
         if not name or (name in _UNNESTED_TAGS and depth < MAX_TAG_DEPTH):
             continue
