@@ -167,7 +167,7 @@ _PHRASED = (
 """letters of Thai, Lao, Burmese and Khmer, which set spaces between phrases, and their marks"""
 _KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _HAN = "\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_DENYING = "不未非无無没沒勿莫毋"
+_DENYING = "不未非无無没沒勿莫毋负負"
 """signs that turn the one behind them round, as un- does"""
 _UNSPACED_KINDS = [
     (re.compile(f"[{letters}]"), kind)
@@ -178,9 +178,10 @@ _UNSPACED_KINDS = [
 class _CharacterKinds(dict[int, str]):
     """The kind of each character, as one character of `_INSIDE_WORD`'s alphabet; "" if invisible.
 
-    A superscript digit is 2, any other number but the digit 0 is 1, a letter a or A, a mark on one
-    m, a currency sign $. Of unspaced scripts: Thai and the like t, a Katakana sign k, a Chinese
-    sign h, one that denies z, a number n, another letter u, a mark on any of them v.
+    A superscript digit is 2, ½ and the like 3, any other number but the digit 0 is 1, a letter a or
+    A, a mark on one m, a currency sign $. Of unspaced scripts: Thai and the like t, a Katakana
+    sign k, a Chinese sign h, one that denies z, a number n, another letter u, a mark on any of them
+    v.
     """
 
     def __missing__(self, code: int) -> str:
@@ -206,25 +207,26 @@ class _CharacterKinds(dict[int, str]):
 _CHARACTER_KINDS = _CharacterKinds(
     (ord(character), kind)
     for characters, kind in (
-        ("0", "0"), ("eE", "e"), ("xX", "x"), ("⁺⁻", "_"), ("^", "^"), ("'’ʼ＇‘‛", "'"),
-        ("-‐‑﹣－", "-"), ("–−‒", "–"), ("+＋", "+"), ("±∓<>≤≥≦≧≈~∼＜＞≃≅≲≳⩽⩾", "<"), (".．", "."),
+        ("0", "0"), ("eE", "e"), ("xX", "x"), ("⁺⁻", "_"), ("^", "^"), ("'’ʼ＇‘‛`´", "'"),
+        ("-‐‑﹣－", "-"), ("–−‒", "–"), ("+＋", "+"), ("±∓", "±"), ("=＝", "="),
+        ("<>≤≥≦≧≈~∼＜＞≃≅≲≳⩽⩾≠", "<"), (".．", "."),
         (",，٫٬:：⁄∕", ","), ("·∙⋅", "·"), ("/／", "/"), ("&＆@＠", "&"), ("×*∗✕", "×"),
-        ("%‰‱٪؉％﹪", "%"), ("#＃♯♭", "#"), ("°˚", "°"), ("′″‴", "′"), (" ", " "),
-        ("\u00a0\u2007\u2009\u202f", "~"), ("\t", "|"),
-        ("⁰¹²³⁴⁵⁶⁷⁸⁹", "2"), ("〇一二三四五六七八九十百千万億兆两零萬亿", "n"),
+        ("%‰‱٪؉％﹪", "%"), ("#＃♯♭", "#"), ("°˚℃℉", "°"), ("′″‴", "′"), (" ", " "),
+        ("\u00a0\u2007\u2009\u202f", "~"), ("\t", "|"), ("⁰¹²³⁴⁵⁶⁷⁸⁹", "2"),
+        ("¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "3"), ("〇一二三四五六七八九十百千万億兆两零萬亿", "n"),
     )
     for character in characters
 )  # fmt: skip
-_LETTER, _DIGIT, _SPACE = "[aAmex012_]", "[012]", "[ ~]"
+_LETTER, _DIGIT, _SPACE = "[aAmex0123_]", "[0123]", "[ ~]"
 _POWER = r"10[\^2_]"
 _INSIDE_WORD = re.compile(
     "|".join(
         f"(?<={before})(?={after})"
         for before, after in (
-            (_LETTER, f"{_LETTER}"), (r"\S", "[mv]"), ("[n012]", "n"), ("n", _DIGIT),
+            (_LETTER, f"{_LETTER}"), (r"\S", "[mv]"), ("[n0123]", "n"), ("n", _DIGIT),
             # inside a word: hyphen, apostrophe, slash, and a full stop where no sentence begins
             (_LETTER, f"['/&·-]{_LETTER}"), (f"{_LETTER}['/&·-]", _LETTER),
-            (_LETTER, r"\.[aexm_012]"), (rf"{_LETTER}\.", "[aexm_012]"),
+            (_LETTER, r"\.[aexm_0123]"), (rf"{_LETTER}\.", "[aexm_0123]"),
             ("A", r"\.A"), (r"A\.", "A"),
             # a word that a hyphen divides at the end of a line
             (_LETTER, f"-\n{_LETTER}"), (f"{_LETTER}-", f"\n{_LETTER}"), (f"{_LETTER}-\n", _LETTER),
@@ -238,21 +240,27 @@ _INSIDE_WORD = re.compile(
                 for size in (1, 2, 3)
                 for space, left in (("", " "), (" ", ""))
             ),
+            (_DIGIT, f"{_SPACE}?±"), (f"{_DIGIT}{_SPACE}", "±"), ("<", "="),
+            ("<=", f"{_SPACE}?[$]?{_DIGIT}"), (f"<={_SPACE}", f"[$]?{_DIGIT}"),
+            (_DIGIT, f"{_SPACE}–{_SPACE}{_DIGIT}"), (f"{_DIGIT}{_SPACE}", f"–{_SPACE}{_DIGIT}"),
+            (f"{_DIGIT}{_SPACE}–", f"{_SPACE}{_DIGIT}"), (f"{_DIGIT}{_SPACE}–{_SPACE}", _DIGIT),
+            (_DIGIT, f"{_SPACE}(?:3|1/1(?!{_DIGIT}))"), (f"{_DIGIT}{_SPACE}", f"3|1/1(?!{_DIGIT})"),
             # exponents
             (r"\S", r"\^[–+-]?[\w|]"), (r"\S\^", r"[–+-]?[\w|]"), (r"\^[–+-]", r"\w"),
             (f"{_DIGIT}e", f"[–+-]{_DIGIT}"),
-            (_DIGIT, f"{_SPACE}?×{_SPACE}?{_POWER}"), (f"{_DIGIT}{_SPACE}", f"×{_SPACE}?{_POWER}"),
-            ("×", f"{_SPACE}?{_POWER}"), (f"×{_SPACE}", _POWER),
+            (_DIGIT, f"{_SPACE}?[×·]{_SPACE}?{_POWER}"), (f"[×·]{_SPACE}", _POWER),
+            (f"{_DIGIT}{_SPACE}", f"[×·]{_SPACE}?{_POWER}"), ("[×·]", f"{_SPACE}?{_POWER}"),
             (_DIGIT, f"{_SPACE}x{_SPACE}{_POWER}"), (f"{_DIGIT}{_SPACE}", f"x{_SPACE}{_POWER}"),
             (f"{_DIGIT}{_SPACE}x", f"{_SPACE}{_POWER}"), (f"{_DIGIT}{_SPACE}x{_SPACE}", _POWER),
             # signs, comparisons, decimals without a zero
-            ("[–+<-]", rf"(?:[$]{_SPACE}?|\.)?{_DIGIT}"), ("<", f"{_SPACE}[$]?{_DIGIT}"),
-            (f"<{_SPACE}", f"[$]?{_DIGIT}"), (r"(?<![^\s(|$<–+-])\.", _DIGIT),
+            ("[–+<±-]", rf"(?:[$]{_SPACE}?|\.)?{_DIGIT}"), ("[<±]", f"{_SPACE}[$]?{_DIGIT}"),
+            (f"[<±]{_SPACE}", f"[$]?{_DIGIT}"), (r"(?<![^\s(|$<=±–+-])\.", _DIGIT),
             # percent, degrees, feet, currency, "18+"
-            (_DIGIT, f"{_SPACE}?[%°$′]"), (f"{_DIGIT}{_SPACE}", "[%°$]"), ("°", "[aAe]"),
-            (r"\$", f"{_SPACE}?{_DIGIT}"), (rf"\${_SPACE}", _DIGIT),
+            (_DIGIT, f"{_SPACE}?[%°$′]"), (f"{_DIGIT}{_SPACE}", "[%°$]"), ("[°′]", "[aAe0123]"),
+            (r"\$", f"{_SPACE}?[–+-]?{_DIGIT}"), (rf"\${_SPACE}", _DIGIT),
             ("[aAex]", rf"\${_SPACE}?{_DIGIT}"),
             ("%", _DIGIT), (_DIGIT, r"\+"),
+            (f"(?<!{_LETTER})A", f"[–-](?!{_LETTER})"),
             # dimensions (3×4), signs of a name or note ("C++", "F♯")
             (_DIGIT, f"×{_DIGIT}"), (f"{_DIGIT}×", _DIGIT),
             (_LETTER, rf"[+#]{{1,2}}(?!{_LETTER})"), (rf"{_LETTER}[+#]", rf"[+#](?!{_LETTER})"),
@@ -269,12 +277,13 @@ def is_word_edge(text: str, position: int) -> bool:
     """Return False where text[:position] ends and text[position:] begins in the same word.
 
     Words are those of Unicode, held together by hyphens, slashes and apostrophes between letters. A
-    number is one word with its sign, separators, decimals, exponent, and %, ‰, ° or currency sign;
-    a unit such as `mg` behind a space is a word of its own. A word that a hyphen divides at the end
-    of a line is one. Of scripts that set no spaces between words, Thai, Lao, Burmese and Khmer are
-    cut at spaces, zero-width spaces and signs alone; a run of Katakana is one word, and so is one
-    of Chinese signs that has Kana near it; elsewhere any two characters are words apart, but that
-    不, 未 and the like stay with what they deny. Raises ValueError for a position outside the text.
+    number is one word with its sign, separators, decimals, exponent, and %, ‰, ° or currency sign,
+    and so are 2 ½, 5 ± 2 and 5 – 7; a unit such as `mg` behind a space is a word of its own. A word
+    that a hyphen divides at the end of a line is one. Of scripts that set no spaces between words,
+    Thai, Lao, Burmese and Khmer are cut at spaces, zero-width spaces and signs alone; a run of
+    Katakana is one word, and so is one of Chinese signs that has Kana near it; elsewhere any two
+    characters are words apart, but that 不, 未 and the like stay with what they deny. Raises
+    ValueError for a position outside the text.
     """
     if not 0 <= position <= len(text):
         raise ValueError(f"position {position} is outside a text of {len(text)} characters")
