@@ -32,9 +32,6 @@ SECOND_FORGED = {
     "hidden-style-06": "children of a shadow host",
     "answer-markdown-07": "noscript is shown by some readers",
 }
-SECOND_HONEST = {
-    "office-and-data-09": "a cell of CSV with doubled quotation marks",
-}
 THIRD_FORGED = {
     "html-css-quotes": "quotation marks that a style sheet puts",
     "html-before-attr": "a word that a style sheet takes from an attribute",
@@ -67,7 +64,7 @@ def is_accepted(answer: str | dict[str, Any], name: str, sources: CheckedSources
         ("forged", 200, {}),
         ("honest", 100, REFUSED_HONEST),
         ("second/forged", 200, SECOND_FORGED),
-        ("second/honest", 100, SECOND_HONEST),
+        ("second/honest", 100, {}),
         ("third/forged", 218, THIRD_FORGED),
         ("third/honest", 93, THIRD_HONEST),
         ("further/forged", 144, {}),
