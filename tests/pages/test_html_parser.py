@@ -243,6 +243,53 @@ def test_a_closed_list_shows_what_is_chosen(tag: str, shown: str) -> None:
         assert visible == f"Colour: {shown.replace('red', chosen) if ' ' not in shown else shown}"
 
 
+ROOT = "<div><template shadowrootmode=open>{}</template>{}</div>"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        (ROOT.format("<p>In.", "Out."), "In."),
+        (ROOT.format("<p>In.<p><slot></slot>", "Out."), "In.\n\nOut."),
+        (ROOT.format("It is <slot></slot> dry", "not"), "It is not dry"),
+        (ROOT.format("In <slot name=a></slot>", "<i slot=a>a</i><i slot=b>b</i>c"), "In a"),
+        (ROOT.format("<slot>Own.</slot>", ""), "Own."),
+        (ROOT.format("<slot>Own.</slot>", "Out."), "Out."),
+        (ROOT.format("<p hidden><slot></slot></p>In.", "Out."), "In."),
+        (ROOT.format("<style>.x{display:none}</style><p class=x>No.<p>In.", ""), "In."),
+        (ROOT.format("<style>:host{display:none}</style>In.", ""), ""),
+        (
+            ROOT.format("<style>::slotted(b){display:none}</style>In.<slot></slot>", "<b>b</b>"),
+            "In.",
+        ),
+        ("<style>.x{display:none}</style>" + ROOT.format("<p class=x>In.", ""), "In."),
+        (ROOT.format("<p>In.", "").replace("open", "bogus"), ""),
+        (ROOT.format("<p>In.", "").replace("div", "ul"), ""),
+        (ROOT.format(ROOT.format("<slot></slot>", "<slot></slot>"), "Out."), "Out."),
+        (ROOT.format(ROOT.format("In.", "<slot></slot>"), "Out."), "In."),
+    ],
+)
+def test_a_shadow_root_shows_of_its_host_what_its_slots_take(html: str, text: str) -> None:
+    shown = join_visible_text(page(f"<p>Begin.</p>{html}<p>End."), full=True)
+    assert shown.removeprefix("Begin.").removesuffix("End.").strip() == text
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<style>.x{display:none}</style><p>a<sup class=x>b</sup>", "a"),
+        ("<style>.x{display:none}</style><p>a<math><mi class=x>b</mi><mn>1</mn></math>", "a1"),
+        ("<style>.x{display:none}</style><p>a <math class=x><mi>b</mi></math>", "a"),
+        ("<p>a</p><style>p + style + .x{display:none}</style><p class=x>b", "a"),
+        ("<p>a</p><style>p + .x{display:none}</style><p class=x>b", "a\n\nb"),
+        ("<link rel=stylesheet href='data:text/css,.x{display:none}'><p>a<b class=x>b</b>", "a"),
+        ("<select><option label=a>b</select>", "a"),
+    ],
+)
+def test_what_is_hidden_before_it_is_written_otherwise(html: str, text: str) -> None:
+    assert join_visible_text(page(html), full=True) == text
+
+
 @pytest.mark.parametrize(
     ("html", "title"),
     [

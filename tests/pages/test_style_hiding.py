@@ -126,6 +126,67 @@ def test_selectors_and_conditions_as_a_browser_reads_them(
 
 
 @pytest.mark.parametrize(
+    "style",
+    """position:absolute;bottom:2000px | position:absolute;right:100vw | position:fixed;top:100vh
+    | position:absolute;top:-300px | position:fixed;top:0;transform:translateY(-100%)
+    | position:relative;right:4000px | inset-block:-4000px auto;position:absolute
+    | margin-inline-start:-4000px | transform:skewX(90deg) | transform:rotate3d(1,0,0,90deg)
+    | transform:matrix3d(1,0,0,0,0,1,0,0,0,0,1,0,-4000,0,0,1) | text-indent:-100%
+    | transform:rotateY(180deg);backface-visibility:hidden | offset-path:path('M -4000 0 L -4000 1')
+    | text-indent:100vw;overflow:hidden;text-wrap:nowrap | clip-path:xywh(0 0 0 0)
+    | clip-path:polygon(-9px 0,-9px 9px,-20px 0) | clip-path:path('M0 0') | clip-path:inset(999px)
+    | opacity:-1 | opacity:min(0,1) | opacity:env(x,0) | filter:blur(40px) | display:table-column
+    | height:3px;overflow:hidden | block-size:0;overflow:hidden | contain:strict
+    | max-height:0;overflow:auto | -webkit-text-security:disc""".split(" | "),
+)
+def test_ways_to_place_or_cut_a_paragraph_where_nobody_sees_it(style: str) -> None:
+    style = " ".join(style.split())
+    for page in (f"<style>.a{{{style}}}</style><p class=a>May.", f'<p style="{style}">May.'):
+        assert read_visible(f"<h2>Crows learn.</h2>{page}") == "Crows learn."
+
+
+@pytest.mark.parametrize(
+    "style",
+    """position:absolute;bottom:20px | position:absolute;top:-20px | position:fixed;right:0;top:0
+    | position:fixed;top:50%;left:50%;transform:translate(-50%,-50%) | position:relative;top:-9px
+    | height:0;min-height:3em;overflow:hidden | transform:rotate(90deg) | filter:blur(0)
+    | clip-path:inset(0 round 9px) | clip-path:polygon(0 0,100% 0,100% 100%,0 100%)
+    | inset-inline:0 auto;position:absolute | contain:content | text-wrap:nowrap
+    | position:absolute;top:2000px | height:20px;overflow:hidden | margin-inline:auto""".split(
+        " | "
+    ),
+)
+def test_ways_to_place_a_paragraph_where_it_is_seen(style: str) -> None:
+    style = " ".join(style.split())
+    assert "May" in read_visible(
+        f"<style>.a{{{style}}}</style><h2>Crows learn.</h2><p class=a>May."
+    )
+
+
+def test_a_box_that_is_placed_from_another_box_is_shown() -> None:
+    sheet = ".a{position:relative}.b{position:absolute;bottom:100%}"
+    assert read_visible(f"<style>{sheet}</style><div class=a>Crow<b class=b>tip</b>") == "Crowtip"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    """(min-device-width:1px) | (monochrome:0) | (color-gamut:srgb) | (min-color:8)
+    | (-webkit-min-device-pixel-ratio:1) | (width > calc(100px + 1em)) | (update:fast)""".split(
+        " | "
+    ),
+)
+def test_media_that_every_screen_has(condition: str) -> None:
+    assert matches_screen(condition)
+    assert not matches_screen(f"not all and {condition}")
+
+
+@pytest.mark.parametrize("feature", ["opacity:0", "visibility:hidden", "zoom:1", "cursor:pointer"])
+def test_properties_that_browsers_know(feature: str) -> None:
+    sheet = f"@supports ({feature}){{.a{{display:none}}}}"
+    assert read_visible(f"<style>{sheet}</style><p>Crows<b class=a> may</b>.") == "Crows."
+
+
+@pytest.mark.parametrize(
     "body",
     """display : none ;; Opacity:0 | color:red!important; color:blue | a:b!ie;c | font:0/1 x
     | content:"x"; mask:url(y) | background:url(a/b) #FFF | --a:; overflow: hidden  clip | x:y!

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -36,12 +37,9 @@ _FORMATTING_TAGS = frozenset("b big code em font i nobr s small strike strong tt
 _UNNESTED_TAGS = frozenset(
     "area base basefont bgsound body br col colgroup dd dt embed frame head hr html img input"
     " keygen li link meta optgroup option p param rp rt rb rtc source tbody td tfoot th thead tr"
-    " track wbr".split()
-)
+    " track wbr".split())  # fmt: skip
 _RAW_ELEMENTS = "script|style|textarea|title|iframe|noembed|noframes|xmp"
-_FORMATTING_WITH_ATTRIBUTES = re.compile(
-    r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)\s", re.I
-)
+_FORMATTING_WITH_ATTRIBUTES = re.compile(rf"(?i)<(?:{'|'.join(_FORMATTING_TAGS)})\s")
 COMMENT_RAW_OR_TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))"
     rf"|<(?P<raw>{_RAW_ELEMENTS})(?=[\s/>]).*?(?:</(?P=raw)(?=[\s/>])|\Z)"
@@ -137,8 +135,7 @@ def _flatten_tags(html: str, formatting: frozenset[str]) -> str:
 
 VOID_TAGS = frozenset(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source"
-    " track wbr".split()
-)
+    " track wbr".split())  # fmt: skip
 DROPPED_TAGS = frozenset("script style iframe noembed noframes rp".split())
 _DELETED = frozenset("del s strike".split())
 _HIDDEN = (
@@ -208,8 +205,6 @@ def parse_tag(written: str) -> HtmlTag:
     hidden = ' style="' in written or 'hidden="' in written or ' popover="' in written
     if (hidden or name == "dialog") and kind not in _ALWAYS_SHOWN and _is_hidden(name, written):
         kind = "silent"
-    elif name == "template" and ' shadowrootmode="' in written:
-        kind = "block"
     if identity:
         classes = f"{classes} {identity.lower()}"
     if kind in _PLAIN and (classes or ' role="' in written or "author" in written):
@@ -961,10 +956,16 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _COMMENT_OR_TAG = re.compile(r"<!--.*?-->|<[^>]*+>", re.DOTALL)
 _RAW = re.compile(r"<(xmp|plaintext)\b[^>]*>(.*?)(?:</\1>|\Z)", re.DOTALL)
 
+_SHEETS = "style, link[rel=stylesheet i][href^='data:text/css' i]:not([disabled])"
+_SHADOW_ROOT = "template[shadowrootmode=open i], template[shadowrootmode=closed i]"
+_SHADOW_HOST = re.compile(r"a.+e|blockquote|body|div|footer|h\d|header|main|nav|p|s.*n|.*-.*")
+"""elements to which browsers give shadow roots"""
+_SLOTTED_RULE = re.compile(r"::slotted\([^{}]*\{([^{}]*)\}")
+_HOST_RULE = re.compile(r":host(?:\(((?:[^()]|\([^()]*\))*)\))?")
+
 _PERMALINKS = (
     "h1 a, h2 a, h3 a, h4 a, h5 a, h6 a, dt a, a.headerlink, a.permalink, a.anchor, a.hash-link,"
-    " a.header-anchor, a.heading-link"
-)
+    " a.header-anchor, a.heading-link")  # fmt: skip
 _PERMALINK_SIGN = re.compile(r"[\s\u200b]*(?:[¶#§🔗⚓]|\u200b)?[\ufe0f\s\u200b]*")
 
 
@@ -991,13 +992,15 @@ def read_html(html: str) -> HtmlTree:
 def _prepare_document(parser: Any, html: str) -> None:
     """Drop from a parsed page what is never text, mark what styles hide, and write as characters
     what markup says by position."""
-    sheets = [
-        style.text()
-        for style in (parser.css("style") if "<style" in html else ())
-        if style.parent.tag != "noscript" and matches_screen(style.attributes.get("media") or "")
-    ]
+    sheets = _list_sheets(parser)
+    for node in parser.css("script, style, noembed, noframes"):
+        node.inner_html = ""  # the elements stay, since selectors count siblings
+    hide_unseen_elements(parser, html, sheets)
+    _show_shadow_roots(parser, len(html) + 1)
     write_generated_text(parser, sheets)
     write_notation(parser)
+    for option in parser.css("option[label]:not([label=''])") if "<option" in html else ():
+        option.inner_html = escape(option.attributes["label"])
     for choice in parser.css("select:not([multiple])") if "<select" in html else ():
         options = choice.css("option") if (choice.attributes.get("size") or "1") == "1" else []
         chosen = [option for option in options if "selected" in option.attributes] or options[:1]
@@ -1021,7 +1024,45 @@ def _prepare_document(parser: Any, html: str) -> None:
             for child in list(link.iter(include_text=True)):
                 child.decompose()
             link.attrs["href"] = ""
-    hide_unseen_elements(parser, html, sheets)
+
+
+def _list_sheets(parser: Any) -> list[str]:
+    """Return the text of the style sheets that a parsed page holds for the screen."""
+    return [
+        style.text() or unquote((style.attributes.get("href") or "").partition(",")[2])
+        for style in parser.css(_SHEETS)
+        if style.parent.tag != "noscript" and matches_screen(style.attributes.get("media") or "")
+    ]
+
+
+def _show_shadow_roots(parser: Any, size: int) -> None:
+    """Give the hosts of shadow roots what browsers show of them: the root, and in its slots what
+    the host holds. What no slot takes is not shown, nor roots behind the first 200 per megabyte."""
+    most = 200_000_000 // size
+    while most > 0 and (template := parser.css_first(_SHADOW_ROOT)) is not None:
+        most -= 1
+        host, content = template.parent, template.html.partition(">")[2]
+        del template.attrs["shadowrootmode"]
+        if not _SHADOW_HOST.fullmatch(host.tag):
+            continue
+        begun = host.html.partition(">")[0][len(host.tag) + 1 :]
+        inner = type(parser)(f"<x-host{begun}>{content.removesuffix('</template>')}</x-host>")
+        sheets = [_HOST_RULE.sub(r"x-host:is(*\1)", sheet) for sheet in _list_sheets(inner)]
+        # The page's own colours reach in here as those of a sheet elsewhere do.
+        hide_unseen_elements(inner, f"<link rel=stylesheet>{inner.html}", sheets)
+        write_generated_text(inner, sheets)
+        unseen = any(map(is_hidden_by_style, _SLOTTED_RULE.findall(" ".join(sheets))))
+        slots: dict[str, str] = {}
+        for child in host.iter(include_text=True):
+            if child.tag not in ("template", "-comment"):
+                name = (child.is_element_node and child.attributes.get("slot")) or ""
+                slots[name] = slots.get(name, "") + child.html
+        for slot in inner.css("slot"):
+            taken = slots.pop(slot.attributes.get("name") or "", slot.inner_html)
+            slot.inner_html = "" if unseen else taken
+        if inner.css_first("x-host[hidden]") is not None:
+            host.attrs["hidden"] = ""
+        host.inner_html = inner.css_first("x-host").inner_html
 
 
 def _split_tags(markup: str) -> list[str]:

@@ -53,7 +53,7 @@ def write_notation(parser: Any) -> None:
     if parser.css_first(f"math, {_TEX_SCRIPTS}") is not None:
         _write_formulas(parser)
     characters = 0
-    for node in parser.css("sup, sub"):
+    for node in parser.css("sup:not([hidden]), sub:not([hidden])"):
         if characters < _MOST_RAISED:
             characters += _write_script(node)
     for node in parser.css("q"):
@@ -170,7 +170,7 @@ def _write_formulas(parser: Any) -> None:
         preview.decompose()
     for math in reversed(parser.css("math")):
         container, text = _find_container(math), linearize_formula(math)
-        if container.parent is None:
+        if container.parent is None or "hidden" in container.attributes:
             continue
         if container.tag != "math" and container.text()[-1:].isspace():
             text += " "  # in a page that was printed prettily, the space outside is moved in
@@ -237,7 +237,7 @@ def _linearize_node(node: Any, depth: int) -> str:
     """Return the linear form of one node of a formula."""
     if not node.is_element_node:
         return collapse_spaces(node.text_content or "") if node.is_text_node else ""
-    tag = node.tag
+    tag = "none" if "hidden" in node.attributes else node.tag
     if tag in ("mi", "mn", "ms", "mtext", "mo") or depth > _MAX_FORMULA_DEPTH:
         text = node.text().translate(_SILENT_OPERATORS)
         return re.sub(r"\s+", " ", text) if tag == "mtext" else collapse_spaces(text)

@@ -35,17 +35,21 @@ _FAR_FIXED = 1_300
 and what does not scroll"""
 _MOST_TEXT = 0.4
 """share of the page's text that is shown although it begins transparent: a page that fades in"""
+_SCREEN, _TILTING = (1280, 720), ("rotatex", "rotatey", "skew", "skewx", "skewy")
+_TINY = 4
+"""pixels of height or width in which no text is seen"""
 _FAINT = 0.05
 """opacity, and difference of two colours' channels, that nobody sees"""
 
 # Each alternative begins with a plain letter, which makes the search several times as fast.
 _MAY_HIDE = re.compile(
-    r"display\s*:\s*(?:none|var)|visibility\s*:\s*(?:hidden|collapse|var)|tent-visibility"
-    r"|opacity\s*[:(]\s*(?:\+?0?(?:\.?0|\s*[;!)\"}]|$)|[0-5](?:\.\d*)?%|calc|var|\d[\d.]*e-)"
-    r"|font(?:-size)?\s*:\s*(?:[01]?\.\d|[01](?![\d.])|calc|var|min|clamp|\d[\d.]*e-)|-\d{3,}"
-    r"|-\d\d+(?:r?em|v[wh])|-\d\.?\d*e\d|calc\(|\\|clip\s*:|clip-path\s*:|height\s*:\s*[01](?![\d.])"
-    r"|width\s*:\s*[01](?![\d.])|scale|rotate|matrix|translate|text-indent\s*:\s*1\d\d%|\d{4}px"
-    r"|zoom\s*:|mask|text-fill-color|line-through|z-index\s*:\s*(?:-|var)"
+    r"display\s*:\s*(?:none|var|env|table-c)|visibility\s*:\s*(?:hidden|collapse|var|env)|blur|skew"
+    r"|opacity\s*[:(]\s*(?:\+?0?(?:\.?0|\s*[;!)\"}]|$)|[0-5](?:\.\d*)?%|-|[a-z]|\d[\d.]*e-)|offset"
+    r"|font(?:-size)?\s*:\s*(?:[01]?\.\d|[01](?![\d.])|calc|var|m[ai]|clamp|\d[\d.]*e-)|-\d{3,}"
+    r"|-\d\d+(?:r?em|v[wh])|-\d\.?\d*e\d|calc\(|\\|clip\s*:|clip-path\s*:|tent-visibility|mask"
+    r"|(?:height|width|-size)\s*:\s*(?:[0-4]?\.\d|[0-4](?![\d.])|m[ai]|clamp)|scale|rotate|matrix"
+    r"|translate|text-indent\s*:\s*[1-9]\d\d|\d{4}px|zoom\s*:|contain\s*:|text-security|text-fill-color"
+    r"|line-through|z-index\s*:\s*(?:-|var)|(?:left|right|top|bottom|inset)\s*:[^;]*(?:-\d|\d\d\d)"
 )
 _TEXT_COLOR = re.compile(r"(?<![\w-])color\s*:([^;}!]*)")
 _GROUND = re.compile(r"background(?:-color)?\s*:\s*([^;}\"'!]+)")
@@ -56,10 +60,9 @@ _CSS_PART = re.compile(
 _SIMPLE_STRING = r"""'[^'\\;{}()!/]*+'|"[^"\\;{}()!/]*+\""""
 _PLAIN_BODY = re.compile(
     rf"""(?:[^"'\\(){{}}\[\]/@]++|/(?!\*)|{_SIMPLE_STRING}"""
-    rf"""|\((?:[^"'\\(){{}}\[\]@;/]++|/(?!\*)|{_SIMPLE_STRING})*+\))*+"""
-)
+    rf"""|\((?:[^"'\\(){{}}\[\]@;/]++|/(?!\*)|{_SIMPLE_STRING})*+\))*+""")  # fmt: skip
 _NESTED = re.compile(r"(?:[(\[{][^()\[\]{}]*){40}")
-_VARIABLE = re.compile(r"var\(\s*(--[\w-]+)\s*(?:,([^()]*))?\)")
+_VARIABLE = re.compile(r"(?:var|env)\(\s*([\w-]+)\s*(?:,([^()]*))?\)")
 _NAME = re.compile(r"[.#]((?:\\.|[\w-])+)")
 _CLASSES = [
     re.compile(rf"""{name}=["']?((?<=")[^"]*|(?<=')[^']*|[^\s>]*)""") for name in ("class", "id")
@@ -78,8 +81,7 @@ _TO_BE_SHOWN = re.compile(
 _INLINE_STYLE = re.compile(r"""style=(?:"([^"]*)"|'([^']*)')""")
 READ_ALOUD = (
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text, .screen-reader-only,"
-    " .visually-hidden-focusable, .element-invisible, .a11y-hidden"
-)
+    " .visually-hidden-focusable, .element-invisible, .a11y-hidden")  # fmt: skip
 """classes of text for screen readers, known by name where their style sheet is elsewhere"""
 _INLINE_TAGS = frozenset(
     "a abbr b big cite code del dfn em font i ins kbd q s small span strong sub sup tt u".split()
@@ -87,16 +89,16 @@ _INLINE_TAGS = frozenset(
 """which have neither height nor transform unless a style makes them boxes"""
 
 _PROPERTIES = {
-    "display": "display content-visibility",
+    "display": "display content-visibility -webkit-text-security",
     "visibility": "visibility",
     "opacity": "opacity filter transform",
     "font-size": "font-size",
     "struck": "text-decoration-line",
     "place": "zoom position left top right bottom margin-left margin-top text-indent transform"
     " scale rotate translate clip clip-path mask-image overflow-x display float"
-    " white-space",
+    " white-space backface-visibility offset-path",
     "box": "height max-height width max-width overflow-x overflow-y padding-top padding-bottom"
-    " display position float",
+    " display position float min-height contain",
     "behind": "z-index position background-color background-image opacity transform filter",
     "color": "color background-color background-image background-clip -webkit-text-fill-color"
     " text-shadow position",
@@ -106,7 +108,14 @@ _SHORTHANDS = {"overflow": ("overflow-x", "overflow-y"), "mask": ("mask-image",)
     "font": ("font-size",), "text-decoration": ("text-decoration-line",),
     "background": ("background-color", "background-image", "background-clip"),
     "inset": ("top", "right", "bottom", "left"), "margin": ("margin-top", "margin-left"),
-    "padding": ("padding-top", "padding-bottom")}  # fmt: skip
+    "padding": ("padding-top", "padding-bottom"), "text-wrap": ("white-space",),
+    "inset-block": ("top", "bottom"), "inset-inline": ("left", "right"),
+    "margin-block": ("margin-top",), "margin-inline": ("margin-left",), "offset": ("offset-path",),
+    "block-size": ("height",), "inline-size": ("width",), "inset-block-start": ("top",),
+    "max-block-size": ("max-height",), "max-inline-size": ("max-width",), "inset-block-end":
+    ("bottom",), "inset-inline-start": ("left",), "inset-inline-end": ("right",),
+    "margin-block-start": ("margin-top",), "margin-inline-start": ("margin-left",),
+    "overflow-block": ("overflow-y",), "overflow-inline": ("overflow-x",)}  # fmt: skip
 _EDGES = ("top", "right", "bottom", "left")
 _MOVING = tuple("transition animation will-change".split())
 _ELSEWHERE = {"position": "absolute", "overflow-x": "hidden", "white-space": "pre"}
@@ -182,9 +191,11 @@ def parse_styles(body: str) -> Styles:
             # What browsers do not know does not take the place of what they do.
             valid = "var(" in value or each != "display" or _DISPLAYS.match(value)
             if valid and styles.get(each, ("", False))[1] <= important:
-                edge = each.removeprefix(f"{name}-")
-                cut = edge in _EDGES and name in _SHORTHANDS
-                styles[each] = (_list_edges(value)[_EDGES.index(edge)] if cut else value, important)
+                part, edge = value, each.rpartition("-")[2]
+                if edge in _EDGES and name in _SHORTHANDS:
+                    end = edge in _EDGES[1:3] if "-" in name else _EDGES.index(edge)
+                    part = _list_edges(value)[end]
+                styles[each] = (part, important)
     return styles
 
 
@@ -223,8 +234,7 @@ _DISPLAYS = re.compile("none|in|block|flex|grid|table|flow|list|contents|ruby|ma
 
 _XYZ_TO_RGB = ((3.2406, -1.5372, -0.4986), (-0.9689, 1.8758, 0.0415), (0.0557, -0.204, 1.057))
 _WHITES = dict.fromkeys(("lab", "lch"), (0.9857, 1, 1.3196, 1)) | dict.fromkeys(
-    ("oklab", "oklch"), (1, 1, 1, 1)
-)
+    ("oklab", "oklch"), (1, 1, 1, 1))  # fmt: skip
 """by which the lights of a colour are scaled to the white of sRGB"""
 
 
@@ -266,7 +276,8 @@ def _look_alike(one: Channels, other: Channels) -> bool:
 _SUPPORTED = (
     "--|align|anim|appear|aspect|back|block|border|bottom|clip|color|column|contain|content|display"
     "|fl|font|gap|grid|height|hyphens|inset|isol|justify|left|line|margin|mask|max|min|mix|object"
-    "|overf|overs|padding|place|position|right|scroll|shape|text|top|touch|trans|user|width|will"
+    "|overf|overs|padding|place|position|right|scroll|shape|text|top|touch-a|trans|user|width|will"
+    "|accent|caret|cursor|filter|letter|opacity|outline|table|visib|word|writing|z-|zoom"
 )
 _UNITS = {"px": 1, "em": 16, "rem": 16, "ex": 8, "ch": 8, "pt": 4 / 3, "vh": 7.2, "vw": 12.8,
           "cm": 37.8, "mm": 3.78, "in": 96, "vmin": 7.2, "vmax": 12.8, "deg": 1, "grad": 0.9,
@@ -293,9 +304,8 @@ def _compute_value(parts: Sequence[Any], whole: float = 100) -> float | None:
     for signs in ("+-", "*/"):
         for place in range(len(parts) - 1, 0, -1):
             if parts[place].type == "literal" and parts[place].value in signs:
-                one, other = (
-                    _compute_value(each, whole) for each in (parts[:place], parts[place + 1 :])
-                )
+                sides = (parts[:place], parts[place + 1 :])
+                one, other = (_compute_value(each, whole) for each in sides)
                 if one is None or other is None or (parts[place] == "/" and not other):
                     return None
                 return float(_OPERATORS[parts[place].value](one, other))
@@ -308,11 +318,8 @@ def _compute_value(parts: Sequence[Any], whole: float = 100) -> float | None:
         return _compute_value(part.content, whole)
     if part.type == "function" and part.lower_name in _LIMITS:
         numbers = [_compute_value(each, whole) for each in _split_parts(part.arguments)]
-        return (
-            None
-            if None in numbers or not numbers[-1:]
-            else float(_LIMITS[part.lower_name](numbers))
-        )
+        if None not in numbers and numbers:
+            return float(_LIMITS[part.lower_name](numbers))
     return None
 
 
@@ -333,11 +340,13 @@ def find_hiding(styles: dict[str, str], tag: str = "div", inline: bool = False) 
     boxed = tag not in _INLINE_TAGS or get("position") in ("absolute", "fixed") or "float" in styles
     boxed = boxed or get("display", "inline") not in ("inline", "none")
     opacity = measure_value(get("opacity", ""), False, 1) if "transform" not in styles else None
-    clear = [opacity, *(min(each[1], default=1) for each in _list_functions(get("filter", ""), 1)
-                        if each[0] == "opacity")]  # fmt: skip
+    clear = [opacity, *(10 - max(each) if name == "blur" else min(each)
+             for name, each in _list_functions(get("filter", ""), 1)
+             if each and name in ("blur", "opacity"))]  # fmt: skip
     size, zoom = measure_value(get("font-size", "")), measure_value(get("zoom", ""), False, 1)
     hiding = {
-        "display": get("display") == "none" or (boxed and get("content-visibility") == "hidden"),
+        "display": re.match("none|table-c", get("display", "")) or get("-webkit-text-security",
+        "none") != "none" or (boxed and get("content-visibility") == "hidden"),
         "visibility": get("visibility") in ("hidden", "collapse") and (inline or still),
         "opacity": still and any(each is not None and each <= _FAINT for each in clear),
         "font-size": size is not None and 0 <= size <= 1,
@@ -368,37 +377,63 @@ def _list_functions(value: str, whole: float = 100) -> list[tuple[str, list[floa
 def _is_far(styles: dict[str, str]) -> bool:
     """Tell whether an element is placed off the screen, or its text is indented beyond it."""
     position = styles.get("position")
-    ahead = _FAR_FIXED if position == "fixed" else _FAR_AHEAD
+    back = position == "relative"
+    ahead = _FAR if back else _FAR_FIXED if position == "fixed" else _FAR_AHEAD
     names = ["text-indent", "margin-left", "margin-top"]
-    names += _EDGES if position in ("absolute", "fixed") else []
-    names += ["left", "top"] if position == "relative" else []
-    lengths = {name: measure_value(styles[name], whole=0) or 0 for name in names if name in styles}
+    names += _EDGES if position in ("absolute", "fixed", "relative") else []
+    lengths = {name: measure_value(styles[name], whole=_SCREEN[0] * (name == "text-indent")) or 0
+               for name in names if name in styles}  # fmt: skip
     far = any(each <= -_FAR for each in lengths.values())
-    far |= any(lengths.get(name, 0) >= ahead for name in _EDGES if position != "relative")
+    far |= any(lengths.get(name, 0) >= ahead for name in (_EDGES[1:3] if back else _EDGES))
     far |= lengths.get("right", 0) >= _FAR_FIXED
-    beyond = "%" in styles.get("text-indent", "") and styles.get("overflow-x") in ("hidden", "clip")
+    beyond = styles.get("overflow-x") in ("hidden", "clip")
     beyond &= styles.get("white-space") in ("nowrap", "pre")
-    return far or (beyond and (measure_value(styles["text-indent"], whole=1) or 0) >= 1)
+    return far or (beyond and lengths.get("text-indent", 0) >= _SCREEN[0])
+
+
+def _is_outside(styles: dict[str, str], letters: int) -> bool:
+    """Tell whether an element that is placed from the edges of the screen ends before it, or stands
+    still behind it. Its size is reckoned from its letters, which are no larger than 12 by 40."""
+    sizes = (min(letters * 12, _SCREEN[0]), 40 + letters * 12 // _SCREEN[0] * 40)
+    for axis, (screen, own) in enumerate(zip(_SCREEN, sizes, strict=True)):
+        moves = () if _is_moving(styles) else _list_moves(styles, own)
+        shift = sum([*numbers, 0, 0][axis * (name[-1] != "y")] for name, numbers in moves
+                    if name in ("translate", "translate3d", f"translate{'xy'[axis]}"))  # fmt: skip
+        sides = (styles.get(edge, "") for edge in (_EDGES[3 - 3 * axis], _EDGES[1 + axis]))
+        begin, end = (measure_value(side, whole=screen) for side in sides)
+        if begin is None:
+            begin = (shift < 0) * screen if end is None else screen - own - end
+        if begin + shift + own <= 0 or (styles["position"] == "fixed" and begin + shift >= screen):
+            return True
+    return False
+
+
+def _list_moves(styles: dict[str, str], own: float) -> list[tuple[str, list[float]]]:
+    """Return the functions that move, turn and scale an element, `own` for 100 %."""
+    moves = styles.get("transform", "")
+    for name in ("scale", "rotate", "translate"):
+        axis, _, turn = styles.get(name, "").partition(" ")
+        if axis:
+            numbers = f"{axis}({turn})" if axis in ("x", "y") else f"({axis},{turn or 1})"
+            moves += name + numbers
+    return _list_functions(moves, own)
 
 
 def _is_moved_away(styles: dict[str, str]) -> bool:
     """Tell whether transforms move an element off the screen, or leave nothing of it."""
-    own = styles.get("transform", "")
-    for name in ("scale", "rotate", "translate"):
-        axis, _, turn = styles.get(name, "").partition(" ")
-        if axis:
-            own += f"{name}{axis}({turn})" if axis in ("x", "y") else f"{name}({axis},{turn or 1})"
-    for name, numbers in _list_functions(own, 200) if own else ():
-        edge = name in ("rotatex", "rotatey") and abs(math.cos(math.radians(sum(numbers)))) < 0.01
-        first = numbers[4:6] if name == "matrix" else numbers[:2]
-        far = name in ("translate", "translatex", "translatey", "translate3d", "matrix") and any(
-            number <= -_FAR or number >= _FAR_AHEAD for number in first
-        )
+    back = styles.get("backface-visibility") == "hidden"
+    for name, numbers in _list_moves(styles, 200):
+        turned = math.cos(math.radians(sum(numbers[-1:])))
+        edge = name in _TILTING or (name == "rotate3d" and numbers[2:3] == [0])
+        edge &= (turned if back else abs(turned)) < 0.01
+        first = numbers[{"matrix": 4, "matrix3d": 12}.get(name, 0) :][:2]
+        far = any(number <= -_FAR or number >= _FAR_AHEAD for number in first)
+        far &= name[:9] in ("translate", "matrix", "matrix3d")
         flat = name.startswith("scale") and any(abs(each) <= 0.01 for each in first)
-        flat |= name == "matrix" and numbers[:2] == [0, 0]
+        flat |= name[:6] == "matrix" and numbers[:2] == [0, 0]
         if edge or far or flat:
             return True
-    return False
+    return re.search(r"-\d{4}", styles.get("offset-path", "")) is not None
 
 
 def _is_clipped(styles: dict[str, str]) -> bool:
@@ -415,13 +450,16 @@ def _is_clipped(styles: dict[str, str]) -> bool:
         if part.name in ("rect", "inset") and 0 < len(sides) == len(values):
             edges = (sides + sides[-2:] + sides[-2:])[:4] if len(sides) > 1 else sides * 4
             height, width = edges[2] - edges[0], edges[1] - edges[3]
-            cut = edges[0] + edges[2] >= 100 or edges[1] + edges[3] >= 100
-            if min(height, width) <= 1 if part.name == "rect" else cut and "%" in shape:
+            most = 100 if "%" in shape else _FAR
+            cut = edges[0] + edges[2] >= 100 or edges[1] + edges[3] >= most
+            if min(height, width) <= 1 if part.name == "rect" else cut:
                 return True
-        if part.name in ("circle", "ellipse") and values and sides[:1] == [0]:
-            return getattr(values[0], "value", 1) == 0
-        if part.name == "polygon" and (len(set(sides[::2])) == 1 or len(set(sides[1::2])) == 1):
-            return True
+        if part.name in ("circle", "ellipse", "xywh") and values:
+            return 0 in (sides[2:4] if part.name == "xywh" else sides[: len(part.name) - 5])
+        if part.name in ("polygon", "path"):
+            points = sides or [float(each) for each in re.findall(r"-?\d+", shape)] or [0]
+            lines = (points[::2], points[1::2] or [0])
+            return any(max(line) - min(line) <= 1 or max(line) <= 0 for line in lines)
     values = [each for part in masks if part.type == "function" for each in part.arguments]
     colors = [color for each in values if (color := read_color(each.serialize()))]
     return bool(colors) and all(color[3] <= _FAINT for color in colors)
@@ -429,10 +467,13 @@ def _is_clipped(styles: dict[str, str]) -> bool:
 
 def _is_empty_box(get: Any) -> bool:
     """Tell whether an element has no height or no width and cuts off what goes beyond."""
-    values = (get(name) or "" for name in ("height", "max-height", "width", "max-width"))
-    small = any(size is not None and size <= 1 for size in map(measure_value, values))
-    cut = {"hidden", "clip"} & {get("overflow-x"), get("overflow-y")}
-    return bool(cut) and small and (get("padding-bottom") or "0").startswith("0")
+    values = [get(name) or "" for name in ("height", "max-height", "width", "max-width")]
+    small = any(size is not None and size <= _TINY for size in map(measure_value, values))
+    small |= re.search("size|strict", get("contain") or "") is not None and not values[0]
+    ways = f"{get('overflow-x')}{get('overflow-y')}{get('contain')}"
+    cut = re.search("hid|clip|auto|scr|strict", ways)
+    frame = (get("padding-bottom") or "0", get("min-height") or "0")
+    return small and cut is not None and all(re.match("0|auto", each) for each in frame)
 
 
 class _StyleCascade:
@@ -476,14 +517,12 @@ class _StyleCascade:
         for node in nodes.values():
             styles = self.compute_styles(node)
             ways = find_hiding(styles, node.tag)
+            ways |= {"place"} if self.is_outside(node, styles) else set()
             if "hidden" in node.attributes and styles.get("display", "none") != "none":
                 del node.attrs["hidden"]  # any rule goes before what browsers do with it
             inline = node.attributes.get("style") or ""
-            if (
-                not ways
-                and is_hidden_by_style(inline, node.tag)
-                and any(styles.get(name) != each[0] for name, each in parse_styles(inline).items())
-            ):
+            own = parse_styles(inline) if not ways and is_hidden_by_style(inline, node.tag) else {}
+            if any(styles.get(name) != value for name, (value, _) in own.items()):
                 node.attrs["style"] = ""  # a rule that is important shows it again
             if self.is_colourless(node, styles) and not self.changes_inside(node, "color|backgr"):
                 ways |= {"color"}
@@ -510,6 +549,7 @@ class _StyleCascade:
         own = {name: value for name, (value, _) in parse_styles(body).items()}
         styles = {name: self.fill_variables(value, own) for name, value in own.items()}
         ways = find_hiding(_ELSEWHERE | styles)
+        ways |= {"place"} if _is_outside(_ELSEWHERE | styles, 1) else set()
         unseen |= self.is_like_ground(styles.get("-webkit-text-fill-color", ""))
         return ways | {"color"} if unseen else ways
 
@@ -517,9 +557,8 @@ class _StyleCascade:
         """Tell whether a colour is clear, or nearly that of a ground that the page names."""
         if value not in self.colors:
             color = read_color(value)
-            self.colors[value] = color is not None and (
-                color[3] <= _FAINT or any(_look_alike(color, each) for each in self.grounds)
-            )
+            near = color is not None and any(_look_alike(color, each) for each in self.grounds)
+            self.colors[value] = near or (color is not None and color[3] <= _FAINT)
         return self.colors[value]
 
     @cached_property
@@ -541,13 +580,9 @@ class _StyleCascade:
 
     def fill_variables(self, value: str, own: dict[str, str]) -> str:
         """Write the values of custom properties into a value."""
-        for _ in range(4 if "var(" in value else 0):
-            value = _VARIABLE.sub(
-                lambda matches: own.get(
-                    matches[1], self.variables.get(matches[1], matches[2] or "")
-                ),
-                value,
-            )
+        known = self.variables | own if "v(" in value or "var(" in value else own
+        for _ in range(4 if known is not own else 0):
+            value = _VARIABLE.sub(lambda use: known.get(use[1], use[2] or ""), value)
         return value[:1_000].strip()
 
     def may_apply(self, selectors: str) -> bool:
@@ -586,7 +621,7 @@ class _StyleCascade:
     def declare_values(self, nodes: dict[int, Any], deciding: set[str]) -> None:
         """Collect what rules and inline styles say of these elements and of those around them."""
         aims = dict(nodes)
-        for node in nodes.values() if "background-color" in deciding else ():
+        for node in nodes.values() if {"background-color", "position"} & deciding else ():
             while (node := node.parent) is not None and node.mem_id not in aims:
                 aims[node.mem_id] = node
         names = {word for node in aims.values() for name in ("class", "id")
@@ -620,6 +655,17 @@ class _StyleCascade:
         """Return the values that hold for an element."""
         own = self.declared.get(node.mem_id, {})
         return {name: self.fill_variables(value, own) for name, value in own.items()}
+
+    def is_outside(self, node: Any, styles: dict[str, str]) -> bool:
+        """Tell whether an element is placed from the edges of the screen, and off it."""
+        placed = styles.get("position", "")
+        above = node.parent if placed == "absolute" and not self.linked else None
+        while above is not None and above.tag not in ("body", "html"):
+            values = map(self.compute_styles(above).get, ("position", *_LAYERS))
+            if not {None, "static", "none"}.issuperset(values):
+                return False
+            above = above.parent
+        return (placed == "fixed" or above is not None) and _is_outside(styles, len(node.text()))
 
     def is_colourless(self, node: Any, styles: dict[str, str]) -> bool:
         """Tell whether text has no colour, or nearly that of the ground on which it stands."""
@@ -802,9 +848,8 @@ def split_sheet(sheet: str, may_apply: Callable[[str], object]) -> list[StyleRul
             inner = outer
             if prelude[:1] != "@":
                 inner = _nest_selectors(outer, prelude) if outer else prelude
-                inner = (
-                    inner if outer is not None and ";" not in inner and may_apply(inner) else None
-                )
+                applies = outer is not None and ";" not in inner and may_apply(inner)
+                inner = inner if applies else None
             elif not _applies_to_screen(prelude.lower()):
                 inner = None
             layered |= prelude[:6].lower() == "@layer"
@@ -834,9 +879,8 @@ def _applies_to_screen(prelude: str) -> bool:
     if prelude.startswith("@media"):
         return matches_screen(prelude[len("@media") :])
     parts = tinycss2.parse_component_value_list(prelude)
-    return prelude.startswith("@layer") or (
-        prelude.startswith("@supports") and _is_condition_met(parts[1:], _is_supported)
-    )
+    met = prelude.startswith("@supports") and _is_condition_met(parts[1:], _is_supported)
+    return met or prelude.startswith("@layer")
 
 
 def _is_supported(feature: list[Any]) -> bool:
@@ -848,10 +892,8 @@ def _is_supported(feature: list[Any]) -> bool:
 def matches_screen(queries: str) -> bool:
     """Tell whether media queries, such as an empty list, hold for 1,280 by 720 pixels."""
     queries = "not all" if _NESTED.search(queries) else queries.lower()
-    parts = tinycss2.parse_component_value_list(queries, skip_comments=True)
-    return not queries.strip() or any(
-        _is_condition_met(group, _matches_feature) for group in _split_parts(parts)
-    )
+    groups = _split_parts(tinycss2.parse_component_value_list(queries, skip_comments=True))
+    return not queries.strip() or any(_is_condition_met(each, _matches_feature) for each in groups)
 
 
 def _is_condition_met(parts: list[Any], test: Any) -> bool:
@@ -871,25 +913,25 @@ def _is_condition_met(parts: list[Any], test: Any) -> bool:
     return _is_condition_met(inner, test) if grouped else bool(inner) and bool(test(inner))
 
 
-_FEATURES = {"width": 1280, "height": 720, "aspect-ratio": 16 / 9, "resolution": 1}
+_FEATURES = {"width": 1280, "height": 720, "aspect-ratio": 16 / 9, "resolution": 1, "color": 8}
+_FEATURES |= {"device-width": 1280, "device-pixel-ratio": 1, "grid": 0, "monochrome": 0}
 _TRUE_FEATURES = frozenset(
     "width height color hover hover:hover any-hover:hover pointer pointer:fine any-pointer:fine"
-    " orientation:landscape prefers-color-scheme prefers-color-scheme:light scripting"
-    " scripting:enabled prefers-reduced-motion:no-preference forced-colors:none".split()
+    " orientation:landscape prefers-color-scheme prefers-color-scheme:light scripting update"
+    " scripting:enabled prefers-reduced-motion:no-preference forced-colors:none update:fast"
+    " prefers-contrast:no-preference prefers-reduced-transparency:no-preference aspect-ratio"
+    " color-gamut color-gamut:srgb dynamic-range:standard overflow-block:scroll resolution"
+    " overflow-inline:scroll overflow-block overflow-inline display-mode:browser".split()
 )
 
 
 def _matches_feature(parts: list[Any]) -> bool:
     """Tell whether a media feature holds: `min-width: 40em`, `400px <= width < 50em`, `hover`."""
-    text = "".join(tinycss2.serialize(parts).split())
+    text = re.sub(r"\s*([<>=:/])\s*", r"\1", tinycss2.serialize(parts)).removeprefix("-webkit-")
     if bound := re.fullmatch(r"(min|max)-([a-z-]+):(.+)", text):
         text = f"{bound[2]}{'>=' if bound[1] == 'min' else '<='}{bound[3]}"
     sides = re.split(r"([<>]=?|[=:])", text)
     values = [_FEATURES.get(each, measure_value(each, False)) for each in sides[::2]]
-    return text in _TRUE_FEATURES or (
-        len(values) > 1
-        and all(
-            one is not None and other is not None and _OPERATORS[sign](one, other)
-            for one, sign, other in zip(values, sides[1::2], values[1:], strict=False)
-        )
-    )
+    pairs = zip(values, sides[1::2], values[1:], strict=False)
+    met = [None not in (a, b) and _OPERATORS[sign](a, b) for a, sign, b in pairs]
+    return text in _TRUE_FEATURES or (all(met) and met != [])
