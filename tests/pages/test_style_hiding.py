@@ -134,7 +134,7 @@ def test_selectors_and_conditions_as_a_browser_reads_them(
     | transform:matrix3d(1,0,0,0,0,1,0,0,0,0,1,0,-4000,0,0,1) | text-indent:-100%
     | transform:rotateY(180deg);backface-visibility:hidden | offset-path:path('M -4000 0 L -4000 1')
     | text-indent:100vw;overflow:hidden;text-wrap:nowrap | clip-path:xywh(0 0 0 0)
-    | clip-path:polygon(-9px 0,-9px 9px,-20px 0) | clip-path:path('M0 0') | clip-path:inset(999px)
+    | clip-path:polygon(-9px 0,-9px 9px,-20px 0) | clip-path:inset(999px)
     | opacity:-1 | opacity:min(0,1) | opacity:env(x,0) | filter:blur(40px) | display:table-column
     | height:3px;overflow:hidden | block-size:0;overflow:hidden | contain:strict
     | max-height:0;overflow:auto | -webkit-text-security:disc""".split(" | "),

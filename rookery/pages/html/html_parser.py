@@ -45,8 +45,7 @@ COMMENT_RAW_OR_TAG = re.compile(
     rf"|<(?P<raw>{_RAW_ELEMENTS})(?=[\s/>]).*?(?:</(?P=raw)(?=[\s/>])|\Z)"
     r"|<(?P<end>/?)(?P<name>[a-z][^\s/>]*+)"
     r"""(?:[\s/]++|=?[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))?+)*+[^>]*+>?""",
-    re.IGNORECASE | re.DOTALL,
-)
+    re.IGNORECASE | re.DOTALL,)  # fmt: skip
 
 _MAX_ATTRIBUTES = 512
 """of one tag that are kept; a parser compares each with all before it"""
@@ -67,8 +66,7 @@ def drop_excess_attributes(html: str) -> str:
     crowded = any(
         len(_ATTRIBUTE_GAPS.findall(html, tag.start(), html.find(">", tag.end()) % (len(html) + 1)))
         > _MAX_ATTRIBUTES
-        for tag in _LONG_TAG.finditer(html)
-    )
+        for tag in _LONG_TAG.finditer(html))  # fmt: skip
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
     return COMMENT_RAW_OR_TAG.sub(_shorten_tag, html)
@@ -158,8 +156,7 @@ _KINDS = (
     | {"li": "numbered-item", "table": "table", "tr": "row", "td": "cell", "th": "cell"}
     | {"pre": "verbatim", "textarea": "verbatim", "listing": "verbatim"}
     | {"ul": "list", "ol": "list", "dl": "list", "menu": "list", "dir": "list"}
-    | {"ruby": "ruby", "meta": "head", "link": "head", "base": "head"}
-)
+    | {"ruby": "ruby", "meta": "head", "link": "head", "base": "head"})  # fmt: skip
 _BLOCKS = frozenset("root block item numbered-item table row cell list verbatim title".split())
 _ALWAYS_SHOWN = frozenset(("void", "head", "root"))
 _PLAIN = {"bare": "inline", "link": "named link"}

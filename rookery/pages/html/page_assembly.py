@@ -102,8 +102,7 @@ def build_page(tree: HtmlTree, url: str, fetched: str = "", whole: bool = False)
         blocks=(*blocks, *hidden),
         links=links,
         marks=marks,
-        fetched=fetched,
-    )
+        fetched=fetched,)  # fmt: skip
 
 
 def _choose_title(tree: HtmlTree, blocks: list[Block]) -> str:

@@ -101,8 +101,7 @@ _PROPERTIES = {
     " display position float min-height contain",
     "behind": "z-index position background-color background-image opacity transform filter",
     "color": "color background-color background-image background-clip -webkit-text-fill-color"
-    " text-shadow position",
-}
+    " text-shadow position"}  # fmt: skip
 """the properties that decide each way of hiding"""
 _SHORTHANDS = {"overflow": ("overflow-x", "overflow-y"), "mask": ("mask-image",),
     "font": ("font-size",), "text-decoration": ("text-decoration-line",),
@@ -456,10 +455,9 @@ def _is_clipped(styles: dict[str, str]) -> bool:
                 return True
         if part.name in ("circle", "ellipse", "xywh") and values:
             return 0 in (sides[2:4] if part.name == "xywh" else sides[: len(part.name) - 5])
-        if part.name in ("polygon", "path"):
-            points = sides or [float(each) for each in re.findall(r"-?\d+", shape)] or [0]
-            lines = (points[::2], points[1::2] or [0])
-            return any(max(line) - min(line) <= 1 or max(line) <= 0 for line in lines)
+        lines = (sides[::2], sides[1::2] or [0]) if part.name == "polygon" and sides else ()
+        if any(max(line) - min(line) <= 1 or max(line) <= 0 for line in lines):
+            return True
     values = [each for part in masks if part.type == "function" for each in part.arguments]
     colors = [color for each in values if (color := read_color(each.serialize()))]
     return bool(colors) and all(color[3] <= _FAINT for color in colors)
@@ -776,8 +774,7 @@ def _list_selectors(selectors: str) -> list[Selector]:
         matches = [
             (each.strip(), (each.count("#"), len(_CLASS_SIGN.findall(each)), len(tags)))
             for each in selectors.split(",")[:_MAX_LOOKUPS]
-            for tags in [_TAG.findall(each)]
-        ]
+            for tags in [_TAG.findall(each)]]  # fmt: skip
     else:
         groups = _split_parts(tinycss2.parse_component_value_list(selectors, skip_comments=True))
         matches = [
