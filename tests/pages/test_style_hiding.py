@@ -147,7 +147,8 @@ def test_ways_to_place_or_cut_a_paragraph_where_nobody_sees_it(style: str) -> No
 
 @pytest.mark.parametrize(
     "style",
-    """position:absolute;bottom:20px | position:absolute;top:-20px | position:fixed;right:0;top:0
+    """position:absolute;bottom:20px | position:absolute;top:-20px | display:table-cell
+    | position:fixed;right:0;top:0
     | position:fixed;top:50%;left:50%;transform:translate(-50%,-50%) | position:relative;top:-9px
     | height:0;min-height:3em;overflow:hidden | transform:rotate(90deg) | filter:blur(0)
     | clip-path:inset(0 round 9px) | clip-path:polygon(0 0,100% 0,100% 100%,0 100%)

@@ -43,7 +43,7 @@ _FAINT = 0.05
 
 # Each alternative begins with a plain letter, which makes the search several times as fast.
 _MAY_HIDE = re.compile(
-    r"display\s*:\s*(?:none|var|env|table-c)|visibility\s*:\s*(?:hidden|collapse|var|env)|blur|skew"
+    r"display\s*:\s*(?:none|var|env|table-col)|visibility\s*:\s*(?:hidden|collapse|var|env)|blur|skew"
     r"|opacity\s*[:(]\s*(?:\+?0?(?:\.?0|\s*[;!)\"}]|$)|[0-5](?:\.\d*)?%|-|[a-z]|\d[\d.]*e-)|offset"
     r"|font(?:-size)?\s*:\s*(?:[01]?\.\d|[01](?![\d.])|calc|var|m[ai]|clamp|\d[\d.]*e-)|-\d{3,}"
     r"|-\d\d+(?:r?em|v[wh])|-\d\.?\d*e\d|calc\(|\\|clip\s*:|clip-path\s*:|tent-visibility|mask"
@@ -344,7 +344,7 @@ def find_hiding(styles: dict[str, str], tag: str = "div", inline: bool = False) 
              if each and name in ("blur", "opacity"))]  # fmt: skip
     size, zoom = measure_value(get("font-size", "")), measure_value(get("zoom", ""), False, 1)
     hiding = {
-        "display": re.match("none|table-c", get("display", "")) or get("-webkit-text-security",
+        "display": re.match("none|table-col", get("display", "")) or get("-webkit-text-security",
         "none") != "none" or (boxed and get("content-visibility") == "hidden"),
         "visibility": get("visibility") in ("hidden", "collapse") and (inline or still),
         "opacity": still and any(each is not None and each <= _FAINT for each in clear),
