@@ -54,7 +54,8 @@ _NOTICE = re.compile(
     r"|\b(?:accept|allow|reject) (?:all )?cookies\b"
     r"|\b(?:utilis\w+|utiliza\w*|verwende\w*|gebruik\w*|usa\w*) (?:\w+ ){0,3}cookies\b"
     r"|^(?:advertisement|sponsored|anzeige|publicité|publicidad)\b",
-    re.IGNORECASE,)  # fmt: skip
+    re.IGNORECASE,
+)
 """of copyright lines, cookie banners and adverts whose markup does not tell them from prose"""
 
 
@@ -78,7 +79,8 @@ def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passa
         for joined, context in _join_blocks(page, blocks, sizes)
         for start, end in _cut_span(page.text, joined, sizes)
         if _linked_share(page, start, end)
-        < (MOST_LINKED_IN_ARTICLE if kind else MOST_LINKED_ELSEWHERE)]  # fmt: skip
+        < (MOST_LINKED_IN_ARTICLE if kind else MOST_LINKED_ELSEWHERE)
+    ]
 
 
 def _is_prose(page: Page, block: Block, sizes: PassageSizes) -> bool:
@@ -86,7 +88,8 @@ def _is_prose(page: Page, block: Block, sizes: PassageSizes) -> bool:
     return (
         block.end - block.start >= sizes.prose
         and not _NOTICE.search(page.text[block.start : block.end])
-        and _linked_share(page, block.start, block.end) < MOST_LINKED_ELSEWHERE)  # fmt: skip
+        and _linked_share(page, block.start, block.end) < MOST_LINKED_ELSEWHERE
+    )
 
 
 def _linked_share(page: Page, start: int, end: int) -> float:
@@ -162,7 +165,8 @@ def names_columns(cells: Sequence[str]) -> bool:
         len(names) > 1
         and len(set(names)) == len(names)
         and names[0][:1].isalpha()
-        and all(map(_COLUMN_NAME.fullmatch, names)))  # fmt: skip
+        and all(map(_COLUMN_NAME.fullmatch, names))
+    )
 
 
 def find_labels(page: Page) -> list[Mark]:

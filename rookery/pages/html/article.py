@@ -109,7 +109,8 @@ class ArticleCleaning:
             "share" in classes
             and number not in self.roots
             and self.chars[number] < self.choice.rules.enough
-            and _SHARED.search(classes) is not None)  # fmt: skip
+            and _SHARED.search(classes) is not None
+        )
 
     def clean_conditionally(self, tags: frozenset[str]) -> None:
         """Remove the elements with one of these tags that look like furniture (`is_furniture`)."""
@@ -182,7 +183,8 @@ class ArticleCleaning:
             )
             or (not is_list and weight < 25 and density > 0.2)
             or (weight >= 25 and density > 0.5)
-            or (images == 0 and count["textish"] == 0))  # fmt: skip
+            or (images == 0 and count["textish"] == 0)
+        )
 
     def is_gallery(self, number: int) -> bool:
         """Return whether a list has as many images as items, and no item with two elements in it.
@@ -301,7 +303,8 @@ _BASE |= dict.fromkeys("address ol ul dl dd dt li form".split(), -3.0)
 _BASE |= dict.fromkeys((*HEADING_TAGS, "th"), -5.0)
 _TITLES = frozenset(("h1", "h2"))
 EMBEDDED_CLASS = re.compile(
-    r"(?:^|[ _-])(?:embed\w*|tweet|twitter-tweet|instagram-media)(?:$|[ _-])")  # fmt: skip
+    r"(?:^|[ _-])(?:embed\w*|tweet|twitter-tweet|instagram-media)(?:$|[ _-])"
+)
 
 
 def choose_by_readability(tree: HtmlTree, rules: ArticleRules) -> bytearray:
@@ -507,7 +510,8 @@ class ArticleChoice:
             and self.tree.tags[number] == "div"
             and self.tree.tags[self.only[number]] == "p"
             and self.tree.own[number] == 0
-            and self.link_density(number) < 0.25)  # fmt: skip
+            and self.link_density(number) < 0.25
+        )
 
     def is_paragraph(self, number: int) -> bool:
         """Return whether an element is a paragraph, or a div without a block inside."""
@@ -673,16 +677,19 @@ _NEVER_PROSE = frozenset("nav footer form dialog menu".split())
 """elements of furniture; an aside may hold footnotes"""
 _FURNITURE_ROLE = re.compile(
     r' role="(?:navigation|contentinfo|banner|search|menu|menubar|alert|alertdialog|dialog)"',
-    re.IGNORECASE,)  # fmt: skip
+    re.IGNORECASE,
+)
 _NOTICE_CLASS = re.compile(
     r"(?:^|[ _-])(?:cookies?[_-]?(?:banner|bar|consent|law|notice|popup)|gdpr|adsense|"
     r"advertisements?|consent[_-](?:banner|bar|notice|popup)|"
-    r"ad[_-](?:banner|container|slot|unit))(?:$|[ _-])")  # fmt: skip
+    r"ad[_-](?:banner|container|slot|unit))(?:$|[ _-])"
+)
 _FURNITURE_CLASS = re.compile(
     _NOTICE_CLASS.pattern + r"|(?:^|[ _-])(?:ads?|advert\w*|sponsor\w*|cookies?|consent|promo\w*|"
     r"outbrain|taboola|banner|popup|newsletter|subscri\w*|breadcrumbs?|pagination|pager|masthead|"
     r"colophon|copyright|foot|footer|ftr|menu|nav|navbar|navigation|share|sharing|sharedaddy|"
-    r"social|related|recommend\w*|bylines?)(?:$|[ _-])")  # fmt: skip
+    r"social|related|recommend\w*|bylines?)(?:$|[ _-])"
+)
 _NEVER_COMMENT = frozenset("body html main a".split()) | HEADING_TAGS
 _NEVER_TRIMMED = frozenset("body html article main a".split()) | HEADING_TAGS
 _TRIMMED_CLASS = re.compile(
@@ -691,12 +698,14 @@ _TRIMMED_CLASS = re.compile(
     r"related\w*|recommend\w*|readmore|read-more|promo\w*|sponsor\w*|share|sharing|sharedaddy|"
     r"social|follow|gallery|carousel|slideshow|breadcrumbs?|pagination|pager|comments?|buttons?|"
     r"btn|ads?|advert\w*|sr-only|screen-reader-text|visually-hidden)(?:$|[ _-])"
-    r"|(?:^| )sidebar(?:$| )")  # fmt: skip
+    r"|(?:^| )sidebar(?:$| )"
+)
 _COMMENT_CLASS = re.compile(
     r"(?:^|(?=[ _-])(?<!\bhas)(?<!\bno)(?<!\bwith)[ _-])(?:"
     r"comments?(?:lists?|box|area|wrap|items?|section)?"
     r"(?![_-](?:open|closed|enabled|disabled|count|link))|repl(?:y|ies)|respond|disqus\w*|pinglun|"
-    r"liuyan|huifu)(?:$|[ _-])")  # fmt: skip
+    r"liuyan|huifu)(?:$|[ _-])"
+)
 """of readers' comments, on Chinese pages also in Pinyin"""
 _CODE = frozenset(("pre", "code"))
 _BOXES = frozenset("div section article main".split())
@@ -704,12 +713,14 @@ _TRAILER = re.compile(
     r"\W*(?:read (?:more|also|next)|also read|related|see also|more (?:from|on|about|stories)|"
     r"recommended|you (?:may|might) also like|don.t miss|watch|listen|click here|sign up|subscribe|"
     r"follow (?:us|me|him|her|the)|share (?:this|on)|continue reading|get the)\b",
-    re.IGNORECASE,)  # fmt: skip
+    re.IGNORECASE,
+)
 _LABEL = re.compile(
     r"\W*(?:(?:last )?(?:updated|published|posted)\b.*\d{4}|©|copyright\b|all rights reserved|"
     r"subscribe\b|sign up\b|share this\b|advertisement\b|\d+ min(?:ute)?s? read|"
     r"(?:photo|image|picture)s? ?(?:by|credits?|courtesy|source|:)\b)",
-    re.IGNORECASE,)  # fmt: skip
+    re.IGNORECASE,
+)
 _PROSE_END = re.compile(r"[.!?…:;\"”»)](?:\s|$)|[。！？]")
 _DENSE_PROSE_SIZE = 20
 """fewest characters of a block of prose in a script that writes words in few"""
@@ -864,7 +875,8 @@ def name_trimmings(tree: HtmlTree) -> list[tuple[int, int]]:
         (number, named.get(tree.classes[number], 1))
         for number in _find_elements(tree, named, _CODE | {"figcaption"})
         if (tree.tags[number] == "figcaption" or tree.classes[number] in named)
-        and tree.tags[number] not in _NEVER_TRIMMED]  # fmt: skip
+        and tree.tags[number] not in _NEVER_TRIMMED
+    ]
 
 
 def _name_classes(tree: HtmlTree, name: Callable[[str], int]) -> dict[str, int]:
@@ -934,7 +946,8 @@ def measure_blocks(tree: HtmlTree, rules: ArticleRules = ArticleRules()) -> list
         long = size >= rules.shortest_prose or _DENSE.search(body) is not None
         prose = long and links < 0.4 * chars and _PROSE_END.search(body) is not None
         trailer = (links > 0.3 * chars and _TRAILER.match(text, start, end) is not None) or (
-            size < 80 and _LABEL.match(text, start, end) is not None)  # fmt: skip
+            size < 80 and _LABEL.match(text, start, end) is not None
+        )
         if prose:
             prose = body not in texts_before
             texts_before.add(body)
@@ -970,7 +983,8 @@ def _restrict_to_longest(tree: HtmlTree, in_article: bytearray, name: str, sign:
     numbers = [
         number
         for number, (tag, written) in enumerate(zip(tree.tags, tree.attributes, strict=True))
-        if tag == name or sign in written.lower()]  # fmt: skip
+        if tag == name or sign in written.lower()
+    ]
     longest = max(numbers, key=lambda number: tree.stops[number] - tree.starts[number], default=0)
     first = bisect_left(tree.pieces, tree.starts[longest])
     stop = bisect_left(tree.pieces, tree.stops[longest]) if longest else first
@@ -1006,7 +1020,8 @@ def _name_furniture(tree: HtmlTree, tags: frozenset[str]) -> list[tuple[int, int
         for number, (classes, tag, written) in enumerate(columns)
         if classes in named
         or tag in tags
-        or (' role="' in written and _FURNITURE_ROLE.search(written))]  # fmt: skip
+        or (' role="' in written and _FURNITURE_ROLE.search(written))
+    ]
 
 
 def _is_named_furniture(classes: str) -> int:

@@ -37,7 +37,8 @@ _FORMATTING_TAGS = frozenset("b big code em font i nobr s small strike strong tt
 _UNNESTED_TAGS = frozenset(
     "area base basefont bgsound body br col colgroup dd dt embed frame head hr html img input"
     " keygen li link meta optgroup option p param rp rt rb rtc source tbody td tfoot th thead tr"
-    " track wbr".split())  # fmt: skip
+    " track wbr".split()
+)
 _RAW_ELEMENTS = "script|style|textarea|title|iframe|noembed|noframes|xmp"
 _FORMATTING_WITH_ATTRIBUTES = re.compile(rf"(?i)<(?:{'|'.join(_FORMATTING_TAGS)})\s")
 COMMENT_RAW_OR_TAG = re.compile(
@@ -45,7 +46,8 @@ COMMENT_RAW_OR_TAG = re.compile(
     rf"|<(?P<raw>{_RAW_ELEMENTS})(?=[\s/>]).*?(?:</(?P=raw)(?=[\s/>])|\Z)"
     r"|<(?P<end>/?)(?P<name>[a-z][^\s/>]*+)"
     r"""(?:[\s/]++|=?[^\s/>=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))?+)*+[^>]*+>?""",
-    re.IGNORECASE | re.DOTALL,)  # fmt: skip
+    re.IGNORECASE | re.DOTALL,
+)
 
 _MAX_ATTRIBUTES = 512
 """of one tag that are kept; a parser compares each with all before it"""
@@ -66,7 +68,8 @@ def drop_excess_attributes(html: str) -> str:
     crowded = any(
         len(_ATTRIBUTE_GAPS.findall(html, tag.start(), html.find(">", tag.end()) % (len(html) + 1)))
         > _MAX_ATTRIBUTES
-        for tag in _LONG_TAG.finditer(html))  # fmt: skip
+        for tag in _LONG_TAG.finditer(html)
+    )
     if not crowded and len(_SIGN_IN_VALUE.findall(html)) <= _MAX_SIGNS_IN_VALUES:
         return html
     return COMMENT_RAW_OR_TAG.sub(_shorten_tag, html)
@@ -133,7 +136,8 @@ def _flatten_tags(html: str, formatting: frozenset[str]) -> str:
 
 VOID_TAGS = frozenset(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source"
-    " track wbr".split())  # fmt: skip
+    " track wbr".split()
+)
 DROPPED_TAGS = frozenset("script style iframe noembed noframes rp".split())
 _DELETED = frozenset("del s strike".split())
 _HIDDEN = (
@@ -156,7 +160,8 @@ _KINDS = (
     | {"li": "numbered-item", "table": "table", "tr": "row", "td": "cell", "th": "cell"}
     | {"pre": "verbatim", "textarea": "verbatim", "listing": "verbatim"}
     | {"ul": "list", "ol": "list", "dl": "list", "menu": "list", "dir": "list"}
-    | {"ruby": "ruby", "meta": "head", "link": "head", "base": "head"})  # fmt: skip
+    | {"ruby": "ruby", "meta": "head", "link": "head", "base": "head"}
+)
 _BLOCKS = frozenset("root block item numbered-item table row cell list verbatim title".split())
 _ALWAYS_SHOWN = frozenset(("void", "head", "root"))
 _PLAIN = {"bare": "inline", "link": "named link"}
@@ -962,7 +967,8 @@ _HOST_RULE = re.compile(r":host(?:\(((?:[^()]|\([^()]*\))*)\))?")
 
 _PERMALINKS = (
     "h1 a, h2 a, h3 a, h4 a, h5 a, h6 a, dt a, a.headerlink, a.permalink, a.anchor, a.hash-link,"
-    " a.header-anchor, a.heading-link")  # fmt: skip
+    " a.header-anchor, a.heading-link"
+)
 _PERMALINK_SIGN = re.compile(r"[\s\u200b]*(?:[¶#§🔗⚓]|\u200b)?[\ufe0f\s\u200b]*")
 
 

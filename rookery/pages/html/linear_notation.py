@@ -137,7 +137,8 @@ def _read_content(body: str) -> str | None:
     declared = {
         part.lower_name: [each for each in part.value if each.type not in ("whitespace", "comment")]
         for part in tinycss2.parse_blocks_contents(body)
-        if part.type == "declaration"}  # fmt: skip
+        if part.type == "declaration"
+    }
     if "content" not in declared:
         return None
     display = tinycss2.serialize(declared.get("display", [])).lower()
@@ -331,17 +332,20 @@ def _format_script(sign: str, text: str) -> str:
 # Raised and lowered text of HTML.
 
 _ORDINAL_ENDING = re.compile(
-    r"(?:st|nd|rd|th|d|e|er|re|ère|ème|eme|o|a|os|as|do|to|mo|nd|ers|es)\.?")  # fmt: skip
+    r"(?:st|nd|rd|th|d|e|er|re|ère|ème|eme|o|a|os|as|do|to|mo|nd|ers|es)\.?"
+)
 _ROMAN = re.compile(r"(?:^|\W)[IVXLCDM]+$")
 _ABBREVIATIONS = re.compile(
-    r"(?:^|\W)(?:M(?:me|lle|mes|lles|gr|rs?|c|s)|[Nn]os?|Drs?|Sts?|Ste|Cie)\.?")  # fmt: skip
+    r"(?:^|\W)(?:M(?:me|lle|mes|lles|gr|rs?|c|s)|[Nn]os?|Drs?|Sts?|Ste|Cie)\.?"
+)
 _MARKS_ALONE = re.compile(r"(?:[^\w+−∓±⁺⁻-]|_)+|TM|SM|®|\((?:R|TM|SM|c)\)|[Oo]")
 _PHRASE = re.compile(r"[^\W\d_]{2,}\W+[^\W\d_]{2,}")
 _NOTE = re.compile(r"\d{1,3}[a-z]?(?:\s?[,–-]\s?\d{1,3}[a-z]?)*")
 _BEHIND_SENTENCE = '.,;:!?"”’»'
 _NOTED_WORD = re.compile(
     r"[^\W\d_]{4,}$(?<!met(?:re|er)s)(?<!met(?:re|er))(?<!feet)(?<!inch)(?<!inches)(?<!mile)"
-    r"(?<!miles)(?<!yards)(?<!yard)(?<!second)(?<!seconds)(?<!sinh)(?<!cosh)(?<!tanh)")  # fmt: skip
+    r"(?<!miles)(?<!yards)(?<!yard)(?<!second)(?<!seconds)(?<!sinh)(?<!cosh)(?<!tanh)"
+)
 _ELEMENT = re.compile(r"[A-Z][a-z]?(?![a-z])")
 _REFERENCE_ROLES = ("doc-noteref", "doc-biblioref")
 

@@ -102,7 +102,8 @@ def build_page(tree: HtmlTree, url: str, fetched: str = "", whole: bool = False)
         blocks=(*blocks, *hidden),
         links=links,
         marks=marks,
-        fetched=fetched,)  # fmt: skip
+        fetched=fetched,
+    )
 
 
 def _choose_title(tree: HtmlTree, blocks: list[Block]) -> str:

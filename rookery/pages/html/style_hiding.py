@@ -60,7 +60,8 @@ _CSS_PART = re.compile(
 _SIMPLE_STRING = r"""'[^'\\;{}()!/]*+'|"[^"\\;{}()!/]*+\""""
 _PLAIN_BODY = re.compile(
     rf"""(?:[^"'\\(){{}}\[\]/@]++|/(?!\*)|{_SIMPLE_STRING}"""
-    rf"""|\((?:[^"'\\(){{}}\[\]@;/]++|/(?!\*)|{_SIMPLE_STRING})*+\))*+""")  # fmt: skip
+    rf"""|\((?:[^"'\\(){{}}\[\]@;/]++|/(?!\*)|{_SIMPLE_STRING})*+\))*+"""
+)
 _NESTED = re.compile(r"(?:[(\[{][^()\[\]{}]*){40}")
 _VARIABLE = re.compile(r"(?:var|env)\(\s*([\w-]+)\s*(?:,([^()]*))?\)")
 _NAME = re.compile(r"[.#]((?:\\.|[\w-])+)")
@@ -81,7 +82,8 @@ _TO_BE_SHOWN = re.compile(
 _INLINE_STYLE = re.compile(r"""style=(?:"([^"]*)"|'([^']*)')""")
 READ_ALOUD = (
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text, .screen-reader-only,"
-    " .visually-hidden-focusable, .element-invisible, .a11y-hidden")  # fmt: skip
+    " .visually-hidden-focusable, .element-invisible, .a11y-hidden"
+)
 """classes of text for screen readers, known by name where their style sheet is elsewhere"""
 _INLINE_TAGS = frozenset(
     "a abbr b big cite code del dfn em font i ins kbd q s small span strong sub sup tt u".split()
@@ -101,20 +103,37 @@ _PROPERTIES = {
     " display position float min-height contain",
     "behind": "z-index position background-color background-image opacity transform filter",
     "color": "color background-color background-image background-clip -webkit-text-fill-color"
-    " text-shadow position"}  # fmt: skip
+    " text-shadow position",
+}
 """the properties that decide each way of hiding"""
-_SHORTHANDS = {"overflow": ("overflow-x", "overflow-y"), "mask": ("mask-image",),
-    "font": ("font-size",), "text-decoration": ("text-decoration-line",),
+_SHORTHANDS = {
+    "overflow": ("overflow-x", "overflow-y"),
+    "mask": ("mask-image",),
+    "font": ("font-size",),
+    "text-decoration": ("text-decoration-line",),
     "background": ("background-color", "background-image", "background-clip"),
-    "inset": ("top", "right", "bottom", "left"), "margin": ("margin-top", "margin-left"),
-    "padding": ("padding-top", "padding-bottom"), "text-wrap": ("white-space",),
-    "inset-block": ("top", "bottom"), "inset-inline": ("left", "right"),
-    "margin-block": ("margin-top",), "margin-inline": ("margin-left",), "offset": ("offset-path",),
-    "block-size": ("height",), "inline-size": ("width",), "inset-block-start": ("top",),
-    "max-block-size": ("max-height",), "max-inline-size": ("max-width",), "inset-block-end":
-    ("bottom",), "inset-inline-start": ("left",), "inset-inline-end": ("right",),
-    "margin-block-start": ("margin-top",), "margin-inline-start": ("margin-left",),
-    "overflow-block": ("overflow-y",), "overflow-inline": ("overflow-x",)}  # fmt: skip
+    "inset": ("top", "right", "bottom", "left"),
+    "margin": ("margin-top", "margin-left"),
+    "padding": ("padding-top", "padding-bottom"),
+    "text-wrap": ("white-space",),
+    "inset-block": ("top", "bottom"),
+    "inset-inline": ("left", "right"),
+    "margin-block": ("margin-top",),
+    "margin-inline": ("margin-left",),
+    "offset": ("offset-path",),
+    "block-size": ("height",),
+    "inline-size": ("width",),
+    "inset-block-start": ("top",),
+    "max-block-size": ("max-height",),
+    "max-inline-size": ("max-width",),
+    "inset-block-end": ("bottom",),
+    "inset-inline-start": ("left",),
+    "inset-inline-end": ("right",),
+    "margin-block-start": ("margin-top",),
+    "margin-inline-start": ("margin-left",),
+    "overflow-block": ("overflow-y",),
+    "overflow-inline": ("overflow-x",),
+}
 _EDGES = ("top", "right", "bottom", "left")
 _MOVING = tuple("transition animation will-change".split())
 _ELSEWHERE = {"position": "absolute", "overflow-x": "hidden", "white-space": "pre"}
@@ -233,7 +252,8 @@ _DISPLAYS = re.compile("none|in|block|flex|grid|table|flow|list|contents|ruby|ma
 
 _XYZ_TO_RGB = ((3.2406, -1.5372, -0.4986), (-0.9689, 1.8758, 0.0415), (0.0557, -0.204, 1.057))
 _WHITES = dict.fromkeys(("lab", "lch"), (0.9857, 1, 1.3196, 1)) | dict.fromkeys(
-    ("oklab", "oklch"), (1, 1, 1, 1))  # fmt: skip
+    ("oklab", "oklch"), (1, 1, 1, 1)
+)
 """by which the lights of a colour are scaled to the white of sRGB"""
 
 
@@ -339,9 +359,14 @@ def find_hiding(styles: dict[str, str], tag: str = "div", inline: bool = False) 
     boxed = tag not in _INLINE_TAGS or get("position") in ("absolute", "fixed") or "float" in styles
     boxed = boxed or get("display", "inline") not in ("inline", "none")
     opacity = measure_value(get("opacity", ""), False, 1) if "transform" not in styles else None
-    clear = [opacity, *(10 - max(each) if name == "blur" else min(each)
-             for name, each in _list_functions(get("filter", ""), 1)
-             if each and name in ("blur", "opacity"))]  # fmt: skip
+    clear = [
+        opacity,
+        *(
+            10 - max(each) if name == "blur" else min(each)
+            for name, each in _list_functions(get("filter", ""), 1)
+            if each and name in ("blur", "opacity")
+        ),
+    ]
     size, zoom = measure_value(get("font-size", "")), measure_value(get("zoom", ""), False, 1)
     hiding = {
         "display": re.match("none|table-col", get("display", "")) or get("-webkit-text-security",
@@ -380,8 +405,11 @@ def _is_far(styles: dict[str, str]) -> bool:
     ahead = _FAR if back else _FAR_FIXED if position == "fixed" else _FAR_AHEAD
     names = ["text-indent", "margin-left", "margin-top"]
     names += _EDGES if position in ("absolute", "fixed", "relative") else []
-    lengths = {name: measure_value(styles[name], whole=_SCREEN[0] * (name == "text-indent")) or 0
-               for name in names if name in styles}  # fmt: skip
+    lengths = {
+        name: measure_value(styles[name], whole=_SCREEN[0] * (name == "text-indent")) or 0
+        for name in names
+        if name in styles
+    }
     far = any(each <= -_FAR for each in lengths.values())
     far |= any(lengths.get(name, 0) >= ahead for name in (_EDGES[1:3] if back else _EDGES))
     far |= lengths.get("right", 0) >= _FAR_FIXED
@@ -396,8 +424,11 @@ def _is_outside(styles: dict[str, str], letters: int) -> bool:
     sizes = (min(letters * 12, _SCREEN[0]), 40 + letters * 12 // _SCREEN[0] * 40)
     for axis, (screen, own) in enumerate(zip(_SCREEN, sizes, strict=True)):
         moves = () if _is_moving(styles) else _list_moves(styles, own)
-        shift = sum([*numbers, 0, 0][axis * (name[-1] != "y")] for name, numbers in moves
-                    if name in ("translate", "translate3d", f"translate{'xy'[axis]}"))  # fmt: skip
+        shift = sum(
+            [*numbers, 0, 0][axis * (name[-1] != "y")]
+            for name, numbers in moves
+            if name in ("translate", "translate3d", f"translate{'xy'[axis]}")
+        )
         sides = (styles.get(edge, "") for edge in (_EDGES[3 - 3 * axis], _EDGES[1 + axis]))
         begin, end = (measure_value(side, whole=screen) for side in sides)
         if begin is None:
@@ -774,7 +805,8 @@ def _list_selectors(selectors: str) -> list[Selector]:
         matches = [
             (each.strip(), (each.count("#"), len(_CLASS_SIGN.findall(each)), len(tags)))
             for each in selectors.split(",")[:_MAX_LOOKUPS]
-            for tags in [_TAG.findall(each)]]  # fmt: skip
+            for tags in [_TAG.findall(each)]
+        ]
     else:
         groups = _split_parts(tinycss2.parse_component_value_list(selectors, skip_comments=True))
         matches = [
