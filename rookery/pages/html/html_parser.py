@@ -1061,8 +1061,8 @@ def _show_shadow_roots(parser: Any, size: int) -> None:
                 name = (child.is_element_node and child.attributes.get("slot")) or ""
                 slots[name] = slots.get(name, "") + child.html
         for slot in inner.css("slot"):
-            taken = slots.pop(slot.attributes.get("name") or "", slot.inner_html)
-            slot.inner_html = "" if unseen else taken
+            slotted = slots.pop(slot.attributes.get("name") or "", slot.inner_html)
+            slot.inner_html = "" if unseen else slotted
         if inner.css_first("x-host[hidden]") is not None:
             host.attrs["hidden"] = ""
         host.inner_html = inner.css_first("x-host").inner_html
