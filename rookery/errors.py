@@ -78,6 +78,7 @@ class Outcome(StrEnum):
     BROWSER_FAILED = auto()
     BUSY = auto()
     CENSORED = auto()
+    CITATION_NOTED = auto()
     CHANGED = auto()
     CONTROVERSIAL = auto()
     COPY = auto()

@@ -9,7 +9,7 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -388,7 +388,7 @@ class Question(Record, frozen=True):
     source: str = ""
 
 
-class Claim(Record, frozen=True):
+class Claim(Record, frozen=True, omit_defaults=True):
     """text[start:end] of an answer, resting on these quotes of it (counted from 0)."""
 
     start: int
@@ -397,6 +397,8 @@ class Claim(Record, frozen=True):
     """offset of its end; exclusive"""
     quotes: tuple[int, ...]
     """numbers of the answer's quotes, from 0"""
+    doubtful: tuple[int, ...] = ()
+    """those of them that a chat model cites and that do not seem to support the claim"""
 
 
 class Answer(Record, frozen=True):
@@ -414,6 +416,9 @@ class Answer(Record, frozen=True):
     """probability or reward of the answer; null: nothing says how good it is"""
     calibrated: bool = False
     """the score is a probability that was calibrated on the documents that were asked"""
+    citations: Literal["unchecked"] | msgspec.UnsetType = msgspec.UNSET
+    """"unchecked": a model wrote the text and cites nothing that it was shown, also when asked once
+    more; the quotes are what it was shown"""
 
     def __post_init__(self) -> None:
         for claim in self.claims:

@@ -150,6 +150,8 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
     """tokens that may be spent in all, prompts included; None: no limit"""
     money: float | None = None
     """money that may be spent in all, in the currency of the endpoints' prices; None: no limit"""
+    context_tokens: int | None = None
+    """tokens of what a chat model is shown at once, about; None: 8,000"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,7 +168,7 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
         settings existed are still found.
         """
         fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
-        for name in COMPLETION_FIELDS:
+        for name in (*COMPLETION_FIELDS, "context_tokens"):
             if fields[name] == usual[name]:
                 del fields[name]
         return msgspec.json.encode(fields).decode()

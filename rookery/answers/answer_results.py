@@ -111,12 +111,13 @@ def make_ask_result(
 def select_told_failures(episode: Episode) -> tuple[Failure, ...]:
     """Return the failures that are told in full: all where the episode's stop is not `end`.
 
-    Of an episode that answers, only those of shards that were not searched, since the answer may
-    stand there.
+    Of an episode that answers, those of shards that were not searched, since the answer may stand
+    there, and what is remarked on its citations.
     """
     if episode.stop != "end":
         return episode.failures
-    return tuple(failure for failure in episode.failures if failure.outcome == Outcome.SHARD_FAILED)
+    told = Outcome.SHARD_FAILED, Outcome.CITATION_NOTED
+    return tuple(failure for failure in episode.failures if failure.outcome in told)
 
 
 JsonLineAnswerer = Callable[[Question], str]

@@ -57,16 +57,23 @@ class QuestionRun(NamedTuple):
     recording: "QuestionRecording | None" = None
     """of the models; None where no model is set"""
 
-    def open_model(self, role: str) -> "LanguageModel":
-        """Return the model of a role, "browse" or "write". Raises Failed: no_model."""
+    def open_model(self, role: str, observed: bool = True) -> "LanguageModel":
+        """Return the model of a role, "browse" or "write". Raises Failed: no_model.
+
+        If it is `observed`, `callbacks.observe_text` receives what it writes.
+        """
         if self.recording is None:
             detail = "this method needs a language model: set Settings.models"
             raise Failed(Failure(self.session.settings.method, Outcome.NO_MODEL, detail))
-        return self.recording.open_model(role)
+        return self.recording.open_model(role, observed)
 
     def is_writer_local(self) -> bool:
         """Return True if the model that writes is on this machine, and so a small one."""
         return self.recording is not None and self.session.is_writer_local()
+
+    def is_writer_chat(self) -> bool:
+        """Return True if the model that writes is a chat model on a server."""
+        return self.recording is not None and self.session.open_models().uses_chat("write")
 
 
 class AnswerMethod(NamedTuple):
@@ -200,11 +207,35 @@ def _run_webglm(run: QuestionRun) -> Episode:
 
     if run.is_writer_local():
         return _write_by_small_model(run)
+    if run.is_writer_chat():
+        return _write_by_chat(run)
     options = WebglmSettings(**_drop_unset(references=run.session.settings.quotes))
     model = run.open_model("write")
     rank, sampling = _choose_ranker(run), run.session.configure_sampling()
     observe, library = run.callbacks.observe_ranking, run.library
     return answer_with_webglm(run.question, library, model, rank, sampling, options, observe)
+
+
+def _write_by_chat(run: QuestionRun) -> Episode:
+    """Have a chat model search, and answer from the sections that it is shown."""
+    from rookery.answers.chat_answers import ChatSettings, answer_by_chat
+
+    settings, sources = run.session.settings, run.session.sources
+    options = ChatSettings(
+        **_drop_unset(references=settings.quotes, context_tokens=settings.models.context_tokens)
+    )
+    return answer_by_chat(
+        run.question,
+        run.library,
+        run.open_model("write"),
+        run.open_model("write", observed=False),
+        _choose_ranker(run),
+        run.session.configure_sampling(),
+        options,
+        run.callbacks.observe_ranking,
+        run.callbacks.observe_command,
+        sources.load_evidence_judge(),
+    )
 
 
 def _write_by_small_model(run: QuestionRun) -> Episode:

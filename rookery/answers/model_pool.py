@@ -185,6 +185,11 @@ class ModelPool:
                 self._recording.rename_session(new, name)
                 self._transcript.rename_session(new, name)
 
+    def uses_chat(self, role: str) -> bool:
+        """Return True if the model of a role is on a server and is sent messages. Raises Failed."""
+        named = self.get_endpoint(role)
+        return isinstance(named, ModelEndpoint) and named.uses_chat
+
     def open_recorded(
         self, role: str, name: str, observe_text: Callable[[str], None] | None
     ) -> LanguageModel:
@@ -267,9 +272,9 @@ class QuestionRecording:
         self._name = name
         self._observe_text = observe_text
 
-    def open_model(self, role: str) -> LanguageModel:
+    def open_model(self, role: str, observed: bool = True) -> LanguageModel:
         """Return the model of a role, "browse" or "write". Raises Failed."""
-        return self._pool.open_recorded(role, self._name, self._observe_text)
+        return self._pool.open_recorded(role, self._name, self._observe_text if observed else None)
 
 
 class NameLocks:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.models.chat_prompts import build_message_fields
 from rookery.records import Completion, Failure, Record, prepare_type
 from rookery.settings import LOCAL, CompletionSettings, LocalEndpoint, LocalModelSettings
 from rookery.typed_files import describe_unknown_key, require_regular_file
@@ -471,7 +472,7 @@ class CompletionRequest(NamedTuple):
     """True: the server sends the completion in pieces"""
 
 
-OPTIONAL_FIELDS = ("stream_options", "logprobs")
+OPTIONAL_FIELDS = ("stream_options", "logprobs", "tools", "response_format")
 """optional fields of a request that some servers refuse, and that are then left out"""
 
 
@@ -485,7 +486,7 @@ def build_request_body(
     """
     fields: dict[str, Any] = {"model": endpoint.model, "max_tokens": endpoint.token_limit}
     if endpoint.uses_chat:
-        fields["messages"] = [{"role": "user", "content": request.prompt}]
+        fields |= build_message_fields(request.prompt)
     else:
         fields["prompt"] = request.prompt
     if request.n > 1:
@@ -539,11 +540,22 @@ def _build_grammar_field(endpoint: ModelEndpoint, grammar: str) -> dict[str, Any
     raise ValueError("set ModelEndpoint.grammars to the software of the server that gets a grammar")
 
 
+class _FunctionCall(msgspec.Struct, frozen=True):
+    name: str | None = None
+    arguments: Any = ""
+
+
+class _ToolCall(msgspec.Struct, frozen=True):
+    function: _FunctionCall = _FunctionCall()
+    index: int = 0
+
+
 class _Message(msgspec.Struct, frozen=True):
     content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
     reasoning: Any = None
     reasoning_content: Any = None
+    tool_calls: list[_ToolCall] | None = None
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -706,6 +718,7 @@ class ResponseReader:
             _join_strings(_get_text(each) for each in parts),
             _join_strings(each.refusal for each in parts),
             any(each.reasoning or each.reasoning_content for each in parts),
+            tool_calls=_join_calls(call for each in parts for call in each.tool_calls or ()),
         )
         tokens = [_get_tokens(choice) for choice in self._choices]
         return _Choice(
@@ -722,8 +735,26 @@ def _join_strings(parts: Iterable[str | None]) -> str | None:
     return "".join(there) if there else None
 
 
+def _join_calls(pieces: Iterable[_ToolCall]) -> list[_ToolCall]:
+    """Join the pieces of streamed tool calls, by their index."""
+    names, arguments = dict[int, str](), dict[int, str]()
+    for piece in pieces:
+        names[piece.index] = names.get(piece.index, "") + (piece.function.name or "")
+        arguments[piece.index] = arguments.get(piece.index, "") + _get_arguments(piece)
+    return [_ToolCall(_FunctionCall(name, arguments[at]), at) for at, name in names.items()]
+
+
+def _get_arguments(call: _ToolCall) -> str:
+    """Return the arguments of a call as JSON; some servers send the object itself."""
+    arguments = call.function.arguments or ""
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
 def _to_completion(choice: _Choice) -> Completion:
-    """Convert a choice. Raises ModelRequestError where it is empty or the server broke it off."""
+    """Convert a choice; a call of a tool becomes a line of text, `name {"argument": ...}`.
+
+    Raises ModelRequestError where the choice is empty or the server broke it off.
+    """
     message, reason = choice.message_part, choice.finish_reason or ""
     if reason in _ABORT_REASONS:
         advice = "the server gave up in the middle of the answer: ask again, and see its log"
@@ -732,6 +763,9 @@ def _to_completion(choice: _Choice) -> Completion:
     if message.refusal and not written:
         return Completion(message.refusal, stop="refusal")
     text = strip_reasoning(written or "")
+    if calls := [each for each in message.tool_calls or () if each.function.name]:
+        lines = [f"{call.function.name} {_get_arguments(call) or '{}'}" for call in calls]
+        return Completion("\n".join([*filter(None, [text]), *lines]), stop="tool_calls")
     thought = message.reasoning or message.reasoning_content or text != (written or "")
     if not text and stop in ("end", "unknown") and (thought or written is None):
         did = "gave only its reasoning" if thought else "gave no text at all"

@@ -54,6 +54,8 @@ _CONNECT_SECONDS = 10.0
 _SLOTS_SECONDS = 5.0
 """time-out of the question how many slots a server has"""
 _ERROR_BYTES = 16 * 1024
+REASONING_TOKENS = 4096
+"""tokens beside those of an answer that a chat model may think in"""
 _KEPT_HEADERS = frozenset(
     "host connection content-type content-length accept user-agent x-stainless-raw-response".split()
 )
@@ -498,7 +500,10 @@ class RemoteModel:
                 listener = ResponseReader(self._endpoint, emit)
                 fields = build_request_body(self._endpoint, request, self._remedies)
                 try:
-                    return await self._request_once(request, fields, listener, until - clock())
+                    response = await self._request_once(request, fields, listener, until - clock())
+                    if not self._allow_reasoning(response):
+                        return response
+                    continue
                 except ModelRequestError as error:
                     if remedy := find_request_remedy(error, fields):
                         self._remedies |= {remedy}
@@ -509,6 +514,18 @@ class RemoteModel:
                         self._raise_failure(error, number)
                 await asyncio.sleep(wait)
                 number += 1
+
+    def _allow_reasoning(self, response: CompletionResponse) -> bool:
+        """Raise the limit on tokens, once, where a chat model's thoughts alone have reached it.
+
+        Returns True if the request is worth sending again. A limit that was set is left.
+        """
+        thought = all(not each.text and each.stop == "length" for each in response.completions)
+        if not thought or not self._endpoint.uses_chat or self._endpoint.max_tokens:
+            return False
+        most = self._endpoint.token_limit + REASONING_TOKENS
+        self._endpoint = msgspec.structs.replace(self._endpoint, max_tokens=most)
+        return True
 
     async def _request_once(
         self,

@@ -53,7 +53,7 @@ def render_numbered(answer: Answer) -> str:
     out: list[str] = []
     position = 0
     for claim in answer.claims:
-        usual = _find_claim_start(answer.text, position, claim.end)
+        usual = find_claim_start(answer.text, position, claim.end)
         if (claim.end == position and out) or claim.start != usual:
             before = answer.text[position : claim.start]
             out += (_escape_marks(before, NUMBERED_MARK_PATTERN, "%<"), "%<")
@@ -85,7 +85,7 @@ def parse_numbered(text: str, quotes: Sequence[Quote]) -> Answer:
             opened = len(plain)
         else:
             last = claims[-1].end if claims else 0
-            start = opened if opened >= 0 else _find_claim_start(plain, last, len(plain))
+            start = opened if opened >= 0 else find_claim_start(plain, last, len(plain))
             claims.append(Claim(start, len(plain), _parse_numbers(match[0], len(quotes))))
             opened = -1
     context = _show_context(text, len(text))
@@ -113,7 +113,7 @@ def _parse_numbers(numbers: str, size: int) -> tuple[int, ...]:
     return cited
 
 
-def _find_claim_start(text: str, floor: int, end: int) -> int:
+def find_claim_start(text: str, floor: int, end: int) -> int:
     """Return where a claim that ends at `end` begins by default: at its sentence, not before
     `floor`."""
     stop = floor + len(text[floor:end].rstrip())

@@ -53,7 +53,7 @@ BatchesOption = Annotated[
 SELECTION_OPTIONS = FileSelection.__struct_fields__
 PLACE_OPTIONS = ("places", *SELECTION_OPTIONS)
 NETWORK_OPTIONS = ("private", "proxy", "contact", "render")
-ENDPOINT_OPTIONS = ("model", "base_url", "endpoints")
+ENDPOINT_OPTIONS = ("model", "base_url", "endpoints", "context_tokens")
 SOURCE_OPTIONS = ("engine", "ranker", "offline")
 SETTINGS_OPTIONS: Mapping[str, Any] = {
     "places": make_option(
@@ -101,6 +101,9 @@ SETTINGS_OPTIONS: Mapping[str, Any] = {
     ),
     "money": make_option(
         "--cap-money NUMBER  Most money that models may cost, by the prices in --endpoints.", min=0
+    ),
+    "context_tokens": make_option(
+        "--context-tokens NUMBER  How much a chat model is shown at once; 8000 without it.", min=500
     ),
     "decline": make_option(
         "--decline NUMBER  Decline rather than answer badly. With extract and --write: "

@@ -117,11 +117,16 @@ def show_answer(
     print_indented(console, Text(), _format_cited_text(answer, views))
     if answer.declined and answer.quotes:
         console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
+    if answer.citations == "unchecked":
+        console.print(
+            "\nUnchecked: the model cites nothing that it was shown. It was shown:", style="red"
+        )
     for number, (quote, page, verdict) in enumerate(
         zip(answer.quotes, pages, verdicts, strict=True), 1
     ):
         console.print()
-        mark = ("  ✗ ", "red") if answer.declined else (f"[{number}] ", "bold cyan")
+        uncited = answer.declined or answer.citations == "unchecked"
+        mark = ("  ✗ ", "red") if uncited else (f"[{number}] ", "bold cyan")
         language = find_language(page.text if page else quote.text)
         highlighted = _highlight_terms(views[number - 1], episode.question.text, language)
         print_indented(console, Text.assemble(mark), highlighted)
@@ -204,7 +209,13 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         good = sum(verdict.verified for verdict in verdicts)
         quotes = f"{good} of {format_count(len(verdicts), 'quote')} verified"
         score = [word_score(episode)] if answer.score is not None else []
-        parts = [*["declined"] * answer.declined, *[quotes, *score] * bool(verdicts), *parts]
+        unchecked = answer.citations == "unchecked"
+        parts = [
+            *["declined"] * answer.declined,
+            *["citations unchecked"] * unchecked,
+            *[quotes, *score] * bool(verdicts),
+            *parts,
+        ]
     early = [failure for failure in episode.failures if failure.outcome == Outcome.STOPPED_EARLY]
     parts += [failure.detail.partition(":")[0] for failure in early]
     if episode.failures:
@@ -256,6 +267,7 @@ OUTCOME_WORDS: Mapping[str, tuple[str, str]] = {
         "sentence taken out, which no quote supports",
         "sentences taken out, which no quote supports",
     ),
+    Outcome.CITATION_NOTED: ("remark on its citations", "remarks on its citations"),
     Outcome.NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
     Outcome.SHARD_FAILED: ("shard of the library missing", "shards of the library missing"),
 }
@@ -341,7 +353,11 @@ def _format_cited_text(answer: Answer, views: Sequence[str]) -> Text:
         text.append(
             _format_claim(answer, answer.text[claim.start : claim.end], claim.quotes, views)
         )
-        text.append("".join(f"[{number + 1}]" for number in claim.quotes), "bold cyan")
+        for number in claim.quotes:
+            doubtful = number in claim.doubtful
+            text.append(
+                *((f"[{number + 1}?]", "yellow") if doubtful else (f"[{number + 1}]", "bold cyan"))
+            )
         last = claim.end
     return text.append(sanitize_text(answer.text[last:]))
 

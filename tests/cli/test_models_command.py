@@ -27,7 +27,7 @@ def ask_model(run: Run, method: str, base_url: str, *more: str) -> tuple[int, di
 
 
 METHODS = {
-    "webglm": [f"They do it {WORDS} [1][2]."],
+    "webglm": ["crow gifts", f"They do it {WORDS} [1][2]."],
     "gophercite": [f"%<They know who feeds them.>%({TITLE})%[{QUOTE}]%"],
     "webgpt": [
         "Search why crows bring gifts",
@@ -65,7 +65,8 @@ def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
     report, answer = found["passages"], found["answer"]
     assert code == 0
     query = "why crows bring gifts" if method == "webgpt" else GIFTS
-    assert [search["query"] for search in report["searches"]] == [query]  # type: ignore[index]
+    queries = [query, "crow gifts"] if method == "webglm" else [query]
+    assert [search["query"] for search in report["searches"]] == queries  # type: ignore[index]
     cited = {number for each in report["found"] for number in each["quotes"]}  # type: ignore[index]
     assert cited == set(range(1, len(answer["quotes"]) + 1))  # type: ignore[index]
     assert "model's best sample" in report["reason"]  # type: ignore[index]
@@ -73,9 +74,9 @@ def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
 
 @pytest.mark.slow
 def test_a_model_gives_no_more_quotes_than_are_asked_for(run: Run) -> None:
-    with serving(*says(f"They do it {WORDS} [1][2][3].")) as server:
+    with serving(*says("crow gifts", f"They do it {WORDS} [1][2][3].")) as server:
         code, found = ask_model(run, "webglm", server.base_url, "-q", "1")
-        shown = server.prompts()[0].rpartition("\n\n")[2]  # behind the example
+        shown = server.prompts()[1]
         assert ("Reference [1]" in shown, "Reference [2]" in shown) == (True, False)
     assert (code, len(found["answer"]["quotes"])) == (0, 1)  # type: ignore[index]
     several = "%<They know who feeds them.>%(" + TITLE + ")%[" + QUOTE + "]%"
@@ -95,10 +96,14 @@ def test_nonsense_gives_no_answer_and_a_reason(run: Run, method: str, text: str)
     by_model = ("--method", method, "--model", "tiny")
     with serving(*says(text)) as server:
         result = run("ask", GIFTS, *CORVIDS, *by_model, "--base-url", server.base_url)
-    assert result.code == 6
-    assert result.out.strip() == ""
-    assert "no answer" in result.err
     assert "Traceback" not in result.err
+    if method == "webglm" and any(letter.isalpha() for letter in text):
+        assert result.code == 0
+        assert "Unchecked: the model cites nothing" in result.out
+    else:
+        assert result.code == 6
+        assert result.out.strip() == ""
+        assert "no answer" in result.err
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -167,6 +172,7 @@ def test_a_cap_ends_what_would_cost_more(run: Run) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_script_is_a_model(run: Run, tmp_path: Path, method: str) -> None:
     lines = METHODS[method] * (8 if method == "gophercite" else 1)
+    lines = lines[-1:] if method == "webglm" else lines  # only a chat model writes searches
     (tmp_path / "said.jsonl").write_text("\n".join(map(json.dumps, lines)))
     trace = tmp_path / "trace.jsonl"
     by_script = ("--json", "--method", method, "--trace", trace, "--model")

@@ -54,7 +54,9 @@ class Server(NamedTuple):
         """What was asked, in order."""
         fields = (asking.fields for asking in self.asked)
         return [
-            each["prompt"] if "prompt" in each else each["messages"][0]["content"]
+            each["prompt"]
+            if "prompt" in each
+            else "\n".join(message["content"] for message in each["messages"])
             for each in fields
         ]
 

@@ -54,7 +54,7 @@ def test_an_answer_is_seen_while_it_is_written_and_then_in_its_place(tmp_path: P
         assert go_on.wait(120)
         asking.send(chunk(event(" [1].", "stop")) + chunk(DONE) + b"0\r\n\r\n")
 
-    with serving(slowly) as server:
+    with serving(write_choices(chat("crow gifts")), slowly) as server:
         model = ("--method", "webglm", "--model", "tiny", "--base-url", server.base_url)
         with terminal(tmp_path, "ask", GIFTS, *CORVIDS, *model) as seen:
             screen = seen.sees("writing", WORDS)

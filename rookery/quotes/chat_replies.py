@@ -1,0 +1,230 @@
+"""Replies of chat models: wrapping taken off, and citations of numbered references, as written.
+
+Chat models cite in more forms than `parse_numbered` reads: [1, 3], [1-2], 【5】, [^2^],
+(Reference [3]). All are read, outside code and links; a number that exists is kept where it stands,
+and nothing else of the text is changed.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rookery.pages.passages import find_sentences
+from rookery.quotes.citation_syntax import find_claim_start
+from rookery.records import Answer, Claim, Page, Quote
+
+_NAME = r"(?:references?|refs?\.?|sources?|documents?|docs?|citations?)"
+_NUMBER = r"\^?\d{1,4}\^?"
+_NUMBERS = rf"{_NUMBER}(?:\s?(?:[,;&–-]|and|to)\s?(?:{_NAME}\s)?{_NUMBER})*"
+_BRACKETS = rf"(?:\\?\[(?:{_NAME}\s?)?#?{_NUMBERS}\\?\]|【{_NUMBERS}(?:†[^】\n]{{0,60}})?】)"
+_MARK = re.compile(
+    rf"[ \t]*\((?:see )?(?:{_NAME}\s?(?:{_BRACKETS}|{_NUMBERS})|{_BRACKETS})"
+    rf"(?:\s?(?:,|;|&|and)?\s?(?:{_NAME}\s)?{_BRACKETS})*\)"
+    rf"|[ \t]*{_BRACKETS}(?:[ \t]?[,;]?[ \t]?{_BRACKETS})*",
+    re.IGNORECASE,
+)
+"""one or more citations that stand together"""
+_IN_SENTENCE = re.compile(rf"\b{_NAME}\Z", re.IGNORECASE)
+"""stands before a citation that is a word of its sentence: `According to Reference [1], ...`"""
+_RANGE = re.compile(r"(\d+)\^?\s?(?:[–-]|to)\s?\^?(\d+)")
+_INDEX = re.compile(r"\s?=\s|\(|\.\w")
+"""stands behind brackets that are no citation but an index, where they touch the word before"""
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^`\n]|(?!\1(?!`))`|\n(?!\s*\n))+?(?<!`)\1(?!`)")
+_LINK = re.compile(r"\[[^\[\]\n]*\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*[^()\n]*\)|\b\w+://[^\s<>]+")
+_MATHS = re.compile(r"\$\$.+?\$\$|\\\(.+?\\\)|\\\[(?!\d).+?\\\]", re.DOTALL)
+_WHOLE_FENCE = re.compile(
+    r"(`{3,}|~{3,})(?:markdown|md|text)?[ \t]*\n(.*)\n[ \t]*\1\s*\Z", re.DOTALL
+)
+_GREETING = re.compile(
+    r"(?:sure|certainly|of course|absolutely|great|okay|ok|hello|hi|here|based on|according to)\b"
+    r"[^\n\[]{0,200}[!:][ \t]*\n+|(?:\*\*|#+ )?(?:final )?answer(?::\*\*|\*\*:|:|(?=\n))\s*",
+    re.IGNORECASE,
+)
+_FAREWELL = re.compile(
+    r"\s*\n\s*(?:i hope (?:this|that|it)\b|(?:please )?let me know if|feel free to"
+    r"|if you (?:have|need) any)[^\n]*\Z",
+    re.IGNORECASE,
+)
+_SOURCE_LIST = re.compile(
+    r"\n[#*_ \t]*(?:references?|sources?|citations?|works cited|footnotes)[:*_ \t]*"
+    rf"(?:\n+[ \t>]*(?:[-*•]|\d{{1,3}}[.)])?[ \t]*[^\n]*)+\Z"
+    rf"|(?:\n+[ \t]*(?:[-*•][ \t]*)?{_BRACKETS}:[ \t][^\n]*)+\Z",
+    re.IGNORECASE,
+)
+_SOURCE_ENTRY = re.compile(
+    rf"[ \t>]*(?:[-*•][ \t]*)?(?:{_NAME}\s)?(?:{_BRACKETS}|\d{{1,3}}[.):])", re.I
+)
+_EMPTY_BRACKETS = re.compile(
+    r"(?<=[\w.,;:!?)\]”\"'`])[ \t]*(?:\[[ ,;]*\](?!\()|【\s*】|\(\s*\))(?=[ \t.,;:!?]|$)", re.M
+)
+_WORDS = (
+    r"(?:\w+ ){0,3}(?:references?|documents?|sources?|passages?|texts?|information|context|pages?"
+    r"|materials?|excerpts?)\b"
+)
+_TELL = (
+    r"(?:say|state|mention|contain|provide|include|give|tell|cover|address|describe|explain|specify"
+    r"|answer|discuss|have|show|hold|offer|indicate|list|name)"
+)
+_REFUSAL = re.compile(
+    r"(?:\W|i(?:'|’)?m sorry|i am sorry|sorry|unfortunately|but|no\.)*"
+    rf"(?:not found\b|no(?:ne)? (?:of )?{_WORDS}[^.\n;]{{0,60}}\b{_TELL}"
+    rf"|{_WORDS}[^.\n;]{{0,40}}?(?:(?:do|does|did|can|could)(?: not|n['’]t)"
+    rf" (?:actually |directly |explicitly |seem to )?{_TELL}"
+    r"|(?:contain|provide|include|give|have|make|offer)s? no\b|says? nothing|lacks?\b)"
+    r"|i (?:can(?:not|['’]t| not)|could(?: not|n['’]t)|am unable to|do(?: not|n['’]t))"
+    r" (?:find|answer|determine|tell|say|know|have|locate)\b"
+    r"|there (?:is|was|are) no(?:thing)?\b[^.\n]{0,60}"
+    r"(?:references?|documents?|sources?|passages?|information|mention)"
+    rf"|(?:this|that|it|the answer|the question)\b[^.\n;]{{0,40}}(?:not|n['’]t|never) (?:\w+ )?"
+    rf"(?:stated|mentioned|said|there|given|found|answered|covered|in)\b)",
+    re.IGNORECASE,
+)
+_ONLY = re.compile(r"\s*(?:instead,? )?(?:they|these|it|the \w+)\W(?:only|merely|just)\b", re.I)
+
+
+class ChatReply(NamedTuple):
+    """A chat model's reply as an answer with citations."""
+
+    answer: Answer
+    """its text without citation marks, the references cited in the order of their use, and claims
+    where the marks stood"""
+    unknown: tuple[int, ...]
+    """numbers cited that no reference has, which are left out"""
+    refuses: bool
+    """it says that the references do not hold the answer"""
+
+
+def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
+    """Read a reply that cites `references` by numbers from 1; it may cite none.
+
+    A citation that is a word of its sentence stays in the text, with the number that its reference
+    has among the answer's quotes.
+    """
+    text = strip_wrapping(text)
+    hidden = list_hidden_spans(text)
+    out, position, unknown = "", 0, list[int]()
+    used = dict[int, int]()
+    marks = list[tuple[int, tuple[int, ...], bool]]()
+    for mark in _MARK.finditer(text):
+        numbers = _list_numbers(mark[0])
+        existing = [n for n in numbers if 0 < n <= len(references)]
+        if any(start < mark.end() and mark.start() < end for start, end in hidden):
+            continue
+        if not _is_citation(text, mark, numbers, existing):
+            continue
+        unknown += [n for n in numbers if n not in existing]
+        cited = tuple(used.setdefault(n - 1, len(used)) for n in existing)
+        out += text[position : mark.start()]
+        position = mark.end()
+        ahead = not out.rpartition("\n")[2].strip(" \t-*•|>#0123456789.")
+        if _IN_SENTENCE.search(out):
+            out += " " + "".join(f"[{number + 1}]" for number in cited)
+            ahead = True
+        elif ahead:
+            out += mark[0][: len(mark[0]) - len(mark[0].lstrip(" \t"))]
+            position += len(text[position:]) - len(text[position:].lstrip(" \t"))
+        marks.append((len(out), cited, ahead))
+    out += text[position:]
+    quotes = tuple(references[number] for number in used)
+    answer = Answer(out, quotes, tuple(_make_claims(out, marks)))
+    return ChatReply(answer, tuple(dict.fromkeys(unknown)), _is_refusal(answer))
+
+
+def _is_citation(text: str, mark: re.Match[str], numbers: list[int], existing: list[int]) -> bool:
+    """Return False for brackets that are an index or hold a year."""
+    touches = mark[0][:1] not in " \t" and text[mark.start() - 1 : mark.start()].isalnum()
+    if touches and (not existing or _INDEX.match(text, mark.end())):
+        return False
+    return bool(existing) or all(0 < number < 1000 for number in numbers)
+
+
+def _list_numbers(marks: str) -> list[int]:
+    numbers, at = list[int](), 0
+    marks = re.sub("†[^】]*", "", marks)
+    for piece in _RANGE.finditer(marks):
+        first, last = int(piece[1]), int(piece[2])
+        numbers += map(int, re.findall(r"\d+", marks[at : piece.start()]))
+        numbers += range(first, last + 1) if first <= last < first + 100 else (first, last)
+        at = piece.end()
+    numbers += map(int, re.findall(r"\d+", marks[at:]))
+    return list(dict.fromkeys(numbers))
+
+
+def _make_claims(text: str, marks: Sequence[tuple[int, tuple[int, ...], bool]]) -> Iterator[Claim]:
+    """Yield a claim for each mark, or for those of one sentence where one stands ahead in it.
+
+    A mark is its place in the text, the quotes that it cites, and whether it stands ahead of what
+    it is for.
+    """
+    ends = [end for _, end in find_sentences(Page("", "", text), 0, len(text))]
+    floor, pending = 0, tuple[int, ...]()
+    for number, (place, cited, ahead) in enumerate(marks):
+        cited = tuple(dict.fromkeys((*pending, *cited)))
+        end, pending = place, ()
+        if ahead:
+            line = text.find("\n", place)
+            line = len(text) if line < 0 else line
+            end = min([line, *(each for each in ends if each > place)])
+            if number + 1 < len(marks) and marks[number + 1][0] <= end:
+                pending = cited
+                continue
+        end = floor + len(text[floor:end].rstrip())
+        if cited and end > floor:
+            start = find_claim_start(text, floor, end)
+            yield Claim(start, end, cited)
+            floor = end
+
+
+def _is_refusal(answer: Answer) -> bool:
+    refusal = _REFUSAL.match(answer.text)
+    if refusal is None or not answer.claims:
+        return refusal is not None
+    sentences = find_sentences(Page("", "", answer.text), 0, len(answer.text))
+    rest = answer.text[sentences[0][1] :] if sentences else ""
+    return bool(_ONLY.match(rest)) and answer.claims[0].start >= sentences[0][1]
+
+
+def strip_wrapping(text: str) -> str:
+    """Return a reply without what stands around the answer; the rest stays as it is.
+
+    That is a fence round everything, a greeting, `Answer:`, a closing offer of help, a closing list
+    of the references, and empty brackets.
+    """
+    text = text.strip()
+    if (whole := _WHOLE_FENCE.match(text)) and _MARK.search(whole[2]) and "```" not in whole[2]:
+        text = whole[2].strip()
+    for _ in range(2):
+        greeting = _GREETING.match(text)
+        text = text[greeting.end() :] if greeting and greeting.end() < len(text) else text
+    text = _FAREWELL.sub("", text)
+    listed = _SOURCE_LIST.search(text)
+    if listed and _MARK.search(text, 0, listed.start()):
+        head, *entries = listed[0].strip().splitlines()
+        entries = [each for each in (head, *entries) if each.strip()][
+            _SOURCE_ENTRY.match(head) is None :
+        ]
+        if entries and all(map(_SOURCE_ENTRY.match, entries)):
+            text = text[: listed.start()]
+    hidden, out, position = list_hidden_spans(text), "", 0
+    for empty in _EMPTY_BRACKETS.finditer(text):
+        if not any(start < empty.end() and empty.start() < end for start, end in hidden):
+            out += text[position : empty.start()]
+            position = empty.end()
+    return (out + text[position:]).strip()
+
+
+def list_hidden_spans(text: str) -> list[tuple[int, int]]:
+    """List the spans of Markdown in which brackets are no citations: code, links and formulas."""
+    from markdown_it import MarkdownIt
+
+    lines = [0]
+    for line in text.split("\n"):
+        lines.append(lines[-1] + len(line) + 1)
+    spans = [
+        (lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)])
+        for token in MarkdownIt("commonmark").parse(text)
+        if token.type in ("fence", "code_block") and token.map
+    ]
+    for pattern in (_CODE_SPAN, _LINK, _MATHS):
+        spans += [match.span() for match in pattern.finditer(text)]
+    return spans
