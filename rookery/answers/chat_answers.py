@@ -6,7 +6,9 @@ once more before it is shown as unchecked.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -45,6 +47,8 @@ from rookery.records import (
 )
 
 METHOD = "webglm"
+_FUSION = 10
+"""constant of reciprocal rank fusion (Cormack and others 2009, who have 60 for lists of 1,000)"""
 CHARACTERS_PER_TOKEN = 4
 """of English text, about"""
 _REPEATED_WORDS = 0.8
@@ -141,6 +145,7 @@ def answer_by_chat(
     steps: list[Step] = []
     failures: list[Failure] = []
     passages: dict[tuple[str, int], tuple[Page, Hit]] = {}
+    scores = defaultdict[tuple[str, int], float](float)
     searched: list[str] = []
     try:
         queries = _write_queries(question, planner, steps, settings.queries)
@@ -153,16 +158,20 @@ def answer_by_chat(
             searched.append(query)
             gathered = gather_passages(query, library, settings.limits)
             failures += (each for each in gathered.failures if each not in failures)
-            for place, (page, hit) in enumerate(gathered.found[: settings.ranked // 2]):
-                fused = msgspec.structs.replace(hit, score=1 / (1 + place))
-                passages.setdefault((page.digest, hit.start), (page, fused))
+            for place, (page, hit) in enumerate(gathered.found):
+                passages.setdefault((page.digest, hit.start), (page, hit))
+                scores[page.digest, hit.start] += 1 / (_FUSION + place)
         if not passages:
             none = Outcome.NO_EVIDENCE
             return Episode(question, METHOD, tuple(steps), None, none, tuple(failures))
-        best = sorted(passages.values(), key=lambda each: -each[1].score)[: settings.ranked]
+        best = [passages[each] for each in nlargest(settings.ranked, scores, scores.__getitem__)]
         ranked = rank(question.text, best)
         observe(ranked)
-        references = choose_references([(one.page, one.hit) for one in ranked], settings)
+        fused = {
+            (each.page, each.hit): scores[each.page.digest, each.hit.start] + 2 / (_FUSION + place)
+            for place, each in enumerate(ranked)
+        }
+        references = choose_references(sorted(fused, key=lambda each: -fused[each]), settings)
         episode, queries = asking.answer(references, steps, failures)
         queries = [each for each in queries if each not in searched][: settings.queries]
         steps = list(episode.steps)
