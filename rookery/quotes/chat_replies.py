@@ -35,14 +35,18 @@ _MATHS = re.compile(r"\$\$.+?\$\$|\\\(.+?\\\)|\\\[(?!\d).+?\\\]", re.DOTALL)
 _WHOLE_FENCE = re.compile(
     r"(`{3,}|~{3,})(?:markdown|md|text)?[ \t]*\n(.*)\n[ \t]*\1\s*\Z", re.DOTALL
 )
+_HERE = r"here(?:['’]s| is| are) (?:what|the|your|an?|my) [^\n\[]{0,60}"
 _GREETING = re.compile(
-    r"(?:sure|certainly|of course|absolutely|great|okay|ok|hello|hi|here|based on|according to)\b"
-    r"[^\n\[]{0,200}[!:][ \t]*\n+|(?:\*\*|#+ )?(?:final )?answer(?::\*\*|\*\*:|:|(?=\n))\s*",
+    r"(?:(?:sure(?: thing)?|certainly|of course|absolutely|great question|okay|ok|hello|hi)\b"
+    r"[^\n\[]{0,200}[!:]"
+    r"|(?:based on|according to) (?:the |your )?(?:\w+ )?(?:references?|documents?|sources?|context"
+    rf"|information|passages?)(?: \w+)?(?:,? {_HERE})?:|{_HERE}(?:answer|summary)[^\n\[]*:)"
+    r"[ \t]*\n+|(?:\*\*|#+ )?(?:final )?answer(?::\*\*|\*\*:|:|(?=\n))\s*",
     re.IGNORECASE,
 )
 _FAREWELL = re.compile(
-    r"\s*\n\s*(?:i hope (?:this|that|it)\b|(?:please )?let me know if|feel free to"
-    r"|if you (?:have|need) any)[^\n]*\Z",
+    r"\s*\n\s*(?:i hope (?:this|that|it)\b|(?:please )?let me know if|feel free to (?:ask|reach)"
+    r"|if you (?:have|need) any (?:other|more|further))[^\n\[]*\Z",
     re.IGNORECASE,
 )
 _SOURCE_LIST = re.compile(

@@ -108,6 +108,8 @@ WHOLE = "Rooks nest early [1]."
         f"{WHOLE}\n\n**Sources**\n\n1. Rooks\n2. Crows\n",
         f"{WHOLE}\n\n[1]: https://a.example/Rooks\n[2]: https://a.example/Crows",
         f"{WHOLE} []",
+        f"Here is the answer to your question:\n{WHOLE}",
+        f"Based on the provided documents, here's what I found:\n\n{WHOLE}",
         "Rooks nest early [1] ().",
     ],
 )
@@ -125,6 +127,11 @@ def test_what_stands_around_an_answer_is_taken_off(reply: str) -> None:
         "The sources:\n\n- rooks [1]\n- crows [2]",
         "- [ ] a task [1]\n- [x](y) another",
         "1. Open it [1].\n2. Close it [2].",
+        "Great tits nest in boxes:\n\n- in parks [1]",
+        "Here are the three steps:\n\n1. Open it [1].",
+        "According to the rules of 2024:\n\n- no dogs [1]",
+        "Ask first [1].\n\nIf you need any of these, call the office.",
+        "Hide it [1].\n\nFeel free to feed them.",
     ],
 )
 def test_what_belongs_to_an_answer_stays(reply: str) -> None:
