@@ -5,6 +5,7 @@ exclusions, pulls, releases, admissions, decisions and audits are only ever adde
 as their SHA-256.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -41,28 +42,32 @@ _TYPES: dict[str, Any] = {
 
 
 def _make_table(name: str, columns: str, *constraints: Index | UniqueConstraint) -> Table:
-    """Define a table whose columns are written as `_make_column` takes them, with commas between
-    them."""
-    made = (_make_column(*column.split()) for column in columns.split(","))
-    return Table(name, metadata, *made, *constraints)
+    """Define a table; its columns are written as `make_columns` takes them."""
+    return Table(name, metadata, *make_columns(columns), *constraints)
 
 
-def _make_column(name: str, kind: str, *marks: str) -> Column[Any]:
-    """Define a column of a type, or of TABLE.COLUMN that it refers to.
+def make_columns(columns: str) -> Iterator[Column[Any]]:
+    """Define columns, each written as its name, its type or the TABLE.COLUMN that it refers to, and
+    its marks, with commas between them.
 
     Marks: key (primary), counted (by the database), unique, index, null (may be empty), and false
     (unless another value is given).
     """
-    return Column(
-        name,
-        _TYPES.get(kind) or ForeignKey(kind),
-        primary_key="key" in marks,
-        autoincrement="counted" in marks,
-        nullable="null" in marks,
-        unique="unique" in marks or None,
-        index="index" in marks or None,
-        server_default=false() if "false" in marks else None,
-    )
+    for name, kind, *marks in map(str.split, columns.split(",")):
+        refers = [ForeignKey(kind)] if "." in kind else []
+        if refers:  # said here, as a migration does not know the table that it refers to
+            kind = "number" if kind.endswith(".number") else "text"
+        yield Column(
+            name,
+            _TYPES[kind],
+            *refers,
+            primary_key="key" in marks,
+            autoincrement="counted" in marks,
+            nullable="null" in marks,
+            unique="unique" in marks or None,
+            index="index" in marks or None,
+            server_default=false() if "false" in marks else None,
+        )
 
 
 people = _make_table(

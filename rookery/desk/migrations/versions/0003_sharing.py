@@ -1,7 +1,8 @@
 """With whom an answer is shared: the team, or whoever has a link."""
 
-import sqlalchemy as sa
 from alembic import op
+
+from rookery.desk.tables import make_columns
 
 revision = "0003"
 down_revision = "0002"
@@ -9,8 +10,6 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Make the answers that are there private to who asked."""
-    op.add_column(
-        "answers", sa.Column("team", sa.Boolean(), nullable=False, server_default=sa.false())
-    )
-    op.add_column("answers", sa.Column("link", sa.Text(), nullable=True))
+    for column in make_columns("team boolean false, link text null"):
+        op.add_column("answers", column)
     op.create_index("ix_answers_link", "answers", ["link"], unique=True)

@@ -1,22 +1,14 @@
 """Labelling forms that people wrote themselves, each with all its versions."""
 
-import sqlalchemy as sa
 from alembic import op
+
+from rookery.desk.tables import make_columns
 
 revision = "0005"
 down_revision = "0004"
+FORMS = "name text key, version integer key, digest text, body text, text text, by text, at double"
 
 
 def upgrade() -> None:
     """Make the table of forms."""
-    op.create_table(
-        "forms",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=False),
-        sa.Column("by", sa.Text(), nullable=False),
-        sa.Column("at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("name", "version", name="pk_forms"),
-    )
+    op.create_table("forms", *make_columns(FORMS))
