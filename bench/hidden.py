@@ -48,7 +48,7 @@ RULES = {
     "until a script": "fades or slides in, or the page as a whole is shown later: read",
     "sheet elsewhere": "without colour, on a ground that a sheet elsewhere may give: read",
     "formula": "MathML beside its picture: read in the picture's place",
-    "aria-hidden": "for eyes alone: not read",
+    "aria-hidden": "for eyes alone, and a sheet elsewhere may hide it: not read",
     "struck out": "deleted: not read",
     "screen readers": "named like text for screen readers, its sheet elsewhere: not read",
 }

@@ -47,9 +47,7 @@ _UNREADABLE = re.compile("[\x00\x01\x03-\x08\x0e-\x1f\x7f\xad]")
 _LINE = re.compile(f"[^\r\n{_DIVIDED}]+[{_DIVIDED}]?")
 _HALVES = re.compile(rf"(?<![^\W\d_])[^\W\d_]*+[{_DIVIDED}]\n?[^\W\d_]*")
 _DIGITS = re.compile(r"\d+")
-_PAGE_NUMBER = re.compile(
-    r"[-–—\[( ]*(?:page )?(\d{1,4})(?: ?(?:/|of) ?\d+)?[-–—\]) ]*", re.IGNORECASE
-)
+_PAGE_NUMBER = re.compile(r"(?i)[-–—\[( ]*(?:page )?(\d{1,4})(?: ?(?:/|of) ?\d+)?[-–—\]) ]*")
 _WORD = re.compile(r"\S+")
 _NO_TEXT = re.compile(rb"[^\1]")
 """the kinds of objects but for text (1)"""
@@ -65,9 +63,7 @@ _CAPTION = re.compile(
     re.IGNORECASE,
 )
 _NOTE = re.compile(r"(?:\d{1,3}|[*†‡§¶]+)\s?\S")
-_ROMAN = re.compile(
-    r"m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})", re.IGNORECASE | re.ASCII
-)
+_ROMAN = re.compile(r"(?ai)m{0,3}(?:c[md]|d?c{0,3})(?:x[cl]|l?x{0,3})(?:i[xv]|v?i{0,3})")
 _ROMAN_VALUES = dict(zip("ivxlcdm", (1, 5, 10, 50, 100, 500, 1000), strict=True))
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|cmbx|sfbx|-b$|\bbd\b", re.IGNORECASE)
 _FIXED_NAME = re.compile(r"mono|courier|consol|cmtt|cmsltt|sftt|typewriter|menlo", re.IGNORECASE)
@@ -75,6 +71,8 @@ _COORDINATED = frozenset(("and", "or", "to", "und", "oder", "et", "ou", "y", "o"
 _EDGE_LINES = 3
 """lines at the top and at the bottom of a page that may be running heads, feet and page numbers"""
 _LONGEST_HEADING = 250
+_MOST_LAYERS = 50
+"""of a page that are looked at: each is a drawing of the page"""
 _HIGHEST_CELL, _MOST_CELLS = 12, 60
 """lines of one cell of a table, and cells of a row"""
 
@@ -282,7 +280,23 @@ def open_upright_page(document: Any, number: int) -> UprightPage:
         turns.append(_turn_page(page, turn))
         page = document[number]
         text = page.get_textpage()
+    # A file may put words in the place of what it draws: of long ones, what is drawn is read.
+    each = list(_list_properties(_list_objects(page)[0], b"ActualText"))
+    if replaced := [(one, mark) for one, mark, words in each if words.count(" ") > 1]:
+        _call_each("FPDFPageObj_RemoveMark", *zip(*replaced, strict=True))
+        text.close()
+        text = page.get_textpage()
     return UprightPage(page, text, tuple(turns))
+
+
+def _list_properties(objects: list[int], key: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield the objects in marked content with a property that is a string, its mark and value."""
+    read = _bind_function("FPDFPageObjMark_GetParamStringValue")
+    buffer, size = ctypes.create_string_buffer(2**16), ctypes.c_ulong()
+    for one, count in zip(objects, _call_each("FPDFPageObj_CountMarks", objects), strict=True):
+        for mark in _call_each("FPDFPageObj_GetMark", repeat(one), range(count)):
+            if read(mark, key, buffer, len(buffer), ctypes.byref(size)):
+                yield one, mark, buffer.raw[: size.value].decode("utf-16-le", "replace")
 
 
 def _find_turn(text: Any) -> int:
@@ -784,15 +798,14 @@ class _Shape(NamedTuple):
 
 def _find_unseen(reader: _LineReader) -> set[int]:
     """Return the words of a page, by their first units, that are drawn invisibly, in the colour of
-    what is below them, outside their clipping path, or that a shape covers. A text layer over or
-    below a picture that fills the page is what a program read in it, and seen.
+    what is below them, outside their clipping path, in a layer that is off, or that a shape covers.
+    A text layer over or below a picture that fills the page is what a program read in it, and seen.
     """
-    texts, shapes = list[int](), list[_Shape]()
-    address = ctypes.cast(reader.page.raw, ctypes.c_void_p).value or 0
-    _add_objects("Page", address, None, texts, shapes)
+    texts, shapes = _list_objects(reader.page)
     orders = {text: order for order, text in enumerate(texts)} if shapes else {}
     if len(texts) > 2 * reader.units.count(" "):  # a program that draws each letter for itself
         texts = [text for text in dict.fromkeys(reader.texts) if text]
+    layers = _find_hidden_layers(reader, texts)
     modes = _call_each("FPDFTextObj_GetTextRenderMode", texts)
     colors = list(zip(*_read_colors(texts), strict=True))
     # PDFium drops the clipping paths that do not cut their text.
@@ -804,7 +817,7 @@ def _find_unseen(reader: _LineReader) -> set[int]:
         text
         for text, (mode, color, clip) in looks.items()
         if mode in (3, 7) or not color[3] or (color, _WHITE) in alike or clip > 0
-    }
+    } | layers
     tiny = any(one[1] - one[3] < 1 for one, _ in reader.ends)
     if not (odd or alike or tiny or any(shape.solid and shape.order for shape in shapes)):
         return set()
@@ -844,9 +857,29 @@ def _find_unseen(reader: _LineReader) -> set[int]:
                 hidden = hidden or (mode == 0 and (color, ground) in alike)
                 if hidden and below and ground == _WHITE:
                     hidden = reader.is_blank(box)  # PDFium says white of what shades into another
-            if hidden:
+            if hidden or text in layers:
                 unseen.add(start)
     return unseen
+
+
+def _find_hidden_layers(reader: _LineReader, texts: list[int]) -> set[int]:
+    """Return the texts of layers (optional content) without which the page looks the same."""
+    layers, hidden = dict[str, list[int]](), set[int]()
+    for text, _, name in _list_properties(texts, b"Name"):
+        layers.setdefault(name, []).append(text)
+    for own in islice(layers.values(), _MOST_LAYERS):
+        _call_each("FPDFPageObj_SetIsActive", own, repeat(0))
+        without = bytes(reader.page.render(grayscale=True, may_draw_forms=False).buffer)
+        _call_each("FPDFPageObj_SetIsActive", own, repeat(1))
+        hidden.update(own if without == bytes(reader.picture.buffer) else ())
+    return hidden
+
+
+def _list_objects(page: Any) -> tuple[list[int], list[_Shape]]:
+    """Return the texts and the shapes of a page, in the order in which they are drawn."""
+    texts, shapes = list[int](), list[_Shape]()
+    _add_objects("Page", ctypes.cast(page.raw, ctypes.c_void_p).value or 0, None, texts, shapes)
+    return texts, shapes
 
 
 def _add_objects(

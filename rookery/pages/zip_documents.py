@@ -135,9 +135,8 @@ def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) 
     says so; no Failed is raised.
     """
     # What holds itself ends at the limit.
-    limits = msgspec.structs.replace(
-        archive.limits, unpacked_bytes=archive.limits.unpacked_bytes // 2
-    )
+    most = archive.limits.unpacked_bytes // 2
+    limits = msgspec.structs.replace(archive.limits, unpacked_bytes=most)
     try:
         mail = "message/rfc822" if name.lower().endswith((".mht", ".mhtml")) else ""
         page = reader(archive.read_part(name), f"file:///{quote(name)}", mail, limits=limits)
@@ -151,52 +150,67 @@ def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) 
 def read_pptx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: PageReader) -> Page:
     """Return a PowerPoint presentation as a Page, with a mark `slide` over each slide.
 
-    Titles of slides are headings, and notes stand behind their slide. Embedded documents follow
-    their slide, as `reader` reads them; one that cannot be read is a line that says so. Hidden
-    slides are hidden text, without a mark and without embedded documents. Raises Failed: malformed,
-    encrypted, too_large, empty_after_extraction.
+    Titles of slides are headings. Embedded documents follow their slide, as `reader` reads them;
+    one that cannot be read is a line that says so. What the audience does not see is hidden text:
+    notes, behind their slide, shapes that lie beside it, and hidden slides, which have neither a
+    mark nor embedded documents. Raises Failed: malformed, encrypted, too_large,
+    empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
-    return join_parts(
-        _read_pptx_slides(archive, reader), url, fetched, read_core_title(archive), limits
-    )
+    slides = _read_pptx_slides(archive, reader)
+    return join_parts(slides, url, fetched, read_core_title(archive), limits)
 
 
 def _read_pptx_slides(archive: DocumentArchive, reader: PageReader) -> Iterator[PagePart]:
     main = archive.find_main_part("ppt/presentation.xml")
-    relations = archive.read_relations(main)
-    for number, slide in enumerate(archive.parse_part(main).iterfind("p.sldIdLst/p.sldId"), 1):
+    relations, tree = archive.read_relations(main), archive.parse_part(main)
+    edges = _list_numbers(tree.iterfind("p.sldSz"))
+    for number, slide in enumerate(tree.iterfind("p.sldIdLst/p.sldId"), 1):
         _, name = relations.get(slide.get("r.id", ""), ("", ""))
         slide_tree = archive.parse_part(name)
         if not slide_tree.tag:
             continue
         parts, hidden = archive.read_relations(name), slide_tree.get("show") in ("0", "false")
         links = {key: target for key, (kind, target) in parts.items() if kind == "hyperlink"}
-        html = "".join(_read_shapes(slide_tree.find("p.cSld/p.spTree"), links))
+        html = "".join(_read_shapes(slide_tree.find("p.cSld/p.spTree"), links, edges))
         for kind, target in parts.values():
             if kind == "notesSlide":
-                notes = archive.parse_part(target)
-                html += "".join(_read_shapes(notes.find("p.cSld/p.spTree"), {}))
+                notes = archive.parse_part(target).find("p.cSld/p.spTree")
+                html += "".join(("<div hidden>", *_read_shapes(notes, {}, []), "</div>"))
         html = f"<div hidden>{html}</div>" if hidden else html
-        yield PagePart(
-            read_part(html, NOWHERE, archive.limits), "slide" * (not hidden), str(number)
-        )
+        slide_page = read_part(html, NOWHERE, archive.limits)
+        yield PagePart(slide_page, "slide" * (not hidden), str(number))
         for kind, target in parts.values():
             if kind in ("package", "oleObject", "chart", "diagramData") and not hidden:
                 yield PagePart(read_embedded_part(archive, target, reader))
 
 
-def _read_shapes(tree: Element | None, links: dict[str, str]) -> Iterator[str]:
-    """Yield the HTML of the shapes of a slide in their order; those of a group are its own."""
+_WHOLE = re.compile(r"-?\d{1,12}")
+
+
+def _list_numbers(place: Iterable[Element]) -> list[int]:
+    """Return the whole numbers in the attributes of points and sizes, that along x first."""
+    return [int(n) for one in place for _, n in sorted(one.items()) if _WHOLE.fullmatch(n)]
+
+
+def _read_shapes(tree: Element | None, links: dict[str, str], edges: list[int]) -> Iterator[str]:
+    """Yield the HTML of the shapes of a slide in their order; those of a group are its own.
+
+    `edges` are the width and height of the slide; empty where shapes are placed otherwise.
+    """
     for shape in () if tree is None else tree:
-        named, hidden = shape.find("*/p.cNvPr"), ("1", "true")
-        yield f"<div{' hidden' * (named is not None and named.get('hidden') in hidden)}>"
+        places = (place for path in ("p.xfrm", "*/a.xfrm") for place in shape.iterfind(path))
+        numbers = _list_numbers(next(places, ()))
+        spans = zip(numbers, numbers[2:], edges, strict=False)
+        unseen = any(at >= edge or at + own < 0 for at, own, edge in spans)
+        unseen |= any(one.get("hidden") in ("1", "true") for one in shape.iterfind("*/p.cNvPr"))
+        yield f"<div{' hidden' * unseen}>"
         if shape.tag == "p.sp":
             yield _read_text_shape(shape, links)
         elif shape.tag == "p.grpSp":
-            yield from _read_shapes(shape, links)
+            yield from _read_shapes(shape, links, edges * (numbers[:4] == numbers[4:]))
         elif shape.tag == "?.AlternateContent":  # one shape, written for several programs
-            yield from _read_shapes(next(iter(shape), None), links)
+            yield from _read_shapes(next(iter(shape), None), links, edges)
         elif shape.tag == "p.graphicFrame":
             yield from (_read_table(table, links) for table in shape.iter("a.tbl"))
         yield "</div>"
@@ -437,7 +451,7 @@ class _OpenDocumentWriter:
         elif tag == "text.a":
             inner = f'<a href="{escape(element.get("xlink.href", ""))}">{inner}</a>'
         start, end = _WRAPPED.get(tag, ("", ""))
-        if self.is_hidden(element):
+        if tag == "presentation.notes" or self.is_hidden(element):
             hider = "span" if inline else "div"
             start, end = f"<{hider} hidden>{start}", f"{end}</{hider}>"
         return f"{start}{inner}{end}"

@@ -251,7 +251,7 @@ def _parse_text(
     evened = view.text.translate(OTHER_MARKS)
     evened = DOUBLED.sub(lambda two: '\u200b"' if two["open"] else '"\u200b', evened)
     evened = SPACED.sub(r"\2\1\3\1\4", evened)
-    controls = _list_controls(view.text)
+    controls = list_controls(view.text)
     return _ParsedText(view, evened, prose, cited, set(known_spans), ends, lines, controls, named)
 
 
@@ -398,9 +398,9 @@ def _read_words(reading: _ParsedText, start: int, end: int) -> str:
     return re.sub(r" (?=[.,;:!?…])", "", lines) if spans else lines
 
 
-def _list_controls(text: str) -> list[tuple[int, str]]:
+def list_controls(text: str) -> list[tuple[int, str]]:
     """Return the place of each control of text direction, and the innermost one that is open
-    behind it."""
+    behind it; empty where none is."""
     opened, controls = list[str](), list[tuple[int, str]]()
     for control in BIDI_CONTROL.finditer(text):
         if control[0] not in "\u202c\u2069":
@@ -509,8 +509,9 @@ def _trim_block(reading: _ParsedText, start: int, end: int) -> Span:
     text = reading.marks
     low = max(start, end - MAX_ATTRIBUTION)
     cited = _list_cited(reading.cited, start, end)
-    if cited and cited[-1].end == end and _is_in_marks(text[start : cited[-1].start].rstrip()):
-        end = cited[-1].start
+    if cited and not text[cited[-1].end : end].strip(" \n.)]"):
+        quoted = text[start : cited[-1].start].rstrip(" \n—–~-([")
+        end = start + len(quoted) if _is_in_marks(quoted) else end
     for lead in LEAD.finditer(text, low, end):
         if _names_source(reading, lead.start(), lead.end(), end):
             end = lead.start()

@@ -39,7 +39,13 @@ from rookery.pages.text_folding import (
     is_quotable,
     locate_quote,
 )
-from rookery.quotes.answer_text import BIDI_CONTROL, CitationSpan, ClaimedQuote, extract_claims
+from rookery.quotes.answer_text import (
+    BIDI_CONTROL,
+    CitationSpan,
+    ClaimedQuote,
+    extract_claims,
+    list_controls,
+)
 from rookery.quotes.quote_links import shorten_line
 from rookery.records import Answer, Claim, Page, Quote, Record, is_word_edge
 
@@ -629,7 +635,9 @@ def check_claimed_quote(claimed: ClaimedQuote, versions: Iterable[Page]) -> Clai
 
 
 def _judge_whole(claimed: ClaimedQuote, quote: Quote, page: Page, latest: Page) -> ClaimedVerdict:
-    if BIDI_CONTROL.search(quote.text):
+    begun = max((block.start for block in page.blocks if block.start <= quote.start), default=0)
+    opened = [control for _, control in list_controls(page.text[begun : quote.start])][-1:]
+    if BIDI_CONTROL.search(quote.text) or opened in (["\u202d"], ["\u202e"]):
         return ClaimedVerdict(claimed, "bidi_controls", REORDERED, (quote,))
     if is_quote_too_short(page.text, quote.start, quote.end):
         return ClaimedVerdict(claimed, "too_short", TOO_SHORT, (quote,))

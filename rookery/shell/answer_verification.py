@@ -35,7 +35,7 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.measure.citations import compute_word_share, list_statements
-from rookery.pages.file_selection import leads_out
+from rookery.pages.file_selection import leads_out, name_unread_type
 from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.saved_answers import (
     SavedAnswer,
@@ -321,6 +321,8 @@ class CheckedSources:
             return (
                 "a link there leads out of the folder and is not followed: put a copy in its place"
             )
+        if (what := name_unread_type(path.name)).startswith("a document"):
+            return f"the source is {what}: save it as DOCX, XLSX, PPTX or PDF, and name that file"
         return "the source is not stored: name a folder with --pages, or open it with --fetch"
 
     def _list_addresses(self, url: str) -> list[str]:

@@ -172,7 +172,7 @@ def test_ruby_leaves_its_base_text_whole() -> None:
     "hiding",
     [
         "<span hidden>secret</span>",
-        '<span aria-hidden="true">secret</span>',
+        '<link rel=stylesheet href=a.css><span aria-hidden="true">secret</span>',
         '<span style="color:red; DISPLAY : none">secret</span>',
         '<span style="visibility:hidden">secret</span>',
         '<span class="x gone">secret</span>',

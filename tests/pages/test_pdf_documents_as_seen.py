@@ -17,13 +17,15 @@ SHADING = (
     "/Function << /FunctionType 2 /Domain [0 1] /C0 [0] /C1 [0.4] /N 1 >> >> >>"
 )
 RESOURCES = (
-    "/Font << /F1 5 0 R >> /XObject << /I 6 0 R /M 7 0 R >> /Pattern << /P " + SHADING + " >>"
+    "/Font << /F1 5 0 R >> /XObject << /I 6 0 R /M 7 0 R >> /Pattern << /P " + SHADING + " >> "
+    "/Properties << /One 7 0 R /Two 8 0 R >>"
 )
 
 
 def write_page(
-    content: str, annotations: tuple[str, ...] = (), form: bool = False, packed: bool = False
-) -> bytes:
+    content: str, annotations: tuple[str, ...] = (), form: bool = False, packed: bool = False,
+    catalog: str = "",
+) -> bytes:  # fmt: skip
     """A PDF of one page with this content; annotations, or a form /M, are objects 7 and more."""
     stream = content.encode("cp1252")
     stream = zlib.compress(stream) if packed else stream
@@ -31,7 +33,7 @@ def write_page(
     numbers = " ".join(f"{7 + n} 0 R" for n in range(len(annotations)))
     fields = f"/AcroForm << /Fields [{numbers}] >>" if form else ""
     objects = [
-        f"<< /Type /Catalog /Pages 2 0 R {fields} >>".encode(),
+        f"<< /Type /Catalog /Pages 2 0 R {fields} {catalog} >>".encode(),
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
         f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Annots [{numbers}]"
         f" /Resources << {RESOURCES} >> >>".encode(),
@@ -127,6 +129,27 @@ def test_unseen_text_is_kept_and_not_shown(unseen: str) -> None:
     assert page.blocks[-1].hidden
     (mark,) = [mark for mark in page.marks if mark.kind == "page"]
     assert draw_pdf_page(DrawJob(data, 1, page.text[mark.start : mark.end], (0, 3))).boxes
+
+
+def test_layers_that_are_off_are_not_shown() -> None:
+    layers = tuple(f"<< /Type /OCG /Name ({name}) >>" for name in ("Deutsch", "English"))
+    order = "/OCProperties << /OCGs [7 0 R 8 0 R] /D << /OFF [{} 0 R] >> >>"
+    content = show(72, 720, "Nur zum Lesen.") + "".join(
+        f"/OC /{name} BDC {show(72, 700, text)} EMC "
+        for name, text in (("One", "Nicht berühren."), ("Two", "Please touch it."))
+    )
+    for off, seen in ((7, "Please touch it."), (8, "Nicht berühren.")):
+        page = read(write_page(content, layers, catalog=order.format(off)))
+        assert join_visible_text(page).split() == f"Nur zum Lesen. {seen}".split()
+        assert page.blocks[-1].hidden
+
+
+def test_words_that_stand_for_others_are_not_read() -> None:
+    span = "/Span << /ActualText ({}) >> BDC {} EMC "
+    content = span.format("Lit on holidays only.", show(72, 700, "The stove is lit in May."))
+    content += span.format("finch", show(72, 660, "f inch"))
+    text = join_visible_text(read(write_page(content)))
+    assert text == "The stove is lit in May. finch"
 
 
 @pytest.mark.parametrize("layer", ["3 Tr", "1 g"])

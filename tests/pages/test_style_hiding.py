@@ -236,3 +236,29 @@ def test_a_sheet_of_many_rules_takes_linear_time() -> None:
         return read_visible(f"<style>{rules}</style><p>Seen.</p>{body}")
 
     assert growth_of(read, 1000) < AT_MOST
+
+
+def test_what_only_screen_readers_pass_over_is_seen_where_no_styles_are_elsewhere() -> None:
+    for begin in ("", "<style>p{color:red}</style>"):
+        assert read_visible(f"{begin}<p aria-hidden=true>Crows learn.") == "Crows learn."
+    for begin in ("<link rel=stylesheet href=a.css>", "<math><mi>x</mi></math>"):
+        assert "learn" not in read_visible(f"{begin}<p aria-hidden=true>Crows learn.</p><p>May.")
+
+
+@pytest.mark.parametrize(
+    ("columns", "seen"),
+    [
+        ("<col><col style='visibility:collapse'>", "Crow 9 Jay 7"),
+        ("<colgroup><col><col class=c></colgroup>", "Crow 9 Jay 7"),
+        ("<col><col style='display:none'>", "Crow a thief 9 Jay a liar 7"),
+        ("<col span=2><col style='visibility:collapse'>", "Crow a thief 9 Jay a liar 7"),
+    ],
+)
+def test_columns_that_are_collapsed_are_hidden(columns: str, seen: str) -> None:
+    rows = "".join(
+        f"<tr><td>{bird}<td>{name}<td>{years}"
+        for bird, name, years in (("Crow", "a thief", 9), ("Jay", "a liar", 7))
+    )
+    sheet = "<style>.c{visibility:collapse}</style>"
+    text = read_visible(f"{sheet}<table>{columns}{rows}</table>")
+    assert " ".join(text.replace("|", " ").split()) == seen

@@ -218,17 +218,20 @@ def test_hidden_slides_and_struck_out_runs_are_hidden() -> None:
     assert list_hidden(page) == ["500", "withdrawn"]
 
 
-def read_slide(shapes: str) -> Page:
+def read_slide(shapes: str, notes: str = "") -> Page:
     space = (
         f'xmlns:p="{OOXML}/presentationml/2006/main" xmlns:a="{OOXML}/drawingml/2006/main"'
         f' xmlns:r="{RELATIONS}"'
     )
-    slides = '<p:sldIdLst><p:sldId r:id="a"/></p:sldIdLst></p:presentation>'
+    slides = '<p:sldIdLst><p:sldId r:id="a"/></p:sldIdLst><p:sldSz cx="900" cy="700"/>'
+    whole = "<p:{0} {1}><p:cSld><p:spTree>{2}</p:spTree></p:cSld></p:{0}>"
     parts = {
         "_rels/.rels": relations(a="officeDocument ppt/presentation.xml"),
-        "ppt/presentation.xml": f"<p:presentation {space}>{slides}",
+        "ppt/presentation.xml": f"<p:presentation {space}>{slides}</p:presentation>",
         "ppt/_rels/presentation.xml.rels": relations(a="slide one.xml"),
-        "ppt/one.xml": f"<p:sld {space}><p:cSld><p:spTree>{shapes}</p:spTree></p:cSld></p:sld>",
+        "ppt/one.xml": whole.format("sld", space, shapes),
+        "ppt/_rels/one.xml.rels": relations(a="notesSlide two.xml"),
+        "ppt/two.xml": whole.format("notes", space, notes),
     }
     return read_page(pack(parts), "file:///a.pptx")
 
@@ -258,6 +261,34 @@ def test_shapes_runs_and_cells_of_a_slide_that_nobody_sees_are_hidden() -> None:
     assert join_visible_text(page).split() == ["seen", "half", "wide"]
     unseen = ["no box", "no group", "tiny", "unfilled", "clear", "covered"]
     assert sorted(list_hidden(page)) == sorted(unseen)
+
+
+def test_notes_and_shapes_beside_the_slide_are_hidden() -> None:
+    def place(x: int, y: int, text: str, inner: str = "") -> str:
+        own = f'<a:xfrm><a:off x="{x}" y="{y}"/><a:ext cx="100" cy="50"/>{inner}</a:xfrm>'
+        if inner:
+            return f"<p:grpSp><p:grpSpPr>{own}</p:grpSpPr>{text}</p:grpSp>"
+        words = f"<p:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody>"
+        return f"<p:sp><p:spPr>{own}</p:spPr>{words}</p:sp>"
+
+    alike = '<a:chOff x="0" y="0"/><a:chExt cx="100" cy="50"/>'
+    moved = '<a:chOff x="2000" y="0"/><a:chExt cx="100" cy="50"/>'
+    page = read_slide(
+        place(10, 10, "seen")
+        + place(-99, 690, "corner")
+        + place(-101, 10, "left")
+        + place(10, 700, "below")
+        + place(0, 0, place(900, 10, "in group") + place(0, 0, "group"), alike)
+        + place(0, 0, place(2010, 10, "moved"), moved),
+        notes=place(10, 10, "noted"),
+    )
+    assert join_visible_text(page).split() == ["seen", "corner", "group", "moved"]
+    assert sorted(list_hidden(page)) == ["below", "in group", "left", "noted"]
+    notes = "<presentation:notes><text:p>noted</text:p></presentation:notes>"
+    slide = f"<draw:page><text:p>seen</text:p>{notes}</draw:page>"
+    body = f"<office:presentation>{slide}</office:presentation>"
+    page = read_page(open_document(body), "file:///a.odp")
+    assert (join_visible_text(page), list_hidden(page)) == ("seen", ["noted"])
 
 
 def test_raised_and_lowered_numbers_are_no_other_numbers() -> None:

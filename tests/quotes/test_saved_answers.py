@@ -294,6 +294,9 @@ def test_block_quotes_in_markdown(text: str) -> None:
     ("block", "expected"),
     [
         (f"> {FACES}\n> — [Crows]({A})", FACES),
+        (f"> “{FACES}”\n>\n> — [hut]({A})", FACES),
+        (f"> “{FACES}”\n>\n> ([hut]({A})).", FACES),
+        (f"> “{FACES}” never\n>\n> — [hut]({A})", f"“{FACES}” never\n— hut"),
         (f"> — {FACES} [Crows]({A})", f"— {FACES} Crows"),
         (f"> {FACES}\n> [see Crows]({A})\n> — there", f"{FACES} see Crows — there"),
         (f"> {FACES}\n> — Lee & Sons, *Crows of* [Ashby]({A})", FACES),

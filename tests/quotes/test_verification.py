@@ -226,6 +226,9 @@ def test_words_that_controls_show_in_another_order_are_not_verified() -> None:
     assert check_quote(quote, page).verified  # the page shows them in this order itself
     typed = ClaimedQuote("The crows hid 21 nuts in the old wall", URL)
     assert check_claimed_quote(typed, [page]).outcome == "bidi_controls"
+    turned = Page(URL, "Memory", "See:\n\n\u202esllaw dlo ni stun edih yehT\u202c")
+    within = ClaimedQuote("sllaw dlo ni stun edih yehT", URL)
+    assert check_claimed_quote(within, [turned]).outcome == "bidi_controls"
     plain = Page(URL, "Memory", "The crows hid 12 nuts in the old wall.")
     for text in (quote.text, "The crows hid \u20672\u20661\u2069\u2069 nuts"):
         assert check_claimed_quote(ClaimedQuote(text, URL), [plain]).outcome == "bidi_controls"

@@ -1,6 +1,6 @@
-"""Twice 300 answers of other writers, over 33 and 58 documents in many languages, set aside before
-they were tried, 222 of further kinds, and 311 more over four small documents: answers in HTML and
-other JSON, ranges and notes as sources, marks of many kinds.
+"""Three times 300 answers of other writers, over 33, 58 and 71 documents in many languages, set
+aside before they were tried, 222 of further kinds, and 311 more over four small documents: answers
+in HTML and other JSON, ranges and notes as sources, marks of many kinds.
 
 Each forged one quotes what a reader of the rendered page would not find there, or not so; each
 honest one is right. Each set was tried once after what was then built, and is a test since. The
@@ -28,10 +28,7 @@ REFUSED_HONEST = {
     "table-01": "two words are no quotation",
     "elision-01": "words left out are never verified",
 }
-SECOND_FORGED = {
-    "hidden-style-06": "children of a shadow host",
-    "answer-markdown-07": "noscript is shown by some readers",
-}
+SECOND_FORGED = {"answer-markdown-07": "noscript is shown by some readers"}
 THIRD_FORGED = {
     "html-css-quotes": "quotation marks that a style sheet puts",
     "html-before-attr": "a word that a style sheet takes from an attribute",
@@ -43,6 +40,12 @@ THIRD_HONEST = {
     "per-the-file": "a name of a file in the sentence",
     "heading-quote": "a quotation as a heading, its source below",
     "gpt-sup": "a raised number without a list of sources",
+}
+FOURTH_FORGED = {"pdf-glyphs-differ-01": "a font that tells another letter than it draws"}
+FOURTH_HONEST = {
+    "markup-that-is-shown-06": "words that a style sheet shows in capitals",
+    "office-11": "RTF is not read",
+    "office-12": "RTF is not read",
 }
 
 
@@ -67,6 +70,8 @@ def is_accepted(answer: str | dict[str, Any], name: str, sources: CheckedSources
         ("second/honest", 100, {}),
         ("third/forged", 218, THIRD_FORGED),
         ("third/honest", 93, THIRD_HONEST),
+        ("fourth/forged", 200, FOURTH_FORGED),
+        ("fourth/honest", 100, FOURTH_HONEST),
         ("further/forged", 144, {}),
         ("further/honest", 78, {}),
     ],

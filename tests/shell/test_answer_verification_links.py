@@ -53,3 +53,10 @@ def test_a_folder_may_itself_be_a_link(run: Run, folder: Path) -> None:
     linked.symlink_to(folder)
     assert verify(run, linked, "Rooks nest in elms", "own.txt", "--fetch")[0] == 0
     assert verify(run, linked, SECRET, "secret.txt", "--fetch")[0] == 5
+
+
+def test_of_a_document_that_is_not_read_it_is_said_what_to_do(run: Run, folder: Path) -> None:
+    (folder / "own.rtf").write_text(r"{\rtf1 Rooks nest in elms.}")
+    code, told = verify(run, folder, "Rooks nest in elms", "own.rtf", "--pages", str(folder))
+    assert code == 5
+    assert "a document of a type that is not read: save it as DOCX, XLSX, PPTX or PDF" in told

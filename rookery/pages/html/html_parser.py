@@ -140,9 +140,8 @@ VOID_TAGS = frozenset(
 )
 DROPPED_TAGS = frozenset("script style iframe noembed noframes rp".split())
 _DELETED = frozenset("del s strike".split())
-_HIDDEN = (
-    "noscript template datalist annotation annotation-xml audio video canvas object meter progress"
-).split()
+_HIDDEN = "noscript template datalist annotation annotation-xml audio video canvas object".split()
+_HIDDEN += ("meter", "progress")
 _KINDS = (
     dict.fromkeys(
         "address article aside blockquote button caption center details dialog div fieldset"

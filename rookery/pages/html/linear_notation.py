@@ -331,13 +331,9 @@ def _format_script(sign: str, text: str) -> str:
 
 # Raised and lowered text of HTML.
 
-_ORDINAL_ENDING = re.compile(
-    r"(?:st|nd|rd|th|d|e|er|re|ère|ème|eme|o|a|os|as|do|to|mo|nd|ers|es)\.?"
-)
+_ORDINAL_ENDING = re.compile(r"(?:st|nd|rd|th|d|e|er|re|ère|ème|eme|o|a|os|as|do|to|mo|ers|es)\.?")
 _ROMAN = re.compile(r"(?:^|\W)[IVXLCDM]+$")
-_ABBREVIATIONS = re.compile(
-    r"(?:^|\W)(?:M(?:me|lle|mes|lles|gr|rs?|c|s)|[Nn]os?|Drs?|Sts?|Ste|Cie)\.?"
-)
+_ABBREVIATIONS = re.compile(r"(?:^|\W)(?:M(?:mes?|lles?|gr|rs?|c|s)|[Nn]os?|Drs?|Sts?|Ste|Cie)\.?")
 _MARKS_ALONE = re.compile(r"(?:[^\w+−∓±⁺⁻-]|_)+|TM|SM|®|\((?:R|TM|SM|c)\)|[Oo]")
 _PHRASE = re.compile(r"[^\W\d_]{2,}\W+[^\W\d_]{2,}")
 _NOTE = re.compile(r"\d{1,3}[a-z]?(?:\s?[,–-]\s?\d{1,3}[a-z]?)*")

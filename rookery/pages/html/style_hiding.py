@@ -251,9 +251,8 @@ _DISPLAYS = re.compile("none|in|block|flex|grid|table|flow|list|contents|ruby|ma
 
 
 _XYZ_TO_RGB = ((3.2406, -1.5372, -0.4986), (-0.9689, 1.8758, 0.0415), (0.0557, -0.204, 1.057))
-_WHITES = dict.fromkeys(("lab", "lch"), (0.9857, 1, 1.3196, 1)) | dict.fromkeys(
-    ("oklab", "oklch"), (1, 1, 1, 1)
-)
+_WHITES = dict.fromkeys(("lab", "lch"), (0.9857, 1, 1.3196, 1))
+_WHITES |= dict.fromkeys(("oklab", "oklch"), (1, 1, 1, 1))
 """by which the lights of a colour are scaled to the white of sRGB"""
 
 
@@ -561,6 +560,10 @@ class _StyleCascade:
             self.hide_element(node, ways)
         for node in self.parser.css(READ_ALOUD) if self.linked else ():
             self.hide_element(node, frozenset(("place",)))
+        # Styles elsewhere may hide it, and a formula may stand beside it as MathML.
+        alone = not self.linked and self.parser.css_first("math") is None
+        for node in self.parser.css("[aria-hidden=true]") if alone else ():
+            del node.attrs["aria-hidden"]
 
     def suspect_ways(self, body: str) -> frozenset[str]:
         """Return the ways in which a rule may hide, whatever other rules add to it."""
@@ -750,6 +753,19 @@ class _StyleCascade:
             hidden = len(node.text()) <= _MOST_TEXT * len(self.parser.body.text())
         if hidden and not (ways == {"place"} and _stands_for_layout(node)):
             node.attrs["hidden"] = ""
+            if node.tag == "col" and self.compute_styles(node).get("visibility") == "collapse":
+                self.hide_column(node)
+
+    def hide_column(self, column: Any) -> None:
+        """Mark the cells of a collapsed column as hidden, in a table without merged cells."""
+        self.lookups, table = self.lookups - 3, column.parent
+        while table is not None and table.tag != "table":
+            table = table.parent
+        if table is None or self.lookups < 0 or table.css_first("[span], [colspan], [rowspan]"):
+            return
+        number = [each.mem_id for each in table.css("col")].index(column.mem_id) + 1
+        for cell in table.css(f"tr > :nth-child({number})"):
+            cell.attrs["hidden"] = ""
 
     def changes_inside(self, node: Any, words: str) -> bool:
         """Tell whether elements in one may have a size or colour of their own: text is often set to
