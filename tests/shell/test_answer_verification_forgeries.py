@@ -1,7 +1,6 @@
-"""Three times 300 answers of other writers, over 33, 58 and 71 documents in many languages, set
+"""Four times 300 answers of other writers, over 33, 58, 71 and 62 documents in many languages, set
 aside before they were tried, 222 of further kinds, and 311 more over four small documents: answers
 in HTML and other JSON, ranges and notes as sources, marks of many kinds.
-
 Each forged one quotes what a reader of the rendered page would not find there, or not so; each
 honest one is right. Each set was tried once after what was then built, and is a test since. The
 lists below say which forged ones pass and which honest ones are refused.
@@ -72,6 +71,8 @@ def is_accepted(answer: str | dict[str, Any], name: str, sources: CheckedSources
         ("third/honest", 93, THIRD_HONEST),
         ("fourth/forged", 200, FOURTH_FORGED),
         ("fourth/honest", 100, FOURTH_HONEST),
+        ("fifth/forged", 200, {}),
+        ("fifth/honest", 100, {}),
         ("further/forged", 144, {}),
         ("further/honest", 78, {}),
     ],
