@@ -390,7 +390,15 @@ class ScriptedSession:
         """Return True except for the form that a server's model is asked in."""
         return self._reader.method != SERVER_FORM
 
-    def open_model(self, role: str) -> LanguageModel:
+    def is_chooser_chat(self) -> bool:
+        """Return False: there is one sample."""
+        return False
+
+    def uses_chat(self, role: str) -> bool:
+        """Return False: the prompts are those of completion endpoints."""
+        return False
+
+    def open_model(self, role: str, observed: bool = True) -> LanguageModel:
         """Return the script that browses, or the model or script that writes."""
         opened: LanguageModel = self._browser if role == "browse" else self._writer
         return opened

@@ -182,6 +182,7 @@ def run_ask(
     "method",
     *ENDPOINT_OPTIONS,
     "samples",
+    "choose_by",
     "worth",
     *COMPLETION_FIELDS,
     method="",

@@ -150,6 +150,9 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
     """tokens that may be spent in all, prompts included; None: no limit"""
     money: float | None = None
     """money that may be spent in all, in the currency of the endpoints' prices; None: no limit"""
+    choose_by: str = ""
+    """what chooses among samples: "model", the chat model that wrote them, or "evidence", the
+    evidence model; empty: model for a chat model on a server"""
     context_tokens: int | None = None
     """tokens of what a chat model is shown at once, about; None: 8,000"""
 
@@ -157,6 +160,8 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
         super().__post_init__()
         if self.samples is not None and self.samples < 1:
             raise ValueError(f"samples must be at least 1, and is {self.samples}")
+        if self.choose_by not in ("", "model", "evidence"):
+            raise ValueError(f"choose_by must be model or evidence, and is {self.choose_by!r}")
         for name in ("worth", "tokens", "money"):
             if (number := getattr(self, name)) is not None and not 0 <= number < math.inf:
                 raise ValueError(f"{name} must be a number from 0 on, and is {number}")
@@ -168,7 +173,7 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
         settings existed are still found.
         """
         fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
-        for name in (*COMPLETION_FIELDS, "context_tokens"):
+        for name in (*COMPLETION_FIELDS, "context_tokens", "choose_by"):
             if fields[name] == usual[name]:
                 del fields[name]
         return msgspec.json.encode(fields).decode()

@@ -446,8 +446,18 @@ class AnswerSession:
         score = "likelihood"
         if self._load_sample_judge() is not None:
             score = f"evidence {self.sources.digest_evidence_model()}"
+        if self._count_samples() > 1 and self.open_models().uses_chat("write"):
+            score += f";--choose-by;{'model' if self.is_chooser_chat() else 'evidence'}"
         endpoint, method = self.open_models().get_endpoint, self.settings.method
         return identify_score_source(method, endpoint, models.samples, models.worth, score)
+
+    def is_chooser_chat(self) -> bool:
+        """Return True if the chat model that writes chooses among its samples. Raises Failed."""
+        chooser, chat = self.settings.models.choose_by, self.open_models().uses_chat("write")
+        if chooser == "model" and not chat:
+            detail = "only a chat model on a server chooses among its answers: leave this out"
+            raise Failed(Failure("--choose-by model", Outcome.NO_MODEL, detail))
+        return chat and chooser != "evidence"
 
     def is_writer_local(self) -> bool:
         """Return True if the model that writes is a folder on this machine, and on no server.

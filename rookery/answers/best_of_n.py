@@ -240,6 +240,10 @@ def parse_draft(text: str, read: AnswerParser) -> tuple[Answer | None, str]:
     return answer, ""
 
 
+AnswerChooser = Callable[[Question, Sequence[Answer]], tuple[int, tuple[Step, ...]]]
+"""returns the index of the best of some answers, and the steps in which a model chose it"""
+
+
 class BestOfNSettings(msgspec.Struct, frozen=True):
     """Settings of best-of-n: number of samples, reward, and threshold for declining."""
 
@@ -252,6 +256,9 @@ class BestOfNSettings(msgspec.Struct, frozen=True):
     0: draw the maximum"""
     decline: float | None = None
     """score below which an answer is declined; None: never"""
+    choose: AnswerChooser | None = None
+    """chooses among answers with different texts, those with the best scores first; None: the first
+    of these"""
 
     def to_stopping_rule(self) -> StoppingRule:
         """Convert to the settings of `choose_sequentially`; without `worth`, it draws once."""
@@ -275,9 +282,10 @@ def answer_with_best_draft(
 
     `sample` is called once, or several times where `choosing.worth` allows sampling to stop early.
     An answer that scores below `choosing.decline` is declined and keeps its quotes. Where no draft
-    has a score the first answer is taken, and declined if there is a threshold. A policy that fails
-    ends the sampling, and the drafts drawn before are chosen from. Where no draft is an answer, the
-    stop is policy_failed after such a failure, else bad_syntax. The episode's steps are `before`,
+    has a score the first answer is taken, and declined if there is a threshold. What
+    `choosing.choose` chooses keeps its own score. A policy that fails ends the sampling, and the
+    drafts drawn before are chosen from. Where no draft is an answer, the stop is policy_failed
+    after such a failure, else bad_syntax. The episode's steps are `before`, those of the choice,
     then the chosen draft's, or the first one's where none is an answer. Its failures are the given
     `failures`, the reasons why drafts are no answers, the policy's failure, and stopped_early.
     """
@@ -296,18 +304,31 @@ def answer_with_best_draft(
     choice = _choose_draft(draw_drafts, question, choosing)
     faults = (Failure(by, Outcome.BAD_SYNTAX, draft.fault) for draft in drafts if draft.fault)
     saved = _report_saved_samples(by, choice, choosing)
+    scores = choice.scores if choice else (-math.inf,) * len(drafts)
+    ranked = [
+        (draft, draft.answer, score if math.isfinite(score) else -math.inf)
+        for draft, score in zip(drafts, scores, strict=False)
+        if draft.answer
+    ]
+    ranked.sort(key=lambda each: each[2], reverse=True)  # of equal scores the first stays first
+    ranked = list({each[1].text: each for each in reversed(ranked)}.values())[::-1]
+    number, chooser_steps = 0, tuple[Step, ...]()
+    if choosing.choose and len(ranked) > 1:
+        try:
+            number, chooser_steps = choosing.choose(question, [answer for _, answer, _ in ranked])
+        except Failed as error:
+            broken.append(error.failure)
     failures = (*failures, *dict.fromkeys(faults), *broken, *saved)
-    best = choice.chosen if choice else next((draft for draft in drafts if draft.answer), None)
-    if best is None or best.answer is None:
+    if not ranked:
         steps = (*before, *(draft.step for draft in drafts[:1]))
         outcome = Outcome.POLICY_FAILED if broken else Outcome.BAD_SYNTAX
         return Episode(question, by, steps, None, outcome, failures)
-    answer = msgspec.structs.replace(best.answer, score=choice.score if choice else None)
+    best, answer, score = ranked[number]
+    answer = msgspec.structs.replace(answer, score=score if math.isfinite(score) else None)
     stop = "end"
-    score = -math.inf if answer.score is None else answer.score
     if choosing.decline is not None and score < choosing.decline:
         answer, stop = msgspec.structs.replace(answer, declined=True), "declined"
-    return Episode(question, by, (*before, best.step), answer, stop, failures)
+    return Episode(question, by, (*before, *chooser_steps, best.step), answer, stop, failures)
 
 
 def _choose_draft(

@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
+from random import Random
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -27,10 +28,11 @@ from rookery.errors import Failed, Outcome
 from rookery.evidence.claim_support import judge_claim_support
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver
-from rookery.models.chat_prompts import render_chat_prompt
+from rookery.models.chat_prompts import make_reply_form, render_chat_prompt
 from rookery.pages.page_text import neutralize_line, neutralize_text
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
 from rookery.quotes.chat_replies import list_hidden_spans, read_chat_reply, strip_wrapping
+from rookery.quotes.citation_syntax import render_numbered
 from rookery.quotes.repair import list_guarded_words, measure_shared_words
 from rookery.records import (
     Answer,
@@ -188,7 +190,7 @@ def answer_by_chat(
 
 def _write_queries(question: Question, planner: Policy, steps: list[Step], most: int) -> list[str]:
     """Return the question and up to `most` searches that the model writes for it."""
-    prompt = render_chat_prompt(render_prompt("chat_queries"), [_show_question(question)])
+    prompt = render_chat_prompt(render_prompt("chat_queries"), [show_question(question)])
     [said] = planner.complete(prompt, 1)
     steps.append(Step(prompt, said))
     return [question.text, *_read_queries(said.text, question.text)][: most + 1]
@@ -200,7 +202,8 @@ def _read_queries(text: str, question: str) -> list[str]:
     return [each for each in dict.fromkeys(queries) if each.casefold() != question.casefold()]
 
 
-def _show_question(question: Question) -> str:
+def show_question(question: Question) -> str:
+    """Render a question for a prompt."""
     return f"Question: {neutralize_text(question.text).strip()}"
 
 
@@ -249,6 +252,40 @@ def render_reference_blocks(references: Sequence[Reference]) -> str:
     return "\n\n".join(blocks)
 
 
+def choose_by_votes(
+    policy: Policy, question: Question, answers: Sequence[Answer]
+) -> tuple[int, tuple[Step, ...]]:
+    """Have a chat model choose the best answer, twice, in opposite orders that chance decides.
+
+    Returns the index of the first of those with the most votes, and what was asked and said. A
+    choice that cannot be read is no vote. Raises what the policy raises.
+    """
+    order, votes, steps = list(range(len(answers))), [0] * len(answers), list[Step]()
+    Random(question.text).shuffle(order)  # by a seed, so that a replay asks the same
+    form = make_reply_form(reason="string", best="integer")
+    for places in (order, order[::-1]):
+        blocks = [_show_answer(n, answers[place]) for n, place in enumerate(places, 1)]
+        turn = "\n\n".join([*blocks, show_question(question)])
+        prompt = render_chat_prompt(render_prompt("chat_choice"), [turn], reply_form=form)
+        [reply] = policy.complete(prompt, 1)
+        steps.append(Step(prompt, reply))
+        chosen = _BEST.search(reply.text) or re.search(r"(\d{1,3})", reply.text)
+        if chosen and 0 < int(chosen[1]) <= len(places):
+            votes[places[int(chosen[1]) - 1]] += 1
+    return votes.index(max(votes)), tuple(steps)
+
+
+def _show_answer(number: int, answer: Answer) -> str:
+    quotes = (f"[{at}] {each.text[:_SHOWN_QUOTE]}" for at, each in enumerate(answer.quotes, 1))
+    text = "\n".join([render_numbered(answer), "Its quotes:", *map(neutralize_line, quotes)])
+    return f"♦Answer [{number}]\n{neutralize_text(text)}"
+
+
+_BEST = re.compile(r"\bbest\b\W*(?:(?:answer|one|number|is)\W*)*(\d{1,3})\b", re.IGNORECASE)
+_SHOWN_QUOTE = 600
+"""characters of a quote that a model is shown when it chooses"""
+
+
 class _ChatQuestion(NamedTuple):
     """A question that a chat model is asked, once or more."""
 
@@ -266,7 +303,7 @@ class _ChatQuestion(NamedTuple):
         Where it asks for none, the episode is the last.
         """
         quotes = [each.quote for each in references]
-        turns = [f"{render_reference_blocks(references)}\n\n{_show_question(self.question)}"]
+        turns = [f"{render_reference_blocks(references)}\n\n{show_question(self.question)}"]
         prompt = render_chat_prompt(render_prompt("chat_answer"), turns)
         episode, drafts = self._sample(prompt, quotes, self.choosing, before, failures)
         if episode.answer is not None or episode.stop != Outcome.BAD_SYNTAX:
@@ -284,14 +321,15 @@ class _ChatQuestion(NamedTuple):
         if refused is not None:
             text = refused.step.said.text
             reply = re.sub(r"(?i)\Anot found\W*", "", strip_wrapping(_SEARCH_LINE.sub("", text)))
-            answer = Answer(reply, self._choose_nearest(references), declined=True)
+            nearest = choose_nearest(self.question, references, self.settings.longest)
+            answer = Answer(reply, nearest, declined=True)
             episode = msgspec.structs.replace(
                 episode, answer=answer, stop="declined", failures=tuple(failures)
             )
             return episode, _SEARCH_LINE.findall(text)
         text = read_chat_reply(drafts[0].step.said.text, quotes).answer.text[:MAX_ANSWER_CHARACTERS]
         if text.strip():
-            nearest = self._choose_nearest(references)
+            nearest = choose_nearest(self.question, references, self.settings.longest)
             answer = Answer(text, nearest, citations="unchecked")
             episode = msgspec.structs.replace(episode, answer=answer, stop="end")
         return episode, []
@@ -317,15 +355,6 @@ class _ChatQuestion(NamedTuple):
             drafts,
         )
 
-    def _choose_nearest(self, references: Sequence[Reference]) -> tuple[Quote, ...]:
-        """Quote the best references, as far as they have the question's words."""
-        return tuple(
-            each.page.quote_whole_words(
-                *each.narrow_to_claim(self.question.text, self.settings.longest)
-            )
-            for each in references[:NEAREST]
-        )
-
     def _check_episode(self, episode: Episode, references: Sequence[Reference]) -> Episode:
         """Return the episode with doubt beside its citations and remarks on what was left out."""
         if episode.answer is None:
@@ -346,6 +375,16 @@ class _ChatQuestion(NamedTuple):
         failures = (*episode.failures, *notes)
         answer = narrow_quotes(answer, references, self.settings.longest)
         return msgspec.structs.replace(episode, answer=answer, failures=failures)
+
+
+def choose_nearest(
+    question: Question, references: Sequence[Reference], longest: int
+) -> tuple[Quote, ...]:
+    """Quote the best references, as far as they have the question's words."""
+    return tuple(
+        each.page.quote_whole_words(*each.narrow_to_claim(question.text, longest))
+        for each in references[:NEAREST]
+    )
 
 
 NEAREST = 3

@@ -1,7 +1,9 @@
 """Inline evidence (GopherCite): one page per prompt, claims with quotes, best of N samples."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import cycle, islice
 from typing import NamedTuple
@@ -16,18 +18,32 @@ from rookery.answers.best_of_n import (
     render_prompt,
     sample_drafts,
 )
+from rookery.answers.chat_answers import (
+    ChatSettings,
+    choose_nearest,
+    choose_references,
+    render_reference_blocks,
+    show_question,
+)
 from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
-from rookery.errors import Outcome
+from rookery.errors import Failed, Outcome
 from rookery.evidence.claim_support import require_supported_claims
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
+from rookery.models.chat_prompts import make_reply_form, read_json_objects, render_chat_prompt
 from rookery.models.constrained_decoding import PolicyConstrainer
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences
-from rookery.quotes.citation_syntax import CitationSyntaxError, parse_inline
+from rookery.quotes.chat_replies import read_chat_reply
+from rookery.quotes.citation_syntax import (
+    CitationSyntaxError,
+    QuoteFinder,
+    parse_inline,
+    write_inline_claim,
+)
 from rookery.quotes.repair import repair_quote
 from rookery.quotes.verification import is_quote_too_short
-from rookery.records import Answer, Episode, Failure, Library, Page, Policy, Question, Quote
+from rookery.records import Answer, Episode, Failure, Hit, Library, Page, Policy, Question, Quote
 
 GOPHERCITE_METHOD = "gophercite"
 
@@ -47,6 +63,10 @@ class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """least probability that a quote of a sample answers the question, by the evidence model"""
     limits: RetrievalLimits = RetrievalLimits()
     """limits of retrieval"""
+    window: ChatSettings | None = None
+    """of a chat model: it is shown the sections of a page that hold all passages found there, is
+    asked about the pages at the same time, replies with JSON, and may say that a page does not
+    answer. None: the paper's prompts"""
 
 
 def answer_with_gophercite(
@@ -69,7 +89,8 @@ def answer_with_gophercite(
     nothing that matters differs. A quote becomes the whole sentences that it stands in, and with a
     `judge` a sample is no answer unless a quote of it answers the question and its quotes support
     each claim; text that cites nothing is then left out. `rank` orders the passages that were
-    found, and `observe` gets them.
+    found, and `observe` gets them. Of a chat model (`settings.window`) a reply that is no answer is
+    asked for once more, each page is asked about, and the answer is declined where none gives one.
     """
     gathered = gather_passages(question.text, library, settings.limits)
     places = choose_best_pages(question, gathered, rank, settings.pages, observe)
@@ -89,19 +110,32 @@ def answer_with_gophercite(
         return require_supported_claims(answer, question, judge) if judge else answer
 
     prompts = []
-    for page, hit_start in places:
-        built = build_page_prompt(question, page, hit_start, settings, repairs)
+    for page, hits in places:
+        built = build_page_prompt(question, page, hits, settings, repairs)
         prompts.append(_check_quotes(built, page, answers_question, check_claims))
     turns = cycle(prompts)
+    if settings.window:
+        samples = max(choosing.samples, len(prompts))
+        choosing = msgspec.structs.replace(choosing, samples=samples)
 
     def sample(n: int) -> Iterator[AnswerDraft]:
         drawn = Counter(islice(turns, n))
+        if settings.window:
+            yield from _ask_windows(policy, drawn)
+            return
         for one in prompts:
             if drawn[one]:
                 constrained = constrain([one.document]) if constrain else policy
                 yield from sample_drafts(constrained, one.prompt, drawn[one], one.read)
 
     episode = answer_with_best_draft(question, GOPHERCITE_METHOD, sample, choosing, failures)
+    none = Failure(GOPHERCITE_METHOD, Outcome.BAD_SYNTAX, NOT_ON_PAGE)
+    if settings.window and not episode.answer and episode.failures == (*failures, none):
+        references = choose_references([(page, hits[0]) for page, hits in places], settings.window)
+        nearest = choose_nearest(question, references, settings.window.longest)
+        text = f"Pages that were read and do not answer this: {len(places)}."
+        answer = Answer(text, nearest, declined=True)
+        return msgspec.structs.replace(episode, answer=answer, stop="declined", failures=failures)
     quotes = episode.answer.quotes if episode.answer else ()
     marked = tuple(
         _report_repair(quote, repairs[mended])
@@ -109,7 +143,74 @@ def answer_with_gophercite(
         for mended in repairs
         if mended.digest == quote.digest and quote.start <= mended.start and mended.end <= quote.end
     )
-    return msgspec.structs.replace(episode, failures=(*episode.failures, *marked))
+    others = (each for each in episode.failures if each != none)
+    return msgspec.structs.replace(episode, failures=(*others, *marked))
+
+
+NOT_ON_PAGE = "it says that the page does not answer"
+_ASK_AGAIN = (
+    "That reply cannot be used: {fault}. Write the JSON object again; copy the quote from the page "
+    "letter by letter. If the page does not answer the question, leave claim and quote empty."
+)
+
+
+def _ask_windows(policy: Policy, windows: Counter["PagePrompt"]) -> Iterator[AnswerDraft]:
+    """Ask about some pages at the same time, each so often; yield the replies in their order.
+
+    Raises the first failure after the replies to all others.
+    """
+    pool, failures = ThreadPoolExecutor(len(windows)), list[Failed]()
+    calls = [pool.submit(_ask_window, policy, *window) for window in windows.items()]
+    pool.shutdown(wait=False)  # whoever is interrupted does not wait for a server
+    for replies in calls:
+        try:
+            yield from replies.result()
+        except Failed as failed:
+            failures.append(failed)
+    if failures:
+        raise failures[0]
+
+
+def _ask_window(policy: Policy, window: "PagePrompt", n: int) -> list[AnswerDraft]:
+    """Ask n times about a page, and once more where no reply can be used."""
+    drafts = sample_drafts(policy, window.prompt, n, window.read)
+    if any(draft.fault in ("", NOT_ON_PAGE) for draft in drafts):
+        return drafts
+    again = _ASK_AGAIN.format(fault=drafts[0].fault)
+    prompt = _render_window(window.document[1], drafts[0].step.said.text, again)
+    return [*sample_drafts(policy, prompt, 1, window.read), *drafts[1:]]
+
+
+def _render_window(*turns: str) -> str:
+    form = make_reply_form(claim="string", quote="string")
+    return render_chat_prompt(render_prompt("chat_quote"), turns, reply_form=form)
+
+
+def parse_quote_reply(text: str, page: Page, find: QuoteFinder) -> Answer:
+    """Parse a chat model's claims and quotes of one page: JSON, or the papers' syntax.
+
+    Raises CitationSyntaxError: NOT_ON_PAGE where it has none, else what is wrong.
+    """
+    objects = [each for each in read_json_objects(text) if {"claim", "quote"} & each.keys()]
+    if objects:
+        pairs = [[str(each.get(name) or "") for name in ("claim", "quote")] for each in objects]
+        claims = [(claim, words) for claim, words in pairs if not _claims_nothing(claim)]
+        text = " ".join(_write_claim(claim, page.title, words) for claim, words in claims)
+    if _claims_nothing(text):
+        raise CitationSyntaxError(NOT_ON_PAGE)
+    return parse_inline(text, [page], find)
+
+
+def _write_claim(claim: str, title: str, words: str) -> str:
+    plain = read_chat_reply(claim, ()).answer.text  # without numbers of references
+    return write_inline_claim(plain, title, words.strip(" \n\"'“”‘’…`"))
+
+
+def _claims_nothing(text: str) -> bool:
+    return bool(_NONE.match(text)) or read_chat_reply(text, ()).refuses
+
+
+_NONE = re.compile(r"\W*(?:(?:none|null|n/?a|no answer|not found)\b\W*)?\Z", re.IGNORECASE)
 
 
 def _check_quotes(
@@ -155,16 +256,16 @@ def choose_best_pages(
     rank: PassageRanker,
     most: int,
     observe: RankingObserver = lambda ranked: None,
-) -> list[tuple[Page, int]]:
+) -> list[tuple[Page, list[Hit]]]:
     """Choose up to `most` pages with the best passages, best first.
 
-    Each page comes with the start of its best passage. `observe` gets the ranked passages.
+    Each page comes with its passages, best first. `observe` gets the ranked passages.
     """
     ranked = rank(question.text, gathered.found)
     observe(ranked)
-    places: dict[str, tuple[Page, int]] = {}
+    places: dict[str, tuple[Page, list[Hit]]] = {}
     for one in ranked:
-        places.setdefault(one.page.url, (one.page, one.hit.start))
+        places.setdefault(one.page.url, (one.page, []))[1].append(one.hit)
     return list(places.values())[:most]
 
 
@@ -181,13 +282,14 @@ class PagePrompt(NamedTuple):
 def build_page_prompt(
     question: Question,
     page: Page,
-    hit_start: int,
+    hits: Sequence[Hit],
     settings: GopherCiteSettings,
     repairs: dict[Quote, float],
 ) -> PagePrompt:
-    """Build the prompt of one page around `hit_start`, and the parser of its completions.
+    """Build the prompt of one page around the best of its passages, or of a window with all.
 
-    The parser enters quotes that it repaired into `repairs`, with their scores in percent.
+    Its parser of completions enters quotes that it repaired into `repairs`, with their scores in
+    percent.
     """
 
     def find(page: Page, words: str) -> Quote | None:
@@ -197,14 +299,22 @@ def build_page_prompt(
         return mended.quote
 
     def read(text: str) -> Answer:
-        answer = parse_inline(text, [page], find)
+        if settings.window:
+            answer = parse_quote_reply(text, page, find)
+        else:
+            answer = parse_inline(text, [page], find)
         refuse_hidden_quotes(answer, page)
         if settings.quotes and len(answer.quotes) > settings.quotes:
             fault = f"it has {len(answer.quotes)} quotes, more than {settings.quotes}"
             raise CitationSyntaxError(fault)
         return answer
 
-    start, end = truncate_page(page, hit_start, settings)
+    if settings.window:
+        sections = choose_references([(page, hit) for hit in hits], settings.window)
+        sections.sort(key=lambda section: section.quote.start)
+        turn = f"{render_reference_blocks(sections)}\n\n{show_question(question)}"
+        return PagePrompt(_render_window(turn), read, (page.title, turn))
+    start, end = truncate_page(page, hits[0].start, settings)
     excerpt = page.text[start:end]
     source = f"Page: {neutralize_line(page.title)}\n{neutralize_line(excerpt)}\n"
     prompt = render_prompt("gophercite", pages=source, question=question.text)

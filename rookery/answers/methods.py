@@ -16,6 +16,7 @@ from rookery.settings import WORDS, WRITING_SETTINGS, LocalModelSettings, Settin
 
 if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
+    from rookery.answers.best_of_n import BestOfNSettings
     from rookery.answers.evidence_answers import EvidenceSettings
     from rookery.answers.model_pool import QuestionRecording
     from rookery.evidence.evidence_model import EvidenceJudge
@@ -159,13 +160,24 @@ def names_evidence_model(settings: Settings) -> bool:
     return settings.ranker not in ("", WORDS)
 
 
+def _configure_sampling(run: QuestionRun) -> "BestOfNSettings":
+    """Return the settings of sampling; a chat model chooses among its samples by itself."""
+    sampling = run.session.configure_sampling()
+    if not run.session.is_chooser_chat():
+        return sampling
+    from rookery.answers.chat_answers import choose_by_votes
+
+    choose = partial(choose_by_votes, run.open_model("write", observed=False))
+    return msgspec.structs.replace(sampling, choose=choose)
+
+
 def _run_webgpt(run: QuestionRun) -> Episode:
     from rookery.answers.webgpt import answer_with_webgpt
     from rookery.browser.browser_commands import BrowserRules
 
     browser, writer = (run.open_model(r) for r in ("browse", "write"))
     rules = BrowserRules(quotes=run.session.settings.quotes or 0)
-    sampling, observe = run.session.configure_sampling(), run.callbacks.observe_command
+    sampling, observe = _configure_sampling(run), run.callbacks.observe_command
     library, judge = run.library, _open_claim_judge(run)
     return answer_with_webgpt(
         run.question, library, browser, writer, sampling, rules, observe, judge
@@ -174,15 +186,23 @@ def _run_webgpt(run: QuestionRun) -> Episode:
 
 def _run_gophercite(run: QuestionRun) -> Episode:
     from rookery.answers.best_of_n import make_failed_episode
+    from rookery.answers.chat_answers import ChatSettings
     from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite
 
-    model = run.open_model("write")
-    sampling, rank = run.session.configure_sampling(), _choose_ranker(run)
+    settings, models = run.session.settings, run.session.open_models()
+    # A server that keeps to grammars is held to quotes while it writes.
+    chat = run.is_writer_chat() and getattr(models.get_endpoint("write"), "grammars", "") == "none"
+    model = run.open_model("write", observed=not chat)
+    sampling, rank = _configure_sampling(run), _choose_ranker(run)
+    window = None
+    if chat:
+        window = ChatSettings(**_drop_unset(context_tokens=settings.models.context_tokens))
+        sampling = msgspec.structs.replace(sampling, samples=settings.models.samples or 1)
     try:
-        hold, failure = run.session.open_models().hold_to_quotes(model)
+        hold, failure = models.hold_to_quotes(model)
     except Failed as error:
         return make_failed_episode(run.question, "gophercite", error)
-    options = GopherCiteSettings(quotes=run.session.settings.quotes or 0)
+    options = GopherCiteSettings(quotes=settings.quotes or 0, window=window)
     observe, library = run.callbacks.observe_ranking, run.library
     judge = _open_claim_judge(run)
     episode = answer_with_gophercite(
@@ -211,7 +231,7 @@ def _run_webglm(run: QuestionRun) -> Episode:
         return _write_by_chat(run)
     options = WebglmSettings(**_drop_unset(references=run.session.settings.quotes))
     model = run.open_model("write")
-    rank, sampling = _choose_ranker(run), run.session.configure_sampling()
+    rank, sampling = _choose_ranker(run), _configure_sampling(run)
     observe, library = run.callbacks.observe_ranking, run.library
     return answer_with_webglm(run.question, library, model, rank, sampling, options, observe)
 
@@ -230,7 +250,7 @@ def _write_by_chat(run: QuestionRun) -> Episode:
         run.open_model("write"),
         run.open_model("write", observed=False),
         _choose_ranker(run),
-        run.session.configure_sampling(),
+        _configure_sampling(run),
         options,
         run.callbacks.observe_ranking,
         run.callbacks.observe_command,
@@ -245,7 +265,7 @@ def _write_by_small_model(run: QuestionRun) -> Episode:
     found = _run_extract(run)
     if found.stop != "end":
         return found  # and the model need not be loaded
-    model, sampling = run.open_model("write"), run.session.configure_sampling()
+    model, sampling = run.open_model("write"), _configure_sampling(run)
     return put_into_words(found, model, run.session.sources.load_evidence_judge(), sampling)
 
 

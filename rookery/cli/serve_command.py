@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SERVER_OPTIONS = (
     *ENDPOINT_OPTIONS,
     "samples",
+    "choose_by",
     "decline",
     "engine",
     "ranker",

@@ -326,7 +326,7 @@ class ScoreSource(Record, frozen=True):
     drawn"""
     score: str = "likelihood"
     """kind of score: likelihood is the mean log-probability of a token; evidence, with a digest of
-    the evidence model, its reward"""
+    the evidence model, its reward; of a chat model also ;--choose-by; and what chooses"""
 
     @property
     def name(self) -> str:
@@ -339,8 +339,8 @@ class ScoreSource(Record, frozen=True):
         served = ["--base-url", self.base_url] * bool(self.base_url)
         named = ["--endpoints", "FILE"] if self.browser else ["--model", self.model, *served]
         many = ["-n", f"{self.samples}"] * bool(self.samples)
-        worth = ["--worth", f"{self.worth:g}"] * bool(self.worth)
-        return shlex.join(["--method", self.method, *named, *many, *worth])
+        more = ["--worth", f"{self.worth:g}"] * bool(self.worth) + self.score.split(";")[1:]
+        return shlex.join(["--method", self.method, *named, *many, *more])
 
 
 class AnswerLabel(Record, frozen=True, array_like=True):

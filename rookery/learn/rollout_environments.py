@@ -486,7 +486,7 @@ def make_quote_environment(
     def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
         gathered = gather_passages(question.text, library, quoting.limits)
         places = choose_best_pages(question, gathered, rank, quoting.pages)
-        shown = (build_page_prompt(question, page, found, quoting, {}) for page, found in places)
+        shown = (build_page_prompt(question, page, hits, quoting, {}) for page, hits in places)
         return [EnvironmentPrompt(*one) for one in shown]
 
     grammar = VerbatimGrammar(speech.vocabulary, shape)

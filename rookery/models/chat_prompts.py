@@ -7,6 +7,7 @@ is replaced in what pages say:
 ♦System, ♦Tools (JSON), ♦Reply form (a JSON schema), then ♦User and ♦Assistant by turns
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -59,3 +60,28 @@ def build_message_fields(prompt: str) -> dict[str, Any]:
         else:
             messages.append({"role": name.lower(), "content": text})
     return {"messages": messages} | fields
+
+
+def make_reply_form(**fields: str) -> dict[str, Any]:
+    """Make the JSON schema of an object that has these fields, each of a JSON type, and no other.
+
+    It is as strict as servers require it to be.
+    """
+    types = {name: {"type": kind} for name, kind in fields.items()}
+    form = {"type": "object", "properties": types, "required": [*fields]}
+    return {**form, "additionalProperties": False}
+
+
+def read_json_objects(reply: str) -> list[dict[str, Any]]:
+    """Return the JSON objects of a reply, in their order, whatever stands around and between them.
+
+    The objects within an object are parts of it, and those of a list stand for themselves.
+    """
+    decoder, objects, at = json.JSONDecoder(strict=False), list[dict[str, Any]](), 0
+    while (at := reply.find("{", at)) >= 0:
+        try:
+            value, at = decoder.raw_decode(reply, at)
+            objects.append(value)
+        except (ValueError, RecursionError):
+            at += 1
+    return objects

@@ -144,7 +144,8 @@ def render_inline(answer: Answer, pages: Sequence[Page]) -> str:
         out += _escape_between(between, CLAIM_ENDS, evidence_before=bool(out))
         claim_text = answer.text[claim.start : claim.end]
         out += f"%<{_escape_marks(claim_text, EVIDENCE_PATTERN, EVIDENCE_ENDS)}>"
-        out += "".join(_render_evidence(answer.quotes[number]) for number in claim.quotes)
+        quotes = (answer.quotes[number] for number in claim.quotes)
+        out += "".join(_render_evidence(quote.title, quote.text) for quote in quotes)
         position = claim.end
     out += _escape_between(answer.text[position:], "", evidence_before=bool(out))
     again = parse_inline(out, pages)
@@ -207,9 +208,15 @@ def order_quotes_by_use(answer: Answer) -> Answer:
     return msgspec.structs.replace(answer, quotes=tuple(numbers), claims=tuple(claims))
 
 
-def _render_evidence(quote: Quote) -> str:
-    title = _escape_marks(quote.title, TITLE_PATTERN, TITLE_ENDS)
-    return f"%({title})%[{_escape_marks(quote.text, WORDS_PATTERN, WORDS_END)}]%"
+def write_inline_claim(claim: str, title: str, words: str) -> str:
+    """Write `%<claim>%(title)%[words]%`, from which `parse_inline` reads the same three."""
+    text = _escape_marks(claim, EVIDENCE_PATTERN, EVIDENCE_ENDS)
+    return f"%<{text}>{_render_evidence(title, words)}"
+
+
+def _render_evidence(title: str, words: str) -> str:
+    title = _escape_marks(title, TITLE_PATTERN, TITLE_ENDS)
+    return f"%({title})%[{_escape_marks(words, WORDS_PATTERN, WORDS_END)}]%"
 
 
 def _escape_between(text: str, following: str, evidence_before: bool) -> str:

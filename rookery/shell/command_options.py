@@ -91,6 +91,10 @@ SETTINGS_OPTIONS: Mapping[str, Any] = {
     "samples": make_option(
         "-n NUMBER  Answers that the model writes, of which the best is given.", min=1
     ),
+    "choose_by": make_option(
+        "--choose-by JUDGE  What chooses among -n answers: model, the chat model itself, which is "
+        "usual for one on a server, or evidence, the evidence model."
+    ),
     "worth": make_option(
         "--worth NUMBER  Stop before -n answers are written when one more is not expected to "
         "raise the score by this much.",

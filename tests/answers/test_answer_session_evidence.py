@@ -5,10 +5,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rookery.answers.answer_session import AnswerSession, EvidenceSources
 from rookery.answers.methods import AnswerCallbacks
+from rookery.errors import USER_ERROR_OUTCOMES, Failed
+from rookery.evidence.calibration import ScoreSource
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.evidence.passage_ranking import RankedPassage
 from rookery.records import Episode, Question
@@ -30,6 +33,9 @@ def judge_peanuts(query: str, passages: Sequence[EvidencePassage]) -> list[Evide
         supports = 0.9 if odds > 0 and "books" not in query else 0.05
         judged.append(EvidenceJudgement(odds, (0, 1), 0.0, supports, 0.0, 1 - supports))
     return judged
+
+
+EVIDENCE = "evidence 0123456789ab"
 
 
 @pytest.fixture
@@ -103,6 +109,14 @@ def test_of_several_samples_the_best_supported_is_taken(
     assert episode.answer.score == pytest.approx(0.9 * 0.9526, abs=1e-4)
 
 
+def test_only_a_chat_model_chooses_by_itself(places: tuple[str, ...], tmp_path: Path) -> None:
+    models = msgspec.structs.replace(scripted(tmp_path, FED), choose_by="model")
+    with pytest.raises(Failed) as failed:
+        answered(Settings(places, method="webglm", models=models))
+    assert "only a chat model on a server" in failed.value.failure.detail
+    assert failed.value.failure.outcome in USER_ERROR_OUTCOMES
+
+
 @pytest.mark.usefixtures("judged")
 def test_of_one_sample_nothing_is_judged(places: tuple[str, ...], tmp_path: Path) -> None:
     settings = Settings(places, method="webglm", models=scripted(tmp_path, FED))
@@ -115,10 +129,23 @@ def test_of_one_sample_nothing_is_judged(places: tuple[str, ...], tmp_path: Path
 def test_scores_of_the_evidence_model_are_calibrated_by_themselves(
     places: tuple[str, ...], tmp_path: Path
 ) -> None:
-    def source(method: str, ranker: str = "", samples: int | None = None) -> str:
-        models = ModelSettings("tiny", "http://localhost:8000/v1", samples=samples)
+    def source(
+        method: str,
+        ranker: str = "",
+        samples: int | None = None,
+        chooser: str = "",
+        chat: bool = False,
+    ) -> ScoreSource:
+        server = "http://localhost:8000/v1"
+        models = ModelSettings("tiny", server, samples=samples, chat=chat, choose_by=chooser)
         with AnswerSession(Settings(places, method=method, models=models, ranker=ranker)) as open_:
-            return open_.identify_score_source().score
+            return open_.identify_score_source()
 
-    assert source("webglm") == source("gophercite", WORDS) == "likelihood"
-    assert source("gophercite") == source("webglm", samples=2) == "evidence 0123456789ab"
+    assert source("webglm").score == source("gophercite", WORDS).score == "likelihood"
+    assert source("gophercite").score == source("webglm", samples=2).score == EVIDENCE
+    chat = source("gophercite", chat=True)
+    assert chat.score == f"{EVIDENCE};--choose-by;model"
+    assert chat.options.endswith("--base-url http://localhost:8000/v1 --choose-by model")
+    assert source("webglm", chat=True).score == "likelihood"
+    by_evidence = source("webglm", samples=2, chat=True, chooser="evidence")
+    assert by_evidence.options.endswith("-n 2 --choose-by evidence")

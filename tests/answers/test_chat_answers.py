@@ -1,24 +1,29 @@
 """A chat model's answers: its searches, what it is shown, and what becomes of its replies."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from rookery.answers.best_of_n import BestOfNSettings
 from rookery.answers.chat_answers import (
     ChatSettings,
     answer_by_chat,
     check_citations,
+    choose_by_votes,
     choose_references,
     read_draft,
     render_reference_blocks,
 )
+from rookery.errors import Failed
 from rookery.evidence.passage_ranking import rank_passages
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
 from rookery.models.recorded_policies import ScriptedPolicy
-from rookery.records import Answer, Claim, Episode, Hit, Page, Question
+from rookery.records import Answer, Claim, Completion, Episode, Failure, Hit, Page, Policy, Question
 
 SECTIONS = {
     "Nests": "Rooks build nests of sticks in March. They take sticks from their neighbours.",
@@ -197,3 +202,112 @@ def test_doubt_survives_json_and_is_left_out_where_there_is_none() -> None:
     claim = Claim(0, 3, (0,), (0,))
     assert Claim.from_json(claim.to_json()) == claim
     assert Claim(0, 3, (0,)).to_json() == '{"start":0,"end":3,"quotes":[0]}'
+
+
+class Chooser:
+    """A policy that, by a function of the prompt, says which answer is best."""
+
+    name = "chooser"
+
+    def __init__(self, choose: Callable[[str], str]) -> None:
+        self.choose = choose
+        self.asked: list[str] = []
+
+    def complete(
+        self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+    ) -> list[Completion]:
+        self.asked.append(prompt)
+        return [Completion(self.choose(prompt))]
+
+
+def say_number(
+    words: str, form: str = '{{"reason": "1 of 3", "best": {}}}'
+) -> Callable[[str], str]:
+    """Choose the answer with these words, in some form."""
+    shown = re.compile(r"♦Answer \[(\d)\]\n(.*)")
+    return lambda prompt: form.format(*(n for n, text in shown.findall(prompt) if words in text))
+
+
+ANSWERS = [Answer(text) for text in ("Rooks nest.", "Rooks build nests in March.", "In spring.")]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{{"reason": "Of 3 answers it is whole.", "best": {}}}',
+        "Answer [{}] is the best one, since answer 9 is none.",
+        "The 3 are alike. **Best answer: {}**",
+        "{}",
+    ],
+)
+def test_the_model_chooses_twice_in_opposite_orders(form: str) -> None:
+    chooser = Chooser(say_number("March", form))
+    best, steps = choose_by_votes(chooser, QUESTION, ANSWERS)
+    assert (best, len(steps)) == (1, 2)
+    orders = [re.findall(r"\]\n(.*)\nIts quotes", prompt) for prompt in chooser.asked]
+    assert orders[0] == orders[1][::-1]
+    assert sorted(orders[0]) == sorted(each.text for each in ANSWERS)
+    assert [step.prompt for step in choose_by_votes(chooser, QUESTION, ANSWERS)[1]] == [
+        step.prompt for step in steps
+    ]
+
+
+@pytest.mark.parametrize("said", ["", "all of them", "9", "0"])
+def test_without_a_majority_the_first_of_equals_is_chosen(said: str) -> None:
+    best, _ = choose_by_votes(Chooser(lambda prompt: said), QUESTION, ANSWERS)
+    assert best == 0
+
+
+def by_length(question: Question, answer: Answer) -> float:
+    return len(answer.text) / 100
+
+
+def choose_among(library: FolderLibrary, tmp_path: Path, chooser: Policy, **more: float) -> Episode:
+    """The episode of two samples, of which the reward likes the longer one."""
+    script = tmp_path / "script.jsonl"
+    said = ("rooks", "In March [1].", "Rooks build their nests of sticks in March [1].")
+    script.write_bytes(b"\n".join(map(msgspec.json.encode, said)))
+    policy = ScriptedPolicy(script)
+    choose = partial(choose_by_votes, chooser)
+    choosing = BestOfNSettings(2, by_length, choose=choose, **more)
+    return answer_by_chat(QUESTION, library, policy, policy, rank_passages, choosing)
+
+
+def test_what_the_model_chooses_is_taken_and_keeps_its_score(
+    library: FolderLibrary, tmp_path: Path
+) -> None:
+    episode = choose_among(library, tmp_path, Chooser(say_number("In March")))
+    assert episode.answer is not None
+    assert (episode.answer.text, episode.answer.score) == ("In March.", 0.09)
+    assert [step.said.text for step in episode.steps][-1] == "In March [1]."
+    assert sum("♦Answer [1]" in step.prompt for step in episode.steps) == 2
+    declined = choose_among(library, tmp_path, Chooser(say_number("In March")), decline=0.1)
+    assert declined.stop == "declined"
+    assert choose_among(library, tmp_path, Chooser(say_number("Rooks")), decline=0.1).stop == "end"
+
+
+def test_where_the_model_does_not_choose_the_score_does(
+    library: FolderLibrary, tmp_path: Path
+) -> None:
+    def fail(prompt: str) -> str:
+        raise Failed(Failure("m", "model_broke_off", "ask again"))
+
+    for choose in (fail, lambda prompt: "neither"):
+        episode = choose_among(library, tmp_path, Chooser(choose))
+        assert episode.answer is not None
+        assert episode.answer.text.startswith("Rooks build")
+        assert episode.count_failures() == ({"model_broke_off": 1} if choose is fail else {})
+
+
+def test_answers_with_the_same_text_are_not_chosen_among(
+    library: FolderLibrary, tmp_path: Path
+) -> None:
+    chooser = Chooser(lambda prompt: "1")
+    script = tmp_path / "script.jsonl"
+    script.write_bytes(
+        b"\n".join(map(msgspec.json.encode, ("rooks", "In March [1].", "In March [1].")))
+    )
+    policy = ScriptedPolicy(script)
+    choosing = BestOfNSettings(2, choose=partial(choose_by_votes, chooser))
+    episode = answer_by_chat(QUESTION, library, policy, policy, rank_passages, choosing)
+    assert (episode.stop, chooser.asked) == ("end", [])
