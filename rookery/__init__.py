@@ -104,9 +104,10 @@ def ask(
 ) -> Answer:
     """Answer a question from folders, files, WARC files or sites, or from the web if none is named.
 
-    `method` is extract (the default, without a model), webgpt, gophercite, webglm or sides; it and
-    `places` take the place of those in `settings`. A declined answer has `declined` set and brings
-    the closest quotes. `progress` is called while documents are read. Raises Failed where no answer
+    `method` is extract, webgpt, gophercite, webglm or sides; it and `places` take the place of
+    those in `settings`. Without one it is that of `settings`, and webglm where they have a model on
+    a server and the usual method. A declined answer has `declined` set and brings the closest
+    quotes. `progress` is called while documents are read. Raises Failed where no answer
     could be made (no source could be searched, a model gave none, a setting is wrong), and
     ValueError for a question that is empty or too long.
     """
@@ -218,4 +219,8 @@ def _combine_settings(
     settings = settings or Settings()
     if places:
         settings = msgspec.structs.replace(settings, places=tuple(map(str, places)))
-    return msgspec.structs.replace(settings, method=method) if method else settings
+    if not method and settings.method == Settings().method:
+        from rookery.answers.methods import choose_default_method
+
+        method = choose_default_method(settings.models)
+    return msgspec.structs.replace(settings, method=method or settings.method)

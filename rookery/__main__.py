@@ -62,7 +62,7 @@ app.add_typer(serve_group, name="serve")
 
 
 @app.command("ask")
-@add_settings_options(*SETTINGS_OPTIONS)
+@add_settings_options(*SETTINGS_OPTIONS, method="")
 def run_ask(
     question: Annotated[
         str, make_argument("QUESTION  The question; - reads it from standard input.")
@@ -141,7 +141,7 @@ def run_ask(
     models = settings.models
     if write:
         server = models.base_url or models.endpoints
-        if settings.method not in ("extract", "webglm") or both_sides or server:
+        if settings.method not in ("", "extract", "webglm") or both_sides or server:
             raise CommandError(
                 "--write is --method webglm with a model on this machine: leave out --method, "
                 "--both-sides, --base-url and --endpoints"
@@ -150,8 +150,8 @@ def run_ask(
         models = msgspec.structs.replace(models, model=name)
         settings = msgspec.structs.replace(settings, method="webglm", models=models)
     if not both_sides:
-        require_known_method(settings)
-    elif settings.method != "extract" or settings.decline is not None:
+        settings = require_known_method(settings)
+    elif settings.method not in ("", "extract") or settings.decline is not None:
         raise CommandError("--both-sides is a method of its own: leave out --method and --decline")
     else:
         settings = msgspec.structs.replace(settings, method="sides")

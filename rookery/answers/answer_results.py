@@ -120,6 +120,14 @@ def select_told_failures(episode: Episode) -> tuple[Failure, ...]:
     return tuple(failure for failure in episode.failures if failure.outcome in told)
 
 
+def split_remarks(episode: Episode) -> tuple[Episode, list[str]]:
+    """Return the episode without what is remarked on its citations, and these remarks."""
+    noted = Outcome.CITATION_NOTED
+    rest = tuple(failure for failure in episode.failures if failure.outcome != noted)
+    remarks = [failure.detail for failure in episode.failures if failure.outcome == noted]
+    return msgspec.structs.replace(episode, failures=rest), list(dict.fromkeys(remarks))
+
+
 JsonLineAnswerer = Callable[[Question], str]
 """answers a question as one line of JSON, without the line break"""
 

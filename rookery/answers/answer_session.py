@@ -41,15 +41,23 @@ from rookery.evidence.evidence_model import (
 from rookery.evidence.passage_ranking import Similarity
 from rookery.library.call_recording import WrappedLibrary
 from rookery.library.folder_library import FolderLibrary, ProgressCallback
-from rookery.library.libraries import get_bundled_folder, is_url, list_skipped, open_places
+from rookery.library.libraries import (
+    BUNDLED_PLACE,
+    get_bundled_folder,
+    is_url,
+    list_skipped,
+    open_places,
+)
 from rookery.library.page_archive import PageArchive
 from rookery.library.sharded_library import ShardedLibrary
 from rookery.library.site_library import SiteLibrary, SiteLimits
 from rookery.library.stored_indexes import list_index_digests
 from rookery.library.warc import WarcLibrary
 from rookery.library.web_library import WebLibrary, WebSearch, make_web_search
+from rookery.models.chat_prompts import render_chat_prompt
 from rookery.network.fetcher import Fetcher, build_user_agent
 from rookery.pages.file_selection import SkippedGroup, count_skipped
+from rookery.pages.page_text import neutralize_text
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
 from rookery.settings import WORDS, Settings, get_cache_folder, get_data_folder, locate_archive
 
@@ -398,21 +406,39 @@ class AnswerSession:
         """Return True if a model is set and the method uses one."""
         return bool(self.settings.models) and self.method.model != "unused"
 
-    def rewrite_question(self, question: str, earlier: Sequence[str]) -> str:
+    def list_recipients(self) -> list[str]:
+        """Return the models on other machines that passages of own documents are sent to.
+
+        Each is MODEL at ADDRESS. Raises Failed where a model is misnamed.
+        """
+        own = (each for each in self.settings.places if each != BUNDLED_PLACE and not is_url(each))
+        if self.settings.offline or not self.asks_model() or not any(own):
+            return []
+        roles = ("browse", "write") if self.method.name == "webgpt" else ("write",)
+        return self.open_models().list_remote_models(*roles)
+
+    def rewrite_question(
+        self, question: str, earlier: Sequence[str], replies: Sequence[str] = ()
+    ) -> str:
         """Return a question that stands alone without the `earlier` ones of its conversation.
 
-        A model of a server rewrites it where the method uses one. Elsewhere, where that model
-        fails, and where the answer must be the same offline, the question before is added to one
-        that leans on it. Small models on this machine change what is asked too often.
+        A model of a server rewrites it where the method uses one; a chat model is shown the
+        `replies` to the last of the earlier questions, too. Elsewhere, where that model fails, and
+        where the answer must be the same offline, the question before is added to one that leans on
+        it. Small models on this machine change what is asked too often.
         """
         if not earlier:
             return question
         if self.asks_model() and not self.settings.offline:
             try:
                 if not self.is_writer_local():
-                    model = self.open_models().open_model("write")
+                    pool = self.open_models()
+                    model = pool.open_model("write")
                     written = rewrite_by_model(
-                        question, earlier, lambda prompt: model.complete(prompt)[0].text
+                        question,
+                        earlier,
+                        lambda prompt: model.complete(prompt)[0].text,
+                        replies if pool.uses_chat("write") else None,
                     )
                     if written:
                         return written
@@ -599,17 +625,36 @@ def _leans_on_earlier(question: str) -> bool:
     return words <= MOST_POINTING_WORDS and _POINTS_BACK.search(question) is not None
 
 
+MAX_REPLY_CHARACTERS = 4000
+"""characters of an earlier answer that a chat model is shown"""
+
+
 def rewrite_by_model(
-    question: str, earlier: Sequence[str], complete: Callable[[str], str]
+    question: str,
+    earlier: Sequence[str],
+    complete: Callable[[str], str],
+    replies: Sequence[str] | None = None,
 ) -> str | None:
     """Have a model rewrite a question so that it stands alone without the `earlier` ones.
 
-    `complete` returns what the model writes after a prompt. Returns None where that is no single
-    question of a plausible length.
+    `complete` returns what the model writes after a prompt. `replies` are the answers to the last
+    of the earlier questions, for a chat model; None: the model continues texts. Returns None where
+    what it writes is no single question of a plausible length.
     """
-    listed = "\n".join(f"Question: {' '.join(each.split())}" for each in earlier)
-    reply = complete(FOLLOW_UP_PROMPT.format(earlier=listed, question=" ".join(question.split())))
-    lines = reply.strip().splitlines()
-    rewritten = lines[0].removeprefix("Rewritten:").strip().strip('"') if lines else ""
-    longest = 2 * (len(question) + max(map(len, earlier), default=0))
+    earlier, question = [" ".join(each.split()) for each in earlier], " ".join(question.split())
+    if replies is None:
+        listed = "\n".join(f"Question: {each}" for each in earlier)
+        prompt = FOLLOW_UP_PROMPT.format(earlier=listed, question=question)
+    else:
+        from rookery.answers.best_of_n import render_prompt
+
+        turns = [f"Question: {each}" for each in earlier]
+        for at, reply in enumerate(replies, len(turns) - len(replies)):
+            turns[at] += f"\nAnswer: {reply[:MAX_REPLY_CHARACTERS]}"
+        turn = neutralize_text("\n\n".join([*turns, f"Last question: {question}"]))
+        prompt = render_chat_prompt(render_prompt("chat_follow_up"), [turn])
+    line = complete(prompt).strip().partition("\n")[0]
+    line = re.sub(r"^(?:rewritten|(?:last )?question): *", "", line, flags=re.IGNORECASE)
+    rewritten = line.strip('"*` ')
+    longest = 2 * (len(question) + max(map(len, earlier), default=0)) + 200 * (replies is not None)
     return rewritten if rewritten and len(rewritten) <= longest else None

@@ -12,7 +12,15 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, Library, Question
-from rookery.settings import WORDS, WRITING_SETTINGS, LocalModelSettings, Settings
+from rookery.settings import (
+    SCRIPT,
+    WORDS,
+    WRITING_SETTINGS,
+    LocalModelSettings,
+    ModelSettings,
+    Settings,
+    is_local_model,
+)
 
 if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
@@ -288,6 +296,12 @@ MODEL_METHODS = tuple(name for name, method in METHODS.items() if method.model =
 """names of the methods that need a language model"""
 NAMED_METHODS = tuple(name for name, method in METHODS.items() if not method.has_own_flag)
 """names that --method takes"""
+
+
+def choose_default_method(models: ModelSettings) -> str:
+    """Return the name of the method where none is named: webglm for a model on a server."""
+    served = (models.base_url or models.endpoints) and not models.model.startswith(SCRIPT)
+    return "webglm" if served and not is_local_model(models) else "extract"
 
 
 def get_method(name: str) -> AnswerMethod:

@@ -133,6 +133,12 @@ class ModelPool:
         """
         return isinstance(self.get_endpoint(role), LocalEndpoint)
 
+    def list_remote_models(self, *roles: str) -> list[str]:
+        """Return the models of these roles that are on other machines, as MODEL at ADDRESS."""
+        named = map(self.get_endpoint, roles)
+        remote = [one for one in named if isinstance(one, ModelEndpoint) and one.is_remote]
+        return list(dict.fromkeys(one.name for one in remote))
+
     @property
     def max_concurrent(self) -> int:
         """Number of questions that may be answered at the same time. Raises Failed.

@@ -57,12 +57,14 @@ from rookery.shell.terminal_output import (
     StreamConsole,
     describe_missing_answer,
     format_skipped_files,
+    format_spending,
     print_indented,
     sanitize_text,
     show_answer,
     show_failures,
     summarize_answer,
     to_terminal_json,
+    warn_of_recipients,
 )
 from rookery.typed_files import require_regular_file
 from rookery.version import __version__
@@ -223,6 +225,7 @@ def run_ask_command(
     out, err = StreamConsole(), StreamConsole(stderr=True)
     with ProgressBar(err, "reading") as meter, AnswerSession(settings, meter) as session:
         _warn_all_declined(session, err)
+        warn_of_recipients(err, session.list_recipients())
         log = SearchLog(session) if passages else None
         callbacks = AnswerCallbacks()
         if log:
@@ -241,6 +244,7 @@ def run_ask_command(
         made_with = _find_answer_provenance(session) if json else None
         report = log.make_report(episode) if log else None
         skipped = session.sources.count_skipped()
+        spent = format_spending(session.open_models().spending.spent) if settings.models else ""
     if json:
         answered = make_ask_result(episode, verdicts, made_with)
         answered = msgspec.structs.replace(answered, passages=report, skipped=skipped)
@@ -249,7 +253,7 @@ def run_ask_command(
         show_answer(out, episode, pages, verdicts)
         if report:
             show_passages(out, report)
-        err.print_note("\n" + summarize_answer(episode, verdicts))
+        err.print_note("\n" + summarize_answer(episode, verdicts) + spent)
         if meaning := explain_score(episode):
             err.print_note(meaning)
         _show_skipped(skipped, err)
@@ -331,6 +335,7 @@ def run_batch_command(
         skipped = session.sources.count_skipped()
         if settings.models:  # what is misnamed is told before anything is lost
             session.open_models().get_endpoint("write")
+            warn_of_recipients(err, session.list_recipients())
         if force and saved:
             out.write_bytes(b"")
         elif saved:
@@ -341,12 +346,13 @@ def run_batch_command(
             if force:
                 err.print("rookery: to go on where this stopped, leave --force out", markup=False)
             raise
+        spent = format_spending(session.open_models().spending.spent) if settings.models else ""
     summary = ", ".join(
         f"{n} {STOP_DESCRIPTIONS.get(stop, stop)}" for stop, n in sorted(tally.stops.items())
     )
     _show_skipped(skipped, err)
     existing = f"; {already} were there already" if already else ""
-    err.print_note(f"{len(questions)} questions: {summary or 'nothing to do'}{existing}")
+    err.print_note(f"{len(questions)} questions: {summary or 'nothing to do'}{existing}{spent}")
     if tally.unverified:
         err.print(f"rookery: {tally.unverified} quotes NOT VERIFIED", markup=False)
         return EXIT_UNVERIFIED

@@ -11,6 +11,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.text import Text
 
+from rookery.answers.best_of_n import render_prompt
+from rookery.answers.chat_answers import (
+    Reference,
+    read_draft,
+    render_reference_blocks,
+    show_question,
+)
 from rookery.answers.extract import answer_by_extraction
 from rookery.answers.model_pool import ModelPool
 from rookery.errors import Failed, Outcome
@@ -24,15 +31,16 @@ from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import make_web_search
+from rookery.models.chat_prompts import render_chat_prompt
 from rookery.models.openai_protocol import ModelEndpoint
-from rookery.models.remote_model import probe_grammar
+from rookery.models.remote_model import RemoteModel, probe_chat_fields, probe_grammar
 from rookery.network.fetcher import Fetcher, FetchLimits, FetchResponse, build_user_agent
 from rookery.network.page_rendering import ChromiumRenderer, find_chromium
 from rookery.quotes.verification import verify_quotes
-from rookery.records import Failure, Question, Record
+from rookery.records import Failure, Page, Question, Record
 from rookery.settings import ModelSettings, Settings, get_cache_folder, get_data_folder
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
-from rookery.shell.terminal_output import StreamConsole, to_terminal_json
+from rookery.shell.terminal_output import StreamConsole, sanitize_text, to_terminal_json
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""
@@ -104,7 +112,10 @@ def _run_checks(settings: Settings, engine: str) -> Iterator[DiagnosticResult]:
     yield msgspec.structs.replace(searched, detail=searched.detail + about_contact)
     yield _run_check("render", lambda: _check_render(agent), WARNING, NO_RENDER_ADVICE)
     if models:
-        yield _run_check("model", lambda: _check_model(models))
+        checked = _run_check("model", lambda: _check_model(models))
+        yield checked
+        if checked.state == GOOD:
+            yield from _check_chat(models)
     else:
         yield DiagnosticResult("model", WARNING, NO_MODEL_ADVICE)
     if is_evidence_model(BUNDLED_MODEL):
@@ -183,6 +194,42 @@ def _check_model(settings: ModelSettings) -> str:
         if isinstance(endpoint, ModelEndpoint) and endpoint.grammars != "none":
             parts.append(f"; it {GRAMMAR_SUPPORT[probe_grammar(model)]}")
     return " ".join(parts).replace(" ;", ";")
+
+
+CHAT_PAGES = (
+    Page("https://rooks.invalid/", "Rooks", "Rooks build their nests of sticks in March."),
+    Page("https://jackdaws.invalid/", "Jackdaws", "Jackdaws nest in holes of trees."),
+)
+CHAT_QUESTION = Question("doctor", "In which month do rooks build their nests?")
+CHAT_FIELDS = {"tools": "native tools", "response_format": "structured output"}
+
+
+def _check_chat(settings: ModelSettings) -> Iterator[DiagnosticResult]:
+    """Have a chat model answer from two passages, and ask for a tool call and a form of a reply."""
+    with TemporaryDirectory() as place, ModelPool(settings, Path(place) / "a.sqlite") as models:
+        model = models.open_model("write")
+        if isinstance(model, RemoteModel) and models.uses_chat("write"):
+            yield _run_check("answer", lambda: _answer_by_chat(model), WARNING)
+            yield _run_check("chat", lambda: _probe_chat(model), WARNING)
+
+
+def _answer_by_chat(model: RemoteModel) -> str:
+    """Return what a model answers from two passages. Raises Failed: bad_syntax."""
+    references = [Reference(p, p.quote(0, len(p.text)), p.title) for p in CHAT_PAGES]
+    turns = [f"{render_reference_blocks(references)}\n\n{show_question(CHAT_QUESTION)}"]
+    [completion] = model.complete(render_chat_prompt(render_prompt("chat_answer"), turns))
+    answer, fault = read_draft(completion.text, [each.quote for each in references])
+    reply = sanitize_text(" ".join(completion.text.split()))
+    if answer is None or answer.quotes != (references[0].quote,):
+        fault = fault or "it does not cite the passage that says it, and that alone"
+        detail = f"{fault}: “{reply}” to “{CHAT_QUESTION.text}”; answers will be shown as unchecked"
+        raise Failed(Failure(model.name, Outcome.BAD_SYNTAX, detail))
+    return f"answers from two passages and cites the right one: “{reply}”"
+
+
+def _probe_chat(model: RemoteModel) -> str:
+    results = probe_chat_fields(model)
+    return ", ".join(f"{words} {results[name]}" for name, words in CHAT_FIELDS.items())
 
 
 def _check_search(engine: str, private: bool, proxy: bool, agent: str) -> str:

@@ -114,24 +114,33 @@ def run_serve(
     if team and "://" not in store:
         raise ValueError("--team keeps its work in PostgreSQL: --store postgresql://HOST/DATABASE")
     _require_installed()
-    from rookery.answers.answer_session import AnswerSession
     from rookery.server.app import ServerOptions
 
-    if settings.models:
-        with AnswerSession(settings) as session:  # a model that is misnamed is told now
-            session.open_models().get_endpoint("write")
+    _check_models(settings)
     how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest, address)
     _open_at(settings, store, host, port, "Rookery", how)
 
 
 @serve_group.command("mcp")
-@add_settings_options(*PLACE_OPTIONS, "method", *SERVER_OPTIONS)
+@add_settings_options(*PLACE_OPTIONS, "method", *SERVER_OPTIONS, method="")
 def serve_mcp(settings: Settings = Settings(), any_address: AnyAddress = False) -> None:
     """Give a model tools to search, read, quote, answer and verify (MCP over standard input)."""
     from rookery.server.mcp.protocol import serve_stdio
 
-    require_known_method(settings)
+    settings = require_known_method(settings)
+    _check_models(settings)
     serve_stdio(settings, any_address)
+
+
+def _check_models(settings: Settings) -> None:
+    """Tell what leaves this machine, and where to. Raises Failed for a model that is misnamed."""
+    if settings.models:
+        from rookery.answers.answer_session import AnswerSession
+        from rookery.shell.terminal_output import StreamConsole, warn_of_recipients
+
+        with AnswerSession(settings) as session:
+            remote = session.open_models().list_remote_models("write")
+        warn_of_recipients(StreamConsole(stderr=True), [] if settings.offline else remote)
 
 
 @serve_group.command("desk")

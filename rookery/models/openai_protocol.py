@@ -4,6 +4,7 @@ API keys are read from the environment and from nowhere else.
 """
 
 import html
+import ipaddress
 import math
 import os
 import re
@@ -89,6 +90,15 @@ class ModelEndpoint(CompletionSettings, frozen=True, forbid_unknown_fields=True)
         """Base address of the API without a trailing slash, /v1 added where it has no path."""
         address = self.base_url.rstrip("/")
         return address if urlsplit(address).path else f"{address}/v1"
+
+    @property
+    def is_remote(self) -> bool:
+        """True if the server is on another machine than this one."""
+        host = urlsplit(self.address).hostname or ""
+        try:
+            return not ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host != "localhost" and not host.endswith(".localhost")
 
     @property
     def name(self) -> str:

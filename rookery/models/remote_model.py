@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 import ssl
 import threading
 import weakref
@@ -23,7 +24,9 @@ import msgspec
 
 from rookery.browser.browser import replace_surrogates
 from rookery.errors import Failed, Outcome
+from rookery.models.chat_prompts import render_chat_prompt
 from rookery.models.openai_protocol import (
+    OPTIONAL_FIELDS,
     CompletionRequest,
     CompletionResponse,
     ModelEndpoint,
@@ -456,6 +459,11 @@ class RemoteModel:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    @property
+    def refused_fields(self) -> frozenset[str]:
+        """Fields that the server refused, and that it is not sent any more."""
+        return self._remedies.intersection(OPTIONAL_FIELDS)
+
     async def _open_slots(self) -> ServerSlots:
         """Return the slots of the server, whose number this model asks for once."""
         async with self._slots_turn:
@@ -590,6 +598,8 @@ async def _gather_all(work: Iterable[Coroutine[Any, Any, Reply]]) -> list[Reply]
     return [task.result() for task in tasks]
 
 
+ProbeResult = Literal["obeyed", "ignored", "refused"]
+"""what a server does with a field of a request"""
 PROBE_TEXT = "rookery-probe-7"
 PROBE_GRAMMAR = f"""start: PROBED
 PROBED: PART & /(?s:.{{{len(PROBE_TEXT)}}})/
@@ -598,7 +608,35 @@ PART: %regex {{"substring_chars": "{PROBE_TEXT}"}}
 """uses every part of the Lark dialect that grammars of quotes use, and allows one string only"""
 
 
-def probe_grammar(model: LanguageModel) -> Literal["obeyed", "ignored", "refused"]:
+def probe_chat_fields(model: RemoteModel) -> dict[str, ProbeResult]:
+    """Send one request with a tool and one with a form of the reply; return what became of each.
+
+    Each is obeyed, ignored or refused, as `probe_grammar` says. Raises Failed for other failures.
+    """
+    word = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    tool = {"name": "note", "description": "Note a word.", "parameters": word}
+    prompts = {
+        "tools": render_chat_prompt("You note words.", ["Note the word: ready"], [tool]),
+        "response_format": render_chat_prompt("You greet.", ["Say hello."], reply_form=word),
+    }
+    results = dict[str, ProbeResult]()
+    for name, prompt in prompts.items():
+        try:
+            [completion] = model.complete(prompt)
+        except Failed as failed:
+            if failed.failure.outcome != Outcome.MODEL_REFUSED:
+                raise
+            results[name] = "refused"
+            continue
+        obeyed = completion.stop == "tool_calls" and completion.text.startswith("note ")
+        if name == "response_format":
+            obeyed = bool(re.fullmatch(r'\{\s*"word"\s*:\s*"[^"]*"\s*\}', completion.text.strip()))
+        refused = name in model.refused_fields
+        results[name] = "refused" if refused else "obeyed" if obeyed else "ignored"
+    return results
+
+
+def probe_grammar(model: LanguageModel) -> ProbeResult:
     """Send one request with a grammar and return what the server did with it.
 
     obeyed: the completion fits it. ignored: it does not, as with several servers that accept any

@@ -25,6 +25,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from rookery.answers.answer_results import split_remarks
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.methods import METHODS, MODEL_METHODS
 from rookery.desk import accounts, form_parsing, form_versions, labelling_queue
@@ -67,7 +68,6 @@ from rookery.server.api import answer_queue
 from rookery.server.api.answer_queue import AnswerService, StoredAnswer, get_answer_service
 from rookery.server.api.answer_sessions import (
     DOCUMENTS_PLACE,
-    EXTRACT_METHOD,
     FINAL_EVENTS,
     AnswerEvent,
     QuestionRequest,
@@ -307,7 +307,7 @@ def render_ask_page(
         request,
         "ask.html",
         status,
-        wanted=inquiry,
+        wanted=offered.name_method(inquiry),
         wrong=wrong,
         several=several,
         methods=[(name, METHODS[name].title, METHODS[name].summary) for name in offered.methods],
@@ -334,7 +334,7 @@ def parse_question_form(request: Request) -> QuestionRequest:
     except ValueError:
         decline = -1.0
     places, offline = _narrow_places(fields.get("place")), "offline" in fields
-    return QuestionRequest(question, method or EXTRACT_METHOD, model, places, decline, offline)
+    return QuestionRequest(question, method, model, places, decline, offline)
 
 
 def find_context(request: Request, inquiry: QuestionRequest) -> QuestionRequest:
@@ -642,6 +642,8 @@ class AnswerPiece(NamedTuple):
 
     text: str
     cited: tuple[int, ...]
+    doubtful: tuple[int, ...] = ()
+    """those of them that do not seem to support it"""
 
 
 class QuoteCard(NamedTuple):
@@ -690,6 +692,10 @@ class AnswerView(NamedTuple):
     """sentences that count failures by kind"""
     failures: list[str]
     """failures in words, without repetitions"""
+    remarks: list[str]
+    """what is remarked on the citations of an answer"""
+    decline: str
+    """sentence that says why an answer is declined"""
     score: str
     """score of the answer in words; empty if it has none"""
     score_meaning: str
@@ -707,7 +713,9 @@ def make_answer_view(
     claim, sides, footer = "", list[AnswerSide](), ""
     if answer and episode.by == SIDES and not answer.declined and AGAINST_HEADING in answer.text:
         claim, sides, footer = _split_sides(answer)
+    episode, remarks = split_remarks(episode)
     reasons = dict.fromkeys(map(_word_failure, episode.failures))
+    refused = answer is not None and answer.score is None and episode.by in MODEL_METHODS
     return AnswerView(
         episode,
         pieces,
@@ -720,6 +728,10 @@ def make_answer_view(
             episode.failures, lambda words: translate_borrowed_text(words.replace("_", " "))
         ),
         [sanitize_text(each) for each in list(reasons)[:MAX_FAILURES]],
+        [sanitize_text(translate_borrowed_text(each)) for each in remarks],
+        _("The model found no answer in what it was shown.")
+        if refused
+        else _("No passage reached the threshold."),
         word_score(episode),
         explain_score(episode),
     )
@@ -743,8 +755,8 @@ def make_quote_card(number: int, verdict: Verdict, page: Page | None) -> QuoteCa
 def _split_answer_pieces(text: str, claims: Sequence[Claim], start: int = 0) -> list[AnswerPiece]:
     pieces, last = list[AnswerPiece](), start
     for claim in claims:
-        numbers = tuple(number + 1 for number in claim.quotes)
-        pieces.append(AnswerPiece(text[last : claim.end], numbers))
+        cited, doubtful = (tuple(n + 1 for n in each) for each in (claim.quotes, claim.doubtful))
+        pieces.append(AnswerPiece(text[last : claim.end], cited, doubtful))
         last = max(last, claim.end)
     return [*pieces, AnswerPiece(text[last:], ())] if text[last:].strip() else pieces
 

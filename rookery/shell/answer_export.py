@@ -16,7 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from rookery.answers.answer_results import make_ask_result
+from rookery.answers.answer_results import make_ask_result, split_remarks
+from rookery.answers.methods import MODEL_METHODS
+from rookery.errors import Outcome
 from rookery.library.libraries import is_url
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import UNCHECKED_OUTCOMES, ClaimedVerdict, TextVerdict, Verdict
@@ -133,11 +135,12 @@ def render_export(exported: ExportedAnswer, kind: str) -> str:
 def export_json(exported: ExportedAnswer) -> str:
     """Return the answer as one line of JSON of the form that `rookery ask --json` prints.
 
-    Failures are only counted in it, and it does not say what the answer was made with. Control
-    characters are escaped.
+    Failures, but for remarks on its citations, are only counted in it, and it does not say what the
+    answer was made with. Control characters are escaped.
     """
     answered = make_ask_result(exported.episode, exported.verdicts)
-    return to_terminal_json(msgspec.structs.replace(answered, failures=())) + "\n"
+    noted = [each for each in answered.failures if each.outcome == Outcome.CITATION_NOTED]
+    return to_terminal_json(msgspec.structs.replace(answered, failures=tuple(noted))) + "\n"
 
 
 def list_cited_pages(*answers: ExportedAnswer) -> dict[CitedPage, list[int]]:
@@ -185,16 +188,21 @@ def _link_to_quote(quote: Quote, page: Page | None) -> str:
     return _percent_encode(make_deep_link(quote, page)) if is_url(quote.url) else ""
 
 
-def _split_at_claims(answer: Answer, before: int = 0) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _split_at_claims(
+    answer: Answer, before: int = 0
+) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
     """Yield the whole text, cut where claims end, with the numbers that are cited there.
 
-    They are counted from `before` + 1.
+    They are counted from `before` + 1, each with "?" where it is doubtful, else "".
     """
-    done = 0
+    last = 0
     for claim in sorted(answer.claims, key=lambda claim: claim.end):
-        yield answer.text[done : claim.end], tuple(before + n + 1 for n in claim.quotes)
-        done = claim.end
-    yield answer.text[done:], ()
+        yield (
+            answer.text[last : claim.end],
+            tuple((before + n + 1, "?" * (n in claim.doubtful)) for n in claim.quotes),
+        )
+        last = claim.end
+    yield answer.text[last:], ()
 
 
 def _format_headline(exported: ExportedAnswer) -> str:
@@ -202,8 +210,12 @@ def _format_headline(exported: ExportedAnswer) -> str:
     if answer is None:
         why = say(describe_missing_answer(exported.episode))
         return f"{why[0].upper()}{why[1:]}."
+    if answer.declined and answer.score is None and exported.episode.by in MODEL_METHODS:
+        return say("Declined: the model found no answer. The closest passages are below.")
     if answer.declined:
         return say("Declined: no passage reached the threshold. The closest are below.")
+    if answer.citations == "unchecked":
+        return say("Unchecked: the model cites nothing that it was shown. It was shown:")
     good = sum(verdict.verified for verdict in exported.verdicts)
     failed = [
         each for each in exported.notes if each.outcome not in ("verified", *UNCHECKED_OUTCOMES)
@@ -243,11 +255,16 @@ def _format_searched(exported: ExportedAnswer) -> str:
     return " ".join(sanitize_text(exported.episode.question.text).split()) if exported.asked else ""
 
 
+def _format_remarks(exported: ExportedAnswer) -> str:
+    """Return what is remarked on the citations, as one text; empty if that is nothing."""
+    say, remarks = exported.language.translate, split_remarks(exported.episode)[1]
+    return "; ".join(sanitize_text(say(each)) for each in remarks)
+
+
 def _format_failures(exported: ExportedAnswer) -> str:
     say = exported.language.translate
-    counted = format_failure_counts(
-        exported.episode.failures, lambda each: say(each.replace("_", " "))
-    )
+    failures = split_remarks(exported.episode)[0].failures
+    counted = format_failure_counts(failures, lambda each: say(each.replace("_", " ")))
     counts = ", ".join(counted)
     return f"{say('What could not be had on the way')}: {counts}" if counts else ""
 
@@ -302,6 +319,8 @@ def _list_html_parts(
     if answer := _get_answer_text(exported):
         yield f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>'
     yield _soft_html(line)
+    if remarks := _format_remarks(exported):
+        yield _soft_html(remarks)
     if _list_quotes(exported):
         yield heading + _quotes_html(exported, before)
     if failures := _format_failures(exported):
@@ -321,7 +340,8 @@ def _quotes_html(exported: ExportedAnswer, before: int = 0) -> str:
 
 def _answer_html(answer: Answer, before: int = 0) -> str:
     return "".join(
-        _escape_html(text) + "".join(f'<a class="n" href="#quote-{n}">[{n}]</a>' for n in numbers)
+        _escape_html(text)
+        + "".join(f'<a class="n" href="#quote-{n}">[{n}{mark}]</a>' for n, mark in numbers)
         for text, numbers in _split_at_claims(answer, before)
     )
 
@@ -381,11 +401,12 @@ def _list_markdown_parts(exported: ExportedAnswer, before: int = 0) -> list[str]
     if answer:
         parts.append(
             "".join(
-                _escape_markdown(text) + "".join(f"[^{number}]" for number in numbers)
+                _escape_markdown(text) + "".join(f"[^{number}]{mark}" for number, mark in numbers)
                 for text, numbers in _split_at_claims(answer, before)
             )
         )
-    parts.append(f"*{_escape_markdown(_format_headline(exported))}*")
+    lines = filter(None, (_format_headline(exported), _format_remarks(exported)))
+    parts += [f"*{_escape_markdown(each)}*" for each in lines]
     evidence = enumerate(_list_evidence(exported), before + 1)
     parts += [_format_footnote(exported.language, number, *each) for number, each in evidence]
     return [*parts, f"*{_escape_markdown(_format_summary(exported))}.*"]
@@ -565,9 +586,11 @@ def _add_answer_to_docx(document: "DocxWriter", exported: ExportedAnswer, before
         runs = []
         for text, numbers in _split_at_claims(answer, before):
             runs.append(DocxRun(text))
-            runs += [DocxRun(f"[{n}]", anchor=f"quote_{n}") for n in numbers]
+            runs += [DocxRun(f"[{n}{mark}]", anchor=f"quote_{n}") for n, mark in numbers]
         document.add_paragraph(runs, "Normal" if answer.declined else "Answer")
     document.add_paragraph(f"{_format_headline(exported)} {_format_summary(exported)}.", "Note")
+    if remarks := _format_remarks(exported):
+        document.add_paragraph(remarks, "Note")
     for number, evidence in enumerate(_list_evidence(exported), before + 1):
         quote, page, check, source = evidence
         document.add_paragraph(

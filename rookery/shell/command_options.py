@@ -74,7 +74,8 @@ SETTINGS_OPTIONS: Mapping[str, Any] = {
     ),
     "method": make_option(
         "--method METHOD  How to answer: extract quotes the documents and needs no model; "
-        "webglm, gophercite and webgpt have a model write the answer."
+        "webglm, gophercite and webgpt have a model write the answer. Without it, webglm where "
+        "--base-url or --endpoints names a model, else extract."
     ),
     "model": make_option(
         "--model NAME  The model that writes: its name at an OpenAI-compatible server; "
@@ -241,10 +242,16 @@ def _make_settings(values: dict[str, Any]) -> Settings:
     return Settings(selection=selection, models=models, **values)
 
 
-def require_known_method(settings: Settings) -> None:
-    """Raise ValueError for an unknown method, and where a model is missing or has nothing to do."""
-    from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS
+def require_known_method(settings: Settings) -> Settings:
+    """Return the settings, with a method where they name none.
 
+    Raises ValueError for an unknown method, and where a model is missing or has nothing to do.
+    """
+    from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS, choose_default_method
+
+    if not settings.method:
+        method = choose_default_method(settings.models)
+        settings = msgspec.structs.replace(settings, method=method)
     if settings.method not in NAMED_METHODS:
         names = ", ".join(NAMED_METHODS)
         raise ValueError(f"there is no method {settings.method!r}: use one of {names}")
@@ -254,3 +261,4 @@ def require_known_method(settings: Settings) -> None:
             f"--method {', '.join(others)} or {last} goes with --model and --base-url, or "
             "--endpoints, or with --model and a model of rookery models list"
         )
+    return settings

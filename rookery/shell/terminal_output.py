@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from rich.console import Console
@@ -30,6 +30,9 @@ from rookery.pages.search_terms import find_language, get_question_terms, split_
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
+
+if TYPE_CHECKING:
+    from rookery.models.openai_protocol import SpendingTotal
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # What turns the direction of a line, or is there and cannot be seen. Joiners stay: Persian and
@@ -223,6 +226,25 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         noted = "noted" if by_model else "not read"
         parts.append(f"{noted}: {', '.join(format_failure_counts(episode.failures))}")
     return " · ".join(parts)
+
+
+def format_spending(spent: "SpendingTotal") -> str:
+    """Return what models took, as the end of a line: ` · 2 calls, 912 tokens read, 40 written`.
+
+    Empty where no model was asked.
+    """
+    if not spent.requests:
+        return ""
+    cost = f", costs {spent.money:.4g}" if spent.money else ""
+    calls = format_count(spent.requests, "call")
+    return f" · {calls}, {spent.prompt:,} tokens read, {spent.said:,} written{cost}"
+
+
+def warn_of_recipients(console: Console, models: Sequence[str]) -> None:
+    """Print that passages of documents are sent to these models; nothing where there are none."""
+    if models:
+        what = "your question and passages of your documents are sent to"
+        console.print(f"rookery: {what} {', '.join(models)}", markup=False, soft_wrap=True)
 
 
 NO_ANSWER_MESSAGES: Mapping[str, str] = {

@@ -312,3 +312,55 @@ def test_what_does_not_pass_is_a_sentence(run: Run, trouble: str) -> None:
     assert (result.code, result.out.strip()) == (6, "")
     assert "no answer: the model could not be asked" in result.err
     assert "Traceback" not in result.err
+
+
+CITED = says("crow gifts", f"They do it {WORDS} [1]. They love the moon [1].")
+
+
+@pytest.mark.slow
+def test_a_model_on_a_server_answers_by_webglm_where_no_method_is_named(run: Run) -> None:
+    with serving(*CITED) as server:
+        by_model = ("--model", "tiny", "--base-url", server.base_url)
+        result = run("ask", GIFTS, *CORVIDS, *by_model)
+        assert len(server.asked) == 2
+        assert all(asking.fields["messages"][0]["role"] == "system" for asking in server.asked)
+        other = run("ask", GIFTS, *CORVIDS, *by_model, "--method", "extract")
+    assert result.code == 0
+    assert "[1?]" in result.out
+    assert "method webglm" in result.err
+    assert "2 calls, " in result.err
+    assert "sent to" not in result.err
+    assert (other.code, len(server.asked)) == (2, 2)
+
+
+@pytest.mark.slow
+def test_before_own_documents_leave_it_is_said_where_to(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "own.md").write_text("# Rooks\n\nRooks nest in tall elms.")
+    away = ("--model", "tiny", "--base-url", "http://models.invalid/v1", "--cap-tokens", "1")
+    said = "passages of your documents are sent to tiny at http://models.invalid/v1"
+    own = run("ask", "Where do rooks nest?", "--in", tmp_path / "own.md", *away, "--json")
+    assert said in own.err
+    assert said not in own.out
+    assert said not in run("ask", GIFTS, *CORVIDS, *away).err
+
+
+def call_tool(asking: Asking) -> bytes:
+    """A server that has tools, and no forms of replies."""
+    if "tools" in asking.fields:
+        call = {"id": "c", "type": "function", "function": {"name": "note", "arguments": "{}"}}
+        return write_choices(chat(None, "tool_calls", tool_calls=[call]))
+    if "response_format" in asking.fields:
+        return refused("400 Bad Request", "response_format is not known here")
+    return write_choices(chat("They build them in March [1]."))
+
+
+@pytest.mark.slow
+def test_the_doctor_has_a_chat_model_answer_and_tells_what_its_server_obeys(run: Run) -> None:
+    with serving(call_tool) as server:
+        out = run("doctor", "--model", "tiny", "--base-url", server.base_url).out
+    assert "cites the right one: “They build them in March [1].”" in out
+    assert "native tools obeyed, structured output refused" in out
+    with serving(*says("They build them in spring.")) as server:
+        out = run("doctor", "--model", "tiny", "--base-url", server.base_url).out
+    assert "no sentence of it cites anything: “They build them in spring.”" in out
+    assert "native tools ignored, structured output ignored" in out

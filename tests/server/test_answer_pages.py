@@ -6,10 +6,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 from askers import CROWS, JUDGED_CROWS, LONG, SECONDS, home
+from models import chat, serving, write_choices
 from selectolax.lexbor import LexborHTMLParser
 from starlette.concurrency import run_in_threadpool
 from starlette.testclient import TestClient
@@ -463,3 +465,100 @@ def test_a_page_reaches_the_store_through_ten_functions(
     assert {"submit_question", "show_answer_page"} <= handlers
     assert passed[-1][:2] == ["__call__", "_handle_http"]
     assert max(map(len, passed)) <= 10, str(max(passed, key=len))
+
+
+NOTES = """# Rooks
+
+## Nests
+
+Rooks nest in tall elms near open farm land. They return to the same trees each spring.
+"""
+DOUBTED = "Rooks nest in tall elms [1]. Cheese is made on distant moons [1]. It cites more [7]."
+
+
+def says(*texts: str) -> list[bytes]:
+    return [write_choices(chat(text)) for text in texts]
+
+
+@pytest.mark.slow
+def test_doubt_and_remarks_on_a_models_citations_stand_on_every_page(
+    opened: Opened, tmp_path: Path
+) -> None:
+    (tmp_path / "rooks.md").write_text(NOTES)
+    with serving(*says("rook nests", DOUBTED)) as server:
+        models = ModelSettings("tiny", server.base_url)
+        settings = Settings((str(tmp_path / "rooks.md"),), models=models)
+        app = build_web_app(opened.store, settings)
+        with TestClient(app, base_url="http://desk.test") as client:
+            visit = Reading(opened, client).visit()
+            chosen = visit.get("/").first("input[name=method][checked]")
+            assert chosen.attributes["value"] == "webglm"
+            at = answered(visit, "Where do rooks nest?")
+            marks = [each.text() for each in visit.page.css(".answer-text .cite")]
+            assert marks == ["1", "1?"]
+            doubtful = visit.page.css(".answer-text .cite")[1].attributes
+            assert doubtful["aria-label"] == "Quote 1, doubtful"
+            assert "does not seem to say" in (doubtful["title"] or "")
+            remarks = visit.first(".remarks").text()
+            assert "it cites [7]" in remarks
+            assert "a source with ?" in remarks
+            assert visit.page.css_first(".failures") is None
+            visit.get(f"{at}/notebook")
+            assert [each.text() for each in visit.page.css(".answer-text sup")] == ["[1]", "[1?]"]
+            assert "it cites [7]" in visit.first(".remarks").text()
+            visit.post(f"{at}/share", link="yes")
+            visit.get(urlsplit(visit.first("#link").attributes["value"] or "").path)
+            assert [each.text() for each in visit.page.css(".answer-text sup")] == ["[1]", "[1?]"]
+            for kind in ("html", "md"):
+                saved = visit.get(f"{at}.{kind}").html
+                assert "]?" in saved or "[1?]" in saved
+                assert "a source with ?" in saved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reply", "what", "strong"),
+    [
+        ("They nest somewhere or other.", "What the model was shown", "Unchecked: the model"),
+        ("NOT FOUND: the references do not say it.", "The closest quotes", "The model found no"),
+    ],
+)
+def test_what_a_model_was_shown_is_not_called_evidence(
+    opened: Opened, tmp_path: Path, reply: str, what: str, strong: str
+) -> None:
+    (tmp_path / "rooks.md").write_text(NOTES)
+    with serving(*says("rook nests", reply)) as server:
+        models = ModelSettings("tiny", server.base_url)
+        settings = Settings((str(tmp_path / "rooks.md"),), models=models)
+        app = build_web_app(opened.store, settings)
+        with TestClient(app, base_url="http://desk.test") as client:
+            visit = Reading(opened, client).visit()
+            at = answered(visit, "Where do rooks nest?")
+            assert what in visit.text
+            assert strong in visit.text
+            assert "Evidence" not in visit.text
+            assert visit.page.css_first(".cite") is None
+            assert visit.first(".cited-quote blockquote").text().startswith("Rooks nest in tall")
+            assert strong in visit.get(f"{at}/notebook").text
+
+
+@pytest.mark.slow
+def test_a_chat_model_is_shown_the_answer_that_a_follow_up_points_into(
+    opened: Opened, tmp_path: Path
+) -> None:
+    (tmp_path / "rooks.md").write_text(NOTES)
+    standing = "Do rooks return to tall elms each spring?"
+    replies = says("rook nests", DOUBTED, standing, "rook elms", "They do [1].")
+    with serving(*replies) as server:
+        models = ModelSettings("tiny", server.base_url)
+        settings = Settings((str(tmp_path / "rooks.md"),), models=models)
+        app = build_web_app(opened.store, settings)
+        with TestClient(app, base_url="http://desk.test") as client:
+            visit = Reading(opened, client).visit()
+            at = answered(visit, "Where do rooks nest?")
+            answered(visit, "Do they return to the first one?", follows=at.split("/")[-1])
+            assert standing in visit.first(".searched-as").text()
+        system, user = server.asked[2].fields["messages"]
+    assert system["role"] == "system"
+    assert "Question: Where do rooks nest?\nAnswer: Rooks nest in tall elms." in user["content"]
+    assert user["content"].endswith("Last question: Do they return to the first one?")

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from docx import Document
 from docx.oxml.ns import qn
@@ -317,3 +318,20 @@ def test_any_text_stands_in_a_word_file(text: str, title: str) -> None:
         for name in archive.namelist():
             if name.endswith((".xml", ".rels")):
                 ElementTree.fromstring(archive.read(name))
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_doubt_and_remarks_are_exported_and_what_is_unchecked_is_called_so(kind: str) -> None:
+    doubted = Answer("They do.", (CROWS.quote(0, 18),), (Claim(0, 8, (0,), (0,)),))
+    remark = Failure("webglm", "citation_noted", "this sentence cites nothing: Rooks sing.")
+    made = make_export(doubted)
+    episode = msgspec.structs.replace(made.episode, by="webglm", failures=(remark,))
+    text = render_export(made._replace(episode=episode), kind)
+    assert ("[1?]" if kind == "html" else "[^1]?") in text
+    assert remark.detail in text
+    assert "could not be had" not in text
+    assert remark.detail in render_export(made._replace(episode=episode), "json")
+    unchecked = Answer("They do.", doubted.quotes, citations="unchecked")
+    text = render_export(make_export(unchecked), kind)
+    assert "Unchecked: the model cites nothing that it was shown." in text
+    assert "quotes verified" not in text

@@ -150,7 +150,9 @@ def enqueue_answers(
     with store.begin_write() as connection:
         for inquiry, question in requests:
             key, conversation = secrets.token_urlsafe(12), inquiry.conversation or "".join(ids[:1])
-            stored = msgspec.structs.replace(inquiry, earlier=(), conversation=conversation)
+            stored = msgspec.structs.replace(
+                inquiry, earlier=(), replies=(), conversation=conversation
+            )
             row = {"id": key, "person": person, "question": question, "wanted": stored.to_json()}
             data = {"question": question, "method": inquiry.method, "model": inquiry.model}
             connection.execute(insert(answers).values(**row, state="asked", tries=0, made=now))
@@ -175,14 +177,18 @@ def find_answer(store: Store, answer: str) -> StoredAnswer:
     return _build_stored_answer(row)
 
 
-def find_standing_question(store: Store, answer: str) -> tuple[str, ...]:
-    """Return the question that was searched for an answer, alone in a tuple.
+def find_standing_question(store: Store, answer: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the question that was searched for an answer, and the answer's text, each in a tuple.
 
-    The tuple is empty where there is no such answer, as for an empty id or a deleted one.
+    The tuples are empty where there is no such answer, as for an empty id or a deleted one.
     """
     with store.begin_read() as connection:
         row = connection.execute(select(answers).where(answers.c.id == answer)).first()
-    return () if row is None else (_build_stored_answer(row).searched,)
+    if row is None:
+        return (), ()
+    stored = _build_stored_answer(row)
+    answer_made = stored.answered.episode.answer if stored.answered else None
+    return (stored.searched,), (answer_made.text if answer_made else "",)
 
 
 def follow_answer(inquiry: QuestionRequest, before: StoredAnswer) -> QuestionRequest:
@@ -704,7 +710,7 @@ class AnswerService:
         Those of no conversation are in that of the first. Raises Failed as `enqueue_question` does.
         """
         requests = list[tuple[QuestionRequest, str]]()
-        for inquiry in inquiries:
+        for inquiry in map(self.capabilities.name_method, inquiries):
             self._resolve_settings(inquiry)
             requests.append((inquiry, parse_requested_question(inquiry).text))
         if self._waiting.qsize() + len(requests) > self.worker_settings.waiting:
@@ -869,8 +875,8 @@ class AnswerService:
             self._live[answer] = live
         try:
             live.publish_event("begun", {"again": leased.last_event > 0})
-            context = find_standing_question(self.store, leased.wanted.follows)
-            inquiry = msgspec.structs.replace(leased.wanted, earlier=context)
+            earlier, replies = find_standing_question(self.store, leased.wanted.follows)
+            inquiry = msgspec.structs.replace(leased.wanted, earlier=earlier, replies=replies)
             live.finish(self._answer_question(inquiry, live.publish_event))
         except AnswerCancelledError:
             pass

@@ -11,7 +11,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rookery.answers.answer_session import AnswerSession, EvidenceSources
-from rookery.answers.methods import METHODS, AnswerCallbacks, names_evidence_model
+from rookery.answers.methods import (
+    METHODS,
+    AnswerCallbacks,
+    choose_default_method,
+    names_evidence_model,
+)
 from rookery.browser.page_view import is_subdomain
 from rookery.errors import Failed, Outcome
 from rookery.library.question_files import parse_question
@@ -41,7 +46,8 @@ class QuestionRequest(Record, frozen=True):
     """A question and the options with which it is to be answered."""
 
     question: str
-    method: str = EXTRACT_METHOD
+    method: str = ""
+    """empty: the server's default"""
     model: str = ""
     """name of a model that the server offers; empty: the first one"""
     places: tuple[str, ...] | None = None
@@ -59,6 +65,8 @@ class QuestionRequest(Record, frozen=True):
     """id of the stored answer that the question follows up; empty: it is searched as it stands"""
     earlier: tuple[str, ...] = ()
     """questions of the conversation so far, oldest first; never stored"""
+    replies: tuple[str, ...] = ()
+    """answers to the last of them; never stored"""
 
 
 class AnswerEvent(Record, frozen=True):
@@ -88,6 +96,13 @@ class ServerCapabilities(Record, frozen=True):
     """names of the places searched by default"""
     file_place: str = ""
     """name of the place whose files may be named one by one; empty: none"""
+    default_method: str = EXTRACT_METHOD
+    """method of requests that name none"""
+
+    def name_method(self, inquiry: QuestionRequest) -> QuestionRequest:
+        """Return the request with the method that answers it."""
+        method = inquiry.method or self.default_method
+        return msgspec.structs.replace(inquiry, method=method)
 
 
 def list_capabilities(settings: Settings) -> ServerCapabilities:
@@ -98,7 +113,8 @@ def list_capabilities(settings: Settings) -> ServerCapabilities:
     judged = {"unused": True, "optional": names_evidence_model(settings), "required": False}
     methods = tuple(method.name for method in METHODS.values() if models or judged[method.model])
     names = _name_places(settings.places) or {WEB_PLACE: ""}
-    return ServerCapabilities(methods, models, names, tuple(names))
+    default = choose_default_method(by)
+    return ServerCapabilities(methods, models, names, tuple(names), default_method=default)
 
 
 def parse_requested_question(inquiry: QuestionRequest) -> Question:
@@ -118,6 +134,7 @@ def resolve_settings(
 
     Raises Failed: unknown_method, unknown_model, unknown_place, bad_decline, bad_samples.
     """
+    inquiry = offered.name_method(inquiry)
     if inquiry.method not in offered.methods:
         raise _build_unknown_failure("method", inquiry.method, offered.methods)
     if inquiry.model and inquiry.model not in offered.models:
@@ -352,12 +369,14 @@ class SharedAnswerSession:
         hear: EventListener,
         domains: Sequence[str] = (),
         earlier: Sequence[str] = (),
+        replies: Sequence[str] = (),
     ) -> AnswerOutcome:
         """Answer a question from pages of `domains`, check its quotes, report progress to `hear`.
 
-        One that leans on the `earlier` questions of its conversation is rewritten first; the
-        episode has the question that was searched. Each quote is checked against the archive.
-        Raises Failed as the session does, and AnswerCancelledError where `hear` raises it.
+        One that leans on the `earlier` questions of its conversation, or for a chat model on the
+        `replies` to the last of them, is rewritten first; the episode has the question that was
+        searched. Each quote is checked against the archive. Raises Failed as the session does, and
+        AnswerCancelledError where `hear` raises it.
         """
 
         def wrap_library(library: Library) -> Library:
@@ -370,7 +389,7 @@ class SharedAnswerSession:
             observe_text=lambda text: hear("writing", {"text": text}),
             wrap_library=wrap_library,
         )
-        standing = self.session.rewrite_question(question.text, earlier)
+        standing = self.session.rewrite_question(question.text, earlier, replies)
         if standing != question.text:
             hear("rewritten", {"question": standing})
             question = Question(digest_of(standing), standing)
@@ -433,7 +452,8 @@ class SharedSessionPool:
         """
         question = parse_requested_question(inquiry)
         with self.use_session(settings) as reading, turn:
-            return reading.answer_question(question, hear, inquiry.domains, inquiry.earlier)
+            context = inquiry.earlier, inquiry.replies
+            return reading.answer_question(question, hear, inquiry.domains, *context)
 
     def reopen_place(self, place: str) -> None:
         """Drop sessions that use a place, so that the next question opens it anew."""

@@ -25,7 +25,6 @@ from rookery.server.api.answer_queue import (
     get_answer_service,
 )
 from rookery.server.api.answer_sessions import (
-    EXTRACT_METHOD,
     FINAL_EVENTS,
     AnswerEvent,
     QuestionRequest,
@@ -71,8 +70,8 @@ class AnswerRequest(Struct):
 
     question: Annotated[str, QUESTION_LIMITS]
     """the question"""
-    method: str = EXTRACT_METHOD
-    """method that answers"""
+    method: str = ""
+    """method that answers; empty: webglm if the server has a model on a server, else extract"""
     model: str = ""
     """name of a model that the server offers; empty: the first one"""
     places: list[str] | None = None
@@ -103,6 +102,8 @@ class AnswerClaim(Struct):
     """offset of its end; exclusive"""
     sources: list[int]
     """numbers of the sources"""
+    doubtful: list[int]
+    """those of them that a model cites and that do not seem to support the claim"""
 
 
 class AnswerRecord(Struct):
@@ -250,7 +251,8 @@ def _build_record(call: ApiRequest, stored: StoredAnswer) -> AnswerRecord:
         answer = stored.answered.episode.answer
         claims = answer.claims if answer and not answer.declined else ()
         record.claims = [
-            AnswerClaim(claim.start, claim.end, [n + 1 for n in claim.quotes]) for claim in claims
+            AnswerClaim(c.start, c.end, [n + 1 for n in c.quotes], [n + 1 for n in c.doubtful])
+            for c in claims
         ]
         refusal = explain_decline(stored.answered.episode)
         record.text = refusal or (answer.text if answer else "")

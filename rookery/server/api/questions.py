@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
+from rookery.answers.answer_results import split_remarks
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.methods import MODEL_METHODS
 from rookery.desk.page_endpoints import make_public_url
@@ -365,6 +366,10 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
     """the question as it was searched: a follow-up with what it leans on"""
     calibrated: bool = False
     """the score is a probability that was calibrated on the documents that were asked"""
+    unchecked: bool = False
+    """a model wrote the text and cites nothing; the sources are what it was shown"""
+    remarks: tuple[str, ...] = ()
+    """what is remarked on the citations of the answer"""
 
 
 async def stream_answer(
@@ -510,6 +515,8 @@ def build_answer_metadata(
         (*call.ignored, *ignored),
         episode.question.text,
         answer.calibrated if answer else False,
+        answer is not None and answer.citations == "unchecked",
+        tuple(split_remarks(episode)[1]),
     )
 
 

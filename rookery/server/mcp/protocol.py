@@ -37,7 +37,6 @@ from rookery.library.libraries import is_url
 from rookery.records import Failure, Hit, Library, Page
 from rookery.server.api.answer_queue import AnswerService, get_answer_service
 from rookery.server.api.answer_sessions import (
-    EXTRACT_METHOD,
     AnswerCancelledError,
     AnswerOutcome,
     EventKind,
@@ -746,10 +745,11 @@ class McpEndpoint:
     def _open_protocol(self, request: Request) -> McpProtocol:
         if self._protocol is None:
             settings: Settings = request.app.state.desk.settings
-            places = ServedPlaces(get_answer_service(request)) if settings.places else None
+            answering = get_answer_service(request)
+            places = ServedPlaces(answering) if settings.places else None
             source = McpLibrary(settings, library=places)
             request.app.state.closing.append(source.close)
-            self._protocol = McpProtocol(McpTools(source, EXTRACT_METHOD))
+            self._protocol = McpProtocol(McpTools(source, answering.capabilities.default_method))
         return self._protocol
 
 
