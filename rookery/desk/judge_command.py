@@ -8,19 +8,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rookery.errors import Failed
-from rookery.records import Page, Record
-from rookery.shell.command_line import EXIT_USAGE, CommandGroup, get_user_name
+from rookery.records import Page
+from rookery.shell.command_line import (
+    EXIT_USAGE,
+    CommandGroup,
+    get_user_name,
+    print_lines,
+    print_result,
+    translate_failures,
+)
 from rookery.shell.command_options import (
     BatchesOption,
     DeskStoreOption,
     JsonLinesOption,
     JsonOption,
     OneBatchOption,
+    make_argument,
+    make_option,
 )
 from rookery.typed_files import open_named_file
 
@@ -38,25 +47,21 @@ BOOTSTRAP_SAMPLES = 1000
 """times that items are drawn anew for the intervals of `rookery judge agreement`"""
 
 FormFiles = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="TOML files of forms; - is standard input.")
+    list[Path], make_argument("FILE...  TOML files of forms; - is standard input.")
 ]
 TrialOption = Annotated[
     bool,
-    typer.Option(
-        "--trial",
-        help="People do this batch first, and get no other of the project until they are admitted.",
+    make_option(
+        "--trial  People do this batch first, and get no other of the project until they are "
+        "admitted."
     ),
 ]
-AddressOption = Annotated[str, typer.Option(metavar="URL", help="The address of the desk.")]
-DaysOption = Annotated[
-    float, typer.Option(metavar="NUMBER", min=0, help="Days for which the link works.")
-]
-ProjectArgument = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
+AddressOption = Annotated[str, make_option("--address URL  The address of the desk.")]
+DaysOption = Annotated[float, make_option("--days NUMBER  Days for which the link works.", min=0)]
+ProjectArgument = Annotated[str, make_argument("PROJECT  The project.")]
 NamedOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--for", metavar="NAME", help="Only this person gets items of it; may be repeated."
-    ),
+    make_option("--for NAME  Only this person gets items of it; may be repeated."),
 ]
 
 judge_group = CommandGroup(help="Have people judge answers: questions in, judgements out.")
@@ -67,10 +72,9 @@ def run_judge_init(
     store: DeskStoreOption = "",
     pages: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also copy the pages of an archive into PostgreSQL, once: archive.sqlite in the "
-            "data folder of a server that kept them there.",
+        make_option(
+            "--pages FILE  Also copy the pages of an archive into PostgreSQL, once: "
+            "archive.sqlite in the data folder of a server that kept them there."
         ),
     ] = None,
 ) -> None:
@@ -80,7 +84,7 @@ def run_judge_init(
         raise ValueError("--pages goes with --store postgresql://HOST/DATABASE")
     if pages is not None and not pages.is_file():
         raise ValueError(f"{pages}: there is no such file: name the archive.sqlite of a server")
-    with _translate_errors():
+    with translate_failures("serve", "the desk"):
         from rookery.desk.store import initialize_store
         from rookery.library.page_archive import PageArchive
 
@@ -90,7 +94,7 @@ def run_judge_init(
         if pages is not None:
             with PageArchive(pages) as source, PageArchive(place) as archive:
                 _write_error(f"copied: {archive.copy_archive(source):,} versions of pages")
-    _write_out(f"store: {place}")
+    print_lines([f"store: {place}"])
     _write_error("next: rookery judge invite NAME --role admin, then rookery serve desk")
 
 
@@ -98,10 +102,10 @@ def run_judge_init(
 def run_judge_invite(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Who is invited; the same name is the same person."),
+        make_argument("NAME  Who is invited; the same name is the same person."),
     ],
     role: Annotated[
-        str, typer.Option(metavar="ROLE", help="labeller, reviewer, researcher or admin.")
+        str, make_option("--role ROLE  labeller, reviewer, researcher or admin.")
     ] = "labeller",
     days: DaysOption = 7,
     address: AddressOption = DEFAULT_ADDRESS,
@@ -114,7 +118,7 @@ def run_judge_invite(
         if role not in ROLES:
             raise ValueError(f"there is no role {role!r}: use one of {', '.join(ROLES)}")
         token = create_invite(desk, name, role, get_user_name("rookery judge"), days)
-    _write_out(f"{address.rstrip('/')}/enter/{token}")
+    print_lines([f"{address.rstrip('/')}/enter/{token}"])
     _write_error(f"lets {name} in as {role}, once, within {days:g} days")
 
 
@@ -122,33 +126,31 @@ def run_judge_invite(
 def run_judge_import(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Questions (CSV, JSONL), items (JSONL), what rookery ask --batch wrote (several "
-            "are compared), or a folder that rookery judge export wrote.",
+        make_argument(
+            "FILE...  Questions (CSV, JSONL), items (JSONL), what rookery ask --batch wrote "
+            "(several are compared), or a folder that rookery judge export wrote."
         ),
     ],
     form: Annotated[
         str,
-        typer.Option(
-            metavar="FORM",
-            help="What people fill in: demonstrate, compare, or another form (rookery judge form "
-            "list); or the TOML file of your own, which is checked and stored.",
+        make_option(
+            "--form FORM  What people fill in: demonstrate, compare, or another form (rookery "
+            "judge form list); or the TOML file of your own, which is checked and stored."
         ),
     ] = "",
-    batch: Annotated[str, typer.Option(metavar="NAME", help="A name for what is imported.")] = "",
+    batch: Annotated[str, make_option("--batch NAME  A name for what is imported.")] = "",
     raters: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", min=1, help="People who judge each item; without it, one."),
+        make_option("--raters NUMBER  People who judge each item; without it, one.", min=1),
     ] = None,
     priority: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Items with a higher one are handed out first.")
+        int, make_option("--priority NUMBER  Items with a higher one are handed out first.")
     ] = 0,
     prelude: Annotated[
-        bool, typer.Option("--prelude", help="Everybody does these first, as a check of attention.")
+        bool, make_option("--prelude  Everybody does these first, as a check of attention.")
     ] = False,
     project: Annotated[
-        str, typer.Option(metavar="NAME", help="The project that a new batch belongs to.")
+        str, make_option("--project NAME  The project that a new batch belongs to.")
     ] = "",
     trial: TrialOption = False,
     named: NamedOption = None,
@@ -161,7 +163,7 @@ def run_judge_import(
 
             imported = snapshots.import_snapshot(desk, files[0], get_user_name("rookery judge"))
         counted = f"{imported.items:,} items and {imported.judgements:,} judgements"
-        _write_out(f"snapshot {imported.name}: {counted} that were not there")
+        print_lines([f"snapshot {imported.name}: {counted} that were not there"])
         return
     if not form or not batch:
         raise ValueError("say what people fill in and what belongs together: --form and --batch")
@@ -189,28 +191,28 @@ def run_judge_import(
             place_imported_batch(desk, batch, project, by, trial, named or ())
         _keep_pages(desk, read.items)
         added = labelling_queue.add_items(desk, read.items, batch, per_item, priority, prelude)
-    _write_out(
-        f"batch {batch}: {added.new:,} new items, each for {per_item:,}; {added.known:,} known"
+    print_lines(
+        [f"batch {batch}: {added.new:,} new items, each for {per_item:,}; {added.known:,} known"]
     )
     _write_error(*(f"left out: {count:,} {reason}" for reason, count in read.left_out.items()))
 
 
 @judge_group.command("export")
 def run_judge_export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
+    folder: Annotated[Path, make_argument("DIR  The folder to write to.")],
     name: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="A new snapshot's name, or that of one to write again; without it, the folder's.",
+        make_option(
+            "--name NAME  A new snapshot's name, or that of one to write again; without it, the "
+            "folder's."
         ),
     ] = "",
     batch: BatchesOption = None,
     form: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this form; may be repeated.")
+        list[str] | None, make_option("--form NAME  Only this form; may be repeated.")
     ] = None,
     table: Annotated[
-        bool, typer.Option("--csv", help="Also write values.csv: a row for every value given.")
+        bool, make_option("--csv  Also write values.csv: a row for every value given.")
     ] = False,
     store: DeskStoreOption = "",
 ) -> None:
@@ -232,14 +234,12 @@ def run_judge_export(
             _write_error(f"--batch and --form change nothing: {name} was frozen without them")
         when = datetime.fromtimestamp(snapshot.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
         _write_error(f"{name} was frozen on {when}: for what there is now, choose another --name")
-    _write_out(
-        *(
-            f"{folder / file}: {description.lines:,} lines"
-            for file, description in snapshot.files.items()
-        )
+    print_lines(
+        f"{folder / file}: {description.lines:,} lines"
+        for file, description in snapshot.files.items()
     )
-    _write_out(*[f"{folder / 'values.csv'}: every value that was given"] * table)
-    _write_out(f"snapshot {name}: {snapshot.digest}")
+    print_lines([f"{folder / 'values.csv'}: every value that was given"] * table)
+    print_lines([f"snapshot {name}: {snapshot.digest}"])
     _write_error(
         *(f"not learnt from: {count:,} {reason}" for reason, count in snapshot.left_out.items())
     )
@@ -264,14 +264,14 @@ def run_form_list(store: DeskStoreOption = "") -> None:
             for form in list_forms(desk)[len(FORMS) :]:
                 versions = str(len(list_form_versions(desk, form.name)))
                 rows.append([*_format_form(form), versions, form.title])
-    _write_out(*format_table(rows))
+    print_lines(format_table(rows))
 
 
 @form_group.command("show")
 def run_form_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a form.")],
+    name: Annotated[str, make_argument("NAME  The name of a form.")],
     version: Annotated[
-        int, typer.Option(metavar="NUMBER", min=0, help="A version; without it, the newest.")
+        int, make_option("--version NUMBER  A version; without it, the newest.", min=0)
     ] = 0,
     store: DeskStoreOption = "",
 ) -> None:
@@ -305,7 +305,7 @@ def run_form_check(files: FormFiles) -> None:
             wrong += 1
             _write_error(f"{path}: {failed.failure.detail}")
         else:
-            _write_out(f"{path}: {_describe_form(form)}: nothing is wrong")
+            print_lines([f"{path}: {_describe_form(form)}: nothing is wrong"])
     if wrong:
         raise typer.Exit(EXIT_USAGE)
 
@@ -322,7 +322,7 @@ def run_form_add(files: FormFiles, store: DeskStoreOption = "") -> None:
 
         for path, text in texts:
             added = add_form(desk, text, get_user_name("rookery judge"))
-            _write_out(f"{path}: {_describe_form(added.form)}: version {added.version}")
+            print_lines([f"{path}: {_describe_form(added.form)}: version {added.version}"])
 
 
 def _read_form_file(path: Path) -> str:
@@ -348,38 +348,34 @@ def _describe_form(form: "LabellingForm") -> str:
 
 @judge_group.command("convert")
 def run_judge_convert(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines to convert.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    source: Annotated[Path, make_argument("FILE  JSON lines to convert.")],
+    out: Annotated[Path, make_argument("OUT  The file to write.")],
     by: Annotated[
-        str, typer.Option(metavar="NAME", help="Who judged or wrote the rows of another library.")
+        str, make_option("--by NAME  Who judged or wrote the rows of another library.")
     ] = "import",
 ) -> None:
     """Convert comparisons or episodes to the rows of TRL and similar libraries, and such rows back.
 
     Comparisons become {prompt, chosen, rejected}, steps of episodes {prompt, completion}.
     """
-    with _translate_errors():
+    with translate_failures("serve", "the desk"):
         from rookery.desk.training_formats import convert_training_file
 
         written, left_out = convert_training_file(source, out, by)
-    _write_out(f"{out}: {written:,} lines")
+    print_lines([f"{out}: {written:,} lines"])
     _write_error(*(f"left out: {count:,} {reason}" for reason, count in left_out.items()))
 
 
 @judge_group.command("project")
 def run_judge_project(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The project; without it, they are listed.")
-    ] = "",
+    name: Annotated[str, make_argument("NAME  The project; without it, they are listed.")] = "",
     config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Settings as TOML; a new project is made, an old one changed."
-        ),
+        make_option("--config FILE  Settings as TOML; a new project is made, an old one changed."),
     ] = None,
     batch: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A batch that is part of it; may be repeated."),
+        make_option("--batch NAME  A batch that is part of it; may be repeated."),
     ] = None,
     trial: TrialOption = False,
     named: NamedOption = None,
@@ -398,8 +394,8 @@ def run_judge_project(
         by = get_user_name("rookery judge")
         settings_by_name = {each.name: each.settings for each in projects.list_projects(desk)}
         if not name:
-            _write_out(
-                *settings_by_name or ["there are no projects: rookery judge project NAME makes one"]
+            print_lines(
+                settings_by_name or ["there are no projects: rookery judge project NAME makes one"]
             )
             return
         settings = settings_by_name.get(name, ProjectSettings())
@@ -412,16 +408,14 @@ def run_judge_project(
         lines = _format_project(
             projects.list_project_batches(desk, name), projects.list_trial_results(desk, name)
         )
-        _show_record(settings, [*_format_settings(settings), *lines], as_json)
+        print_result(settings, [*_format_settings(settings), *lines], as_json)
 
 
 @judge_group.command("admit")
 def run_judge_admit(
     project: ProjectArgument,
-    person: Annotated[str, typer.Argument(metavar="NAME", help="Who did its trial.")],
-    refuse: Annotated[
-        str, typer.Option(metavar="REASON", help="Do not admit them, and why not.")
-    ] = "",
+    person: Annotated[str, make_argument("NAME  Who did its trial.")],
+    refuse: Annotated[str, make_option("--refuse REASON  Do not admit them, and why not.")] = "",
     store: DeskStoreOption = "",
 ) -> None:
     """Admit somebody to a project after its trial, or refuse."""
@@ -430,16 +424,14 @@ def run_judge_admit(
 
         by = get_user_name("rookery judge")
         decide_admission(desk, project, person, not refuse, refuse, by)
-    _write_out(f"{person} is {'not ' * bool(refuse)}admitted to {project}")
+    print_lines([f"{person} is {'not ' * bool(refuse)}admitted to {project}"])
 
 
 @judge_group.command("link")
 def run_judge_link(
     project: ProjectArgument,
     days: DaysOption = 14,
-    study: Annotated[
-        str, typer.Option(metavar="ID", help="Only for this study of the platform.")
-    ] = "",
+    study: Annotated[str, make_option("--study ID  Only for this study of the platform.")] = "",
     address: AddressOption = DEFAULT_ADDRESS,
     store: DeskStoreOption = "",
 ) -> None:
@@ -448,7 +440,7 @@ def run_judge_link(
         from rookery.desk.crowd_entry import make_crowd_link
 
         path = make_crowd_link(desk, project, days, study, get_user_name("rookery judge"))
-    _write_out(f"{address.rstrip('/')}{path}")
+    print_lines([f"{address.rstrip('/')}{path}"])
     _write_error("give it to the platform as the study's link, with its parameters as they are")
 
 
@@ -475,23 +467,23 @@ def run_judge_sessions(
             when = datetime.fromtimestamp(each.ended, UTC).strftime("%Y-%m-%d %H:%M")
             code = each.code
         rows.append([each.participant, each.study, each.session, str(each.items), when, code])
-    _write_out(*format_table(rows))
+    print_lines(format_table(rows))
 
 
 @judge_group.command("pay")
 def run_judge_pay(
     project: Annotated[
-        str, typer.Argument(metavar="PROJECT", help="The project; without it, batches of none.")
+        str, make_argument("PROJECT  The project; without it, batches of none.")
     ] = "",
     since: Annotated[
         datetime | None,
-        typer.Option(metavar="DATE", formats=["%Y-%m-%d"], help="The first day that counts, UTC."),
+        make_option("--since DATE  The first day that counts, UTC.", formats=["%Y-%m-%d"]),
     ] = None,
     until: Annotated[
         datetime | None,
-        typer.Option(metavar="DATE", formats=["%Y-%m-%d"], help="The last day that counts, UTC."),
+        make_option("--until DATE  The last day that counts, UTC.", formats=["%Y-%m-%d"]),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: Annotated[bool, make_option("--csv  Print CSV.")] = False,
     as_json: JsonOption = False,
     store: DeskStoreOption = "",
 ) -> None:
@@ -505,25 +497,23 @@ def run_judge_pay(
     if as_csv:
         sys.stdout.write(write_payment_csv(report))
     else:
-        _show_record(report, _format_payment(report), as_json)
+        print_result(report, _format_payment(report), as_json)
 
 
 @judge_group.command("dataset")
 def run_judge_dataset(
-    source: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder that rookery judge export wrote.")
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write to.")],
+    source: Annotated[Path, make_argument("DIR  A folder that rookery judge export wrote.")],
+    out: Annotated[Path, make_argument("OUT  The folder to write to.")],
 ) -> None:
     """Write an export as a dataset of Hugging Face, with TRL's preference formats and a CSV.
 
     Raters are numbered, not named.
     """
-    with _translate_errors():
+    with translate_failures("serve", "the desk"):
         from rookery.desk.dataset_export import write_dataset
 
         written = write_dataset(source, out)
-    _write_out(*(f"{out / name}: {count:,} rows" for name, count in written.rows.items()))
+    print_lines(f"{out / name}: {count:,} rows" for name, count in written.rows.items())
     _write_error(*(f"left out: {count:,} {why}" for why, count in written.left_out.items()))
 
 
@@ -536,7 +526,7 @@ def run_judge_stats(
         from rookery.desk.rater_quality import build_quality_report, format_rater_stats
 
         found = build_quality_report(desk, batch)
-    _show_record(found, format_rater_stats(found), as_json)
+    print_result(found, format_rater_stats(found), as_json)
 
 
 @judge_group.command("agreement")
@@ -548,16 +538,7 @@ def run_judge_agreement(
         from rookery.desk.rater_quality import build_quality_report, format_agreement
 
         found = build_quality_report(desk, batch, BOOTSTRAP_SAMPLES)
-    _show_record(found.agreement, format_agreement(found), as_json)
-
-
-def _show_record(record: Record, lines: Iterable[str], as_json: bool) -> None:
-    from rookery.shell.terminal_output import to_terminal_json as written
-
-    if as_json:
-        sys.stdout.write(written(record) + "\n")
-    else:
-        _write_out(*lines)
+    print_result(found.agreement, format_agreement(found), as_json)
 
 
 def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
@@ -587,24 +568,15 @@ def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:
 
 @contextmanager
 def _open_store(store: str) -> "Iterator[Store]":
-    with _translate_errors():
+    with translate_failures("serve", "the desk"):
         from rookery.desk.store import Store
 
         with Store(_get_store_place(store)) as desk:
             yield desk
 
 
-@contextmanager
-def _translate_errors() -> Iterator[None]:
-    """Raise ValueError with one sentence in place of errors that the user can mend."""
-    try:
-        yield
-    except Failed as failed:
-        said = failed.failure
-        raise ValueError(f"{said.what}: {said.detail or said.outcome}") from failed
-    except ModuleNotFoundError as error:
-        sentence = f"the desk needs {error.name}: pip install 'rookery[serve]'"
-        raise ValueError(sentence) from error
+def _write_error(*lines: str) -> None:
+    print_lines(lines, sys.stderr)
 
 
 def _get_store_place(store: str) -> str:
@@ -612,21 +584,6 @@ def _get_store_place(store: str) -> str:
     from rookery.settings import get_data_folder
 
     return store or str(get_data_folder() / STORE_FILE)
-
-
-def _write_out(*lines: str) -> None:
-    _write_lines(sys.stdout, lines)
-
-
-def _write_error(*lines: str) -> None:
-    _write_lines(sys.stderr, lines)
-
-
-def _write_lines(stream: TextIO, lines: Iterable[str]) -> None:
-    """Names and reasons come from others: nothing in them commands a terminal."""
-    from rookery.shell.terminal_output import sanitize_text
-
-    stream.writelines(f"{sanitize_text(line)}\n" for line in lines)
 
 
 def _format_settings(settings: "ProjectSettings") -> Iterator[str]:
