@@ -12,6 +12,7 @@ processes.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
@@ -415,6 +416,7 @@ class Minibatch(NamedTuple):
     """of all rows of all processes"""
 
 
+@dataclass(eq=False)
 class BatchSplitter:
     """Splits the rows of all processes into minibatches and micro-batches; `order` has the
     locations of all rows.
@@ -422,22 +424,15 @@ class BatchSplitter:
     `most` is how many rows a model is given at once.
     """
 
-    def __init__(
-        self,
-        rows: Sequence[ActionRow],
-        order: Sequence[RowLocation],
-        process: int,
-        most: int,
-        pad: int,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self._rows = rows
-        self._order = order
-        self._process = process
-        self._max_rows = most
-        self._pad = pad
-        self._device = device
-        sizes = [len(row.action) for row in rows]
+    rows: Sequence[ActionRow]
+    order: Sequence[RowLocation]
+    process: int
+    most: int
+    pad: int
+    device: torch.device | str = "cpu"
+
+    def __post_init__(self) -> None:
+        sizes = [len(row.action) for row in self.rows]
         starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
         self._ranges = [
             torch.arange(start, start + size) for start, size in zip(starts, sizes, strict=False)
@@ -448,36 +443,36 @@ class BatchSplitter:
 
         Rows are shuffled by the seed, unless `count` is 1.
         """
-        dealt = list(self._order)
+        dealt = list(self.order)
         if count > 1:
             Random(seed).shuffle(dealt)
         return [self._make_minibatch(dealt[number::count]) for number in range(count)]
 
     def _make_minibatch(self, places: Sequence[RowLocation]) -> Minibatch:
-        mine = [place.number for place in places if place.process == self._process]
+        mine = [place.number for place in places if place.process == self.process]
         row_counts: dict[int, int] = {}
         for place in places:
             row_counts[place.process] = row_counts.get(place.process, 0) + 1
-        count = -(-max(row_counts.values(), default=1) // self._max_rows)
+        count = -(-max(row_counts.values(), default=1) // self.most)
         mine.sort(key=self._get_row_size)
         cuts = [len(mine) * part // count for part in range(count + 1)]
         pieces = [self._make_micro_batch(mine[start:end]) for start, end in pairwise(cuts)]
         tokens = sum(place.tokens for place in places)
-        return Minibatch(pieces, tokens, len(places) / len(self._order))
+        return Minibatch(pieces, tokens, len(places) / len(self.order))
 
     def _get_row_size(self, number: int) -> tuple[int, int]:
-        row = self._rows[number]
+        row = self.rows[number]
         return len(row.context), len(row.action)
 
     def _make_micro_batch(self, numbers: Sequence[int]) -> MicroBatch:
         if not numbers:
             return self._make_empty_micro_batch()
-        batch = collate_rows([self._rows[number] for number in numbers], self._pad, self._device)
+        batch = collate_rows([self.rows[number] for number in numbers], self.pad, self.device)
         tokens_N = torch.cat([self._ranges[number] for number in numbers])
-        return MicroBatch(batch, numbers, tokens_N.to(self._device))
+        return MicroBatch(batch, numbers, tokens_N.to(self.device))
 
     def _make_empty_micro_batch(self) -> MicroBatch:
         """For a process that has no row left while others have: it must still meet them."""
-        batch = collate_rows([ActionRow([self._pad], [self._pad])], self._pad, self._device)
-        none_N = torch.empty(0, dtype=torch.long, device=self._device)
+        batch = collate_rows([ActionRow([self.pad], [self.pad])], self.pad, self.device)
+        none_N = torch.empty(0, dtype=torch.long, device=self.device)
         return MicroBatch(batch._replace(places_N=none_N, actions_N=none_N), (), none_N)

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -324,33 +325,27 @@ def _choose_prompts(
 class _ImitationProgress(ValidationProgress, array_like=True): ...
 
 
+@dataclass(eq=False)
 class _ImitationTraining:
     """A model in training, its validations, and the writing of the best."""
 
-    def __init__(
-        self,
-        settings: ImitationSettings,
-        run: ResumableRun,
-        learner: ModelOptimizer,
-        data: _ImitationData,
-        loaded: LoadedModel,
-        environment: RolloutEnvironment | None,
-    ) -> None:
-        self._settings = settings
-        self._run = run
-        self._learner = learner
-        self._data = data
-        self._loaded = loaded
-        self._environment = environment
-        main = learner.accelerator.is_main_process
+    settings: ImitationSettings
+    run: ResumableRun
+    learner: ModelOptimizer
+    data: _ImitationData
+    loaded: LoadedModel
+    environment: RolloutEnvironment | None
+
+    def __post_init__(self) -> None:
+        main = self.learner.accelerator.is_main_process
         self._progress = SavedRecord("best.json", _ImitationProgress(), main)
 
     def run_schedule(self, schedule: TrainingSchedule, callback: StepCallback | None) -> None:
         """Make the steps that are still to be made."""
         train_with_validations(
-            self._run,
+            self.run,
             schedule,
-            CheckpointParts(self._learner, self._progress),
+            CheckpointParts(self.learner, self._progress),
             self._train_step,
             self._validate_model,
             lambda: self._progress.record.worse,
@@ -360,14 +355,14 @@ class _ImitationTraining:
     def _train_step(self, step: int) -> dict[str, float]:
         """Take one step. The loss is a mean over the tokens of all targets, in all pieces and
         processes."""
-        if step == 0 and self._data.validation:
+        if step == 0 and self.data.validation:
             self._progress.record.before = self._measure_validation()[0]
         began = time.perf_counter()
-        rows, learner, settings = self._data.select_batch(step), self._learner, self._settings
+        rows, learner, settings = self.data.select_batch(step), self.learner, self.settings
         count = sum(len(row.action) for row in rows)
 
         def compute_micro_batch_loss(piece: Sequence[ActionRow]) -> Tensor:
-            batch = collate_rows(piece, self._loaded.pad, learner.accelerator.device)
+            batch = collate_rows(piece, self.loaded.pad, learner.accelerator.device)
             logprobs_N: Tensor = learner.model(batch, 1.0, {"logprobs"})["logprobs"]
             return -logprobs_N.sum() / count
 
@@ -378,35 +373,35 @@ class _ImitationTraining:
         return metrics | {
             "padding": compute_padding_share(pieces),
             "tokens_a_second": tokens / (time.perf_counter() - began),
-            "rate": optimising.rate * optimising.compute_rate_share(step, self._data.steps),
+            "rate": optimising.rate * optimising.compute_rate_share(step, self.data.steps),
         }
 
     def _validate_model(self, step: int) -> dict[str, float]:
         """Measure the validation examples, keep the answers to some of them, and write the model if
         it is the best so far."""
-        if not self._data.validation:
+        if not self.data.validation:
             return {}
         metrics, samples = self._measure_validation()
         for each in samples:
-            self._run.record_sample(step=step, **each)
-        if self._progress.record.add_validation(step, metrics, self._settings.best):
-            self._learner.write_model(self.write_model, "policy")
+            self.run.record_sample(step=step, **each)
+        if self._progress.record.add_validation(step, metrics, self.settings.best):
+            self.learner.write_model(self.write_model, "policy")
         return metrics
 
     def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return the measures of the validation examples, and the answers to some of them."""
-        settings, data = self._settings, self._data
-        with self._learner.open_whole_model("policy") as model:
-            loaded = self._loaded._replace(model=model)
+        settings, data = self.settings, self.data
+        with self.learner.open_whole_model("policy") as model:
+            loaded = self.loaded._replace(model=model)
             rows = [example.row for example in data.validation]
             pieces = split_into_micro_batches(rows, settings.piece)
-            metrics = measure_validation_loss(loaded, pieces, self._learner.accelerator)
+            metrics = measure_validation_loss(loaded, pieces, self.learner.accelerator)
             samples = generate_answers(loaded, data.asked, settings.tokens)
-            if self._environment is not None:
+            if self.environment is not None:
                 metrics |= measure_policy_reward(
                     model,
                     loaded.ends,
-                    self._environment,
+                    self.environment,
                     settings.validation_episodes,
                     settings.sampling,
                     settings.no_answer,
@@ -415,17 +410,17 @@ class _ImitationTraining:
 
     def write_model(self, model: Any) -> None:
         """Write a model, and what LoRA changed of it, to the folder of the run."""
-        save_pretrained_model(model, self._loaded.tokenizer, self._run.folder / "model")
+        save_pretrained_model(model, self.loaded.tokenizer, self.run.folder / "model")
         if is_lora_model(model):
-            base = Path(self._settings.trained.model).name
-            save_adapter(model, self._run.folder / "adapter", base)
+            base = Path(self.settings.trained.model).name
+            save_adapter(model, self.run.folder / "adapter", base)
 
     def make_result(self) -> ImitationResult:
         """Return the result of the run after its last step."""
-        data, progress = self._data, self._progress.record
+        data, progress = self.data, self._progress.record
         steps = progress.last or data.steps
         return ImitationResult(
-            model=str(self._run.folder / "model"),
+            model=str(self.run.folder / "model"),
             rows=len(data.training),
             validation_rows=len(data.validation),
             left_out=data.left_out,

@@ -10,6 +10,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -389,31 +390,27 @@ class _RetrievalProgress(ValidationProgress):
     shift: float = 0.0
 
 
+@dataclass(eq=False)
 class _RetrievalTraining:
     """An encoder in training, its validations, and the writing of the best."""
 
-    def __init__(
-        self,
-        settings: RetrievalTrainingSettings,
-        run: ResumableRun,
-        learner: ModelOptimizer,
-        data: _RetrievalData,
-    ) -> None:
-        self._settings = settings
-        self._run = run
-        self._learner = learner
-        self._data = data
-        main = learner.accelerator.is_main_process
+    settings: RetrievalTrainingSettings
+    run: ResumableRun
+    learner: ModelOptimizer
+    data: _RetrievalData
+
+    def __post_init__(self) -> None:
+        main = self.learner.accelerator.is_main_process
         self._progress = SavedRecord("retrieve.json", _RetrievalProgress(), main)
 
     def run_steps(self, callback: StepCallback | None) -> None:
         """Make the steps that are still to be made."""
-        settings = self._settings
-        check = settings.check or self._data.batches.steps_an_epoch
+        settings = self.settings
+        check = settings.check or self.data.batches.steps_an_epoch
         train_with_validations(
-            self._run,
-            TrainingSchedule(self._data.steps, check, settings.patience, settings.every),
-            CheckpointParts(self._learner, self._progress),
+            self.run,
+            TrainingSchedule(self.data.steps, check, settings.patience, settings.every),
+            CheckpointParts(self.learner, self._progress),
             self._train_step,
             self._validate_model,
             lambda: self._progress.record.worse,
@@ -423,7 +420,7 @@ class _RetrievalTraining:
     def _calibrate_and_validate(self) -> None:
         """Fit the scale of the predictions, validate the untrained encoder, and save it, since it
         may be the best."""
-        settings, batches, progress = self._settings, self._data.batches, self._progress.record
+        settings, batches, progress = self.settings, self.data.batches, self._progress.record
         if settings.product == "matched":
             steps = min(
                 batches.steps_an_epoch, -(-CALIBRATION_QUESTIONS // settings.drawing.questions)
@@ -431,7 +428,7 @@ class _RetrievalTraining:
             lessons = [lesson for step in range(steps) for lesson in batches.sample_batch(step)]
             cosines = self._compute_cosines(lessons)
             progress.scale, progress.shift = _match_mean_and_spread(lessons, cosines)
-        if self._data.validation:
+        if self.data.validation:
             progress.before, _ = self._measure_validation()
             progress.after = progress.before
             self.write_model()
@@ -440,8 +437,8 @@ class _RetrievalTraining:
         """Take one step. The loss is a mean over all references, in all pieces and processes."""
         if step == 0:
             self._calibrate_and_validate()
-        began, learner, progress = time.perf_counter(), self._learner, self._progress.record
-        lessons, size = self._data.batches.sample_batch(step), self._settings.piece
+        began, learner, progress = time.perf_counter(), self.learner, self._progress.record
+        lessons, size = self.data.batches.sample_batch(step), self.settings.piece
         count = sum(len(lesson.references) for lesson in lessons)
 
         def compute_micro_batch_loss(piece: Sequence[RetrievalExample]) -> Tensor:
@@ -457,18 +454,18 @@ class _RetrievalTraining:
     def _validate_model(self, step: int) -> dict[str, float]:
         """Validate on held-out questions, save the model if it is the best so far, and return the
         metrics."""
-        if not self._data.validation:
+        if not self.data.validation:
             return {}
         metrics, samples = self._measure_validation()
         for each in samples:
-            self._run.record_sample(step=step, **each)
-        if self._progress.record.add_validation(step, metrics, self._settings.best):
+            self.run.record_sample(step=step, **each)
+        if self._progress.record.add_validation(step, metrics, self.settings.best):
             self.write_model()
         return {f"validation_{name}": value for name, value in metrics.items()}
 
     def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return the metrics of all validation questions, and the first reference of some."""
-        lessons, progress = self._data.validation, self._progress.record
+        lessons, progress = self.data.validation, self._progress.record
         cosines = self._compute_cosines(lessons)
         worths = [lesson.worths for lesson in lessons]
         missed = [
@@ -488,7 +485,7 @@ class _RetrievalTraining:
         """Return the cosine of each question with each of its references, by the model that would
         be saved."""
         sizes = [len(lesson.references) for lesson in lessons]
-        with self._learner.open_whole_model() as model:
+        with self.learner.open_whole_model() as model:
             products_P = _compute_inner_products(model, lessons)
         if not products_P.isfinite().all():
             detail = (
@@ -499,14 +496,14 @@ class _RetrievalTraining:
 
     def write_model(self) -> None:
         """Write the encoder, with the averages of its weights where they are made."""
-        self._learner.write_model(lambda model: model.write_folder(self._run.folder / "model"))
+        self.learner.write_model(lambda model: model.write_folder(self.run.folder / "model"))
 
     def make_result(self) -> RetrievalTrainingResult:
         """Return the result of the run after its last step."""
-        data, progress = self._data, self._progress.record
+        data, progress = self.data, self._progress.record
         steps = progress.last or data.steps
         return RetrievalTrainingResult(
-            model=str(self._run.folder / "model"),
+            model=str(self.run.folder / "model"),
             questions=data.questions,
             validation_questions=len(data.validation),
             left_out=data.left_out,

@@ -4,6 +4,7 @@ accuracy, calibration, by rater."""
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -469,24 +470,19 @@ class _RewardProgress(msgspec.Struct, array_like=True):
     best: BestValidation = BestValidation()
 
 
+@dataclass(eq=False)
 class RewardTrainer:
     """A reward model in training; `place` is the file of the best weights so far."""
 
-    def __init__(
-        self,
-        settings: RewardTrainingSettings,
-        learner: ModelOptimizer,
-        pad: int,
-        data: ComparisonSplit,
-        place: Path,
-    ) -> None:
-        self.settings = settings
-        self.data = data
-        self.learner = learner
-        main = learner.accelerator.is_main_process
+    settings: RewardTrainingSettings
+    learner: ModelOptimizer
+    pad: int
+    data: ComparisonSplit
+    place: Path
+
+    def __post_init__(self) -> None:
+        main = self.learner.accelerator.is_main_process
         self.progress = SavedRecord("training.json", _RewardProgress(), main)
-        self._pad = pad
-        self._best_weights_file = place
 
     def train_step(self, number: int, batch: Sequence[ComparisonItem]) -> dict[str, float]:
         """Train on one batch; return its `loss` on comparisons and the norm of the `gradient`.
@@ -526,7 +522,7 @@ class RewardTrainer:
         """Return the sums of the losses of both outputs."""
         device = self.learner.accelerator.device
         rows = [row for item in piece for row in item.rows]
-        found_NO = compute_reward_outputs(self.learner.model, rows, self._pad, device)
+        found_NO = compute_reward_outputs(self.learner.model, rows, self.pad, device)
         weights_N = torch.tensor([each for item in piece for each in item.weights], device=device)
         counts = [len(item.rows) for item in piece]
         rewards_BK = pad_to_comparisons(found_NO[:, 0], counts, -math.inf)
@@ -555,10 +551,10 @@ class RewardTrainer:
 
     def _save_best_weights(self, model: nn.Module) -> None:
         """Write the weights; go on from an older checkpoint write the same again."""
-        new = self._best_weights_file.with_suffix(".new")
+        new = self.place.with_suffix(".new")
         weights = model.state_dict().items()
         save_file({name: value.detach().cpu().clone() for name, value in weights}, new)
-        new.replace(self._best_weights_file)
+        new.replace(self.place)
 
     def restore_best_weights(self) -> int:
         """Restore the weights that were best at validation; return the step that they are of.
@@ -567,7 +563,7 @@ class RewardTrainer:
         """
         progress = self.progress.record
         if progress.best.step:
-            self.learner.restore_weights(load_file(self._best_weights_file))
+            self.learner.restore_weights(load_file(self.place))
         return progress.best.step or progress.completed_steps
 
     def score_validation(self) -> list[ScoredComparison]:
@@ -616,7 +612,7 @@ class RewardTrainer:
         size = self.settings.piece * 2
         mine = rows[index::processes]
         with self.learner.open_whole_model() as model:
-            found = score_rows(model, mine, self._pad, accelerator.device, size).tolist()
+            found = score_rows(model, mine, self.pad, accelerator.device, size).tolist()
         together = gather_object([(index + at * processes, one) for at, one in enumerate(found)])
         return [one for _, one in sorted(together)]
 

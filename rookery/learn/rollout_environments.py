@@ -8,6 +8,7 @@ draws the actions, and a function gives the reward of each answer.
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -107,6 +108,7 @@ class BrowserEnvironmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fie
             )
 
 
+@dataclass(eq=False)
 class BrowserEnvironment:
     """Environment in which questions are answered from what is quoted in the text browser (WebGPT,
     section 3.2).
@@ -116,21 +118,15 @@ class BrowserEnvironment:
     answer is too long for the models, has no reward. Raises ValueError without a question.
     """
 
-    def __init__(
-        self,
-        questions: Sequence[Question],
-        library: Library | Callable[[int], Library],
-        scores: BatchRewardFunction,
-        speech: PolicyTokenizer,
-        settings: BrowserEnvironmentSettings = BrowserEnvironmentSettings(),
-    ) -> None:
-        if not questions:
+    questions: Sequence[Question]
+    library: Library | Callable[[int], Library]
+    scores: BatchRewardFunction
+    speech: PolicyTokenizer
+    settings: BrowserEnvironmentSettings = field(default_factory=BrowserEnvironmentSettings)
+
+    def __post_init__(self) -> None:
+        if not self.questions:
             raise ValueError("there must be a question")
-        self._questions = questions
-        self._library = library
-        self._scores = scores
-        self._speech = speech
-        self._settings = settings
         self._views = PageViewCache()
 
     def play_episodes(
@@ -142,9 +138,9 @@ class BrowserEnvironment:
         each step together, so that the policy's batches, and with them the last bits of what it
         says, are the same in every run.
         """
-        turns = assign_questions(len(self._questions), self._settings.group, episodes, seed)
+        turns = assign_questions(len(self.questions), self.settings.group, episodes, seed)
         sessions = [
-            self._start_episode(episode, self._questions[number], seed)
+            self._start_episode(episode, self.questions[number], seed)
             for episode, (number, _) in zip(episodes, turns, strict=True)
         ]
         with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
@@ -155,17 +151,17 @@ class BrowserEnvironment:
                 actions = sample(contexts, seeds)
                 for session, one in zip(waiting, actions, strict=True):
                     session.rows.append(one)
-                words = [self._speech.decode_action(one.row.action) for one in actions]
+                words = [self.speech.decode_action(one.row.action) for one in actions]
                 self._advance_episodes(pool, list(zip(waiting, words, strict=True)))
         return self._build_trajectories(
             sessions, self._sample_extra_answers(sample, sessions, seed)
         )
 
     def _start_episode(self, episode: int, question: Question, seed: int) -> "_BrowserEpisode":
-        rules = self._settings.rules
-        if self._settings.draw_actions:
+        rules = self.settings.rules
+        if self.settings.draw_actions:
             rules = draw_action_limit(rules, Random(f"{seed} {episode} actions"))
-        library = self._library(episode) if callable(self._library) else self._library
+        library = self.library(episode) if callable(self.library) else self.library
         return _BrowserEpisode(episode, BrowserTask(question, rules), library, self._views)
 
     def _advance_episodes(
@@ -178,7 +174,7 @@ class BrowserEnvironment:
             open_sessions = [
                 (session, request)
                 for session, words in sent
-                if (request := session.advance_browser(words, self._speech)) is not None
+                if (request := session.advance_browser(words, self.speech)) is not None
             ]
             replies = pool.map(lambda one: answer_request(one[0].library, one[1]), open_sessions)
             sent = [
@@ -189,7 +185,7 @@ class BrowserEnvironment:
         self, sample: PolicySampler, sessions: Sequence["_BrowserEpisode"], seed: int
     ) -> dict[int, list[SampledAction]]:
         """Draw more answers in the answering phase of each episode that came to it."""
-        count = self._settings.extra_answers
+        count = self.settings.extra_answers
         answering = [session for session in sessions if session.is_answering for _ in range(count)]
         if not answering:
             return {}
@@ -203,7 +199,7 @@ class BrowserEnvironment:
     def _build_trajectories(
         self, sessions: Sequence["_BrowserEpisode"], extras: dict[int, list[SampledAction]]
     ) -> list[Trajectory]:
-        group = self._settings.group
+        group = self.settings.group
         played, answers = [], []
         for session in sessions:
             episode = session.episode
@@ -211,8 +207,8 @@ class BrowserEnvironment:
             answers.append(session.build_answer())
             for extra in extras.get(episode, ()):
                 played.append(Trajectory(episode, [extra], None, ("answers", episode), extra=True))
-                answers.append(session.build_answer(self._speech.decode_action(extra.row.action)))
-        rewards = compute_answer_rewards(self._scores, answers)
+                answers.append(session.build_answer(self.speech.decode_action(extra.row.action)))
+        rewards = compute_answer_rewards(self.scores, answers)
         return [one._replace(reward=reward) for one, reward in zip(played, rewards, strict=True)]
 
 
@@ -311,6 +307,7 @@ PromptFunction = Callable[[Question], Sequence[EnvironmentPrompt]]
 answer from"""
 
 
+@dataclass(eq=False)
 class SingleStepEnvironment:
     """Environment in which each question is answered to one prompt; prompts are built once in a
     run.
@@ -322,25 +319,17 @@ class SingleStepEnvironment:
     (`served`), as `constrain_on_server` says. Raises ValueError without a question.
     """
 
-    def __init__(
-        self,
-        questions: Sequence[Question],
-        show: PromptFunction,
-        scores: BatchRewardFunction,
-        speech: PolicyTokenizer,
-        grammar: VerbatimGrammar | None = None,
-        group: int = 1,
-        served: bool = False,
-    ) -> None:
-        if not questions or group < 1:
+    questions: Sequence[Question]
+    list_prompts: PromptFunction
+    scores: BatchRewardFunction
+    speech: PolicyTokenizer
+    grammar: VerbatimGrammar | None = None
+    group: int = 1
+    served: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.questions or self.group < 1:
             raise ValueError("there must be a question, and a group of one at least")
-        self._served = served
-        self._questions = questions
-        self._prompt_function = show
-        self._scores = scores
-        self._speech = speech
-        self._grammar = grammar
-        self._group = group
         self._prompts_by_question: dict[int, Sequence[EnvironmentPrompt]] = {}
 
     def play_episodes(
@@ -351,7 +340,7 @@ class SingleStepEnvironment:
         Each has one prompt and one answer; without a prompt it has no action and no reward. Raises
         Failed: prompt_too_long, and too_long for a document that a server takes no grammar of.
         """
-        turns = assign_questions(len(self._questions), self._group, episodes, seed)
+        turns = assign_questions(len(self.questions), self.group, episodes, seed)
         self._find_prompts({number for number, _ in turns})
         prompts = [
             self._prompts_by_question[number][turn % len(self._prompts_by_question[number])]
@@ -362,9 +351,9 @@ class SingleStepEnvironment:
         rows = self._sample_actions(sample, episodes, prompts, seed)
         answers = [self._parse_answer(one, row) for one, row in zip(prompts, rows, strict=True)]
         rewards = compute_answer_rewards(
-            self._scores,
+            self.scores,
             [
-                (self._questions[number], one.answer)
+                (self.questions[number], one.answer)
                 for (number, _), one in zip(turns, answers, strict=True)
             ],
         )
@@ -373,7 +362,7 @@ class SingleStepEnvironment:
                 episode,
                 [] if row is None else [row],
                 reward,
-                episode // self._group,
+                episode // self.group,
                 malformed=one.malformed,
             )
             for episode, row, reward, one in zip(episodes, rows, rewards, answers, strict=True)
@@ -383,7 +372,7 @@ class SingleStepEnvironment:
         """Build the prompts of questions that have none yet."""
         fresh = sorted(number for number in numbers if not self._prompts_by_question.get(number))
         with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
-            found = pool.map(self._prompt_function, [self._questions[number] for number in fresh])
+            found = pool.map(self.list_prompts, [self.questions[number] for number in fresh])
             self._prompts_by_question.update(zip(fresh, found, strict=True))
 
     def _sample_actions(
@@ -396,13 +385,13 @@ class SingleStepEnvironment:
         seeded_prompts = [
             (f"{seed} {n}", one) for n, one in zip(episodes, prompts, strict=True) if one
         ]
-        contexts = {one.prompt: self._speech.encode_prompt(one.prompt) for _, one in seeded_prompts}
+        contexts = {one.prompt: self.speech.encode_prompt(one.prompt) for _, one in seeded_prompts}
         allow = {one.prompt: self._make_token_constraint(one) for _, one in seeded_prompts}
         actions = iter(
             sample(
                 [contexts[one.prompt] for _, one in seeded_prompts],
                 [name for name, _ in seeded_prompts],
-                [allow[one.prompt] for _, one in seeded_prompts] if self._grammar else None,
+                [allow[one.prompt] for _, one in seeded_prompts] if self.grammar else None,
             )
         )
         return [next(actions) if one else None for one in prompts]
@@ -410,12 +399,12 @@ class SingleStepEnvironment:
     def _make_token_constraint(self, prompt: EnvironmentPrompt) -> AllowedTokens:
         """Return the tokens that may be said; all, where the document has nothing that can be
         quoted."""
-        if self._grammar is None or prompt.quoted_document is None:
+        if self.grammar is None or prompt.quoted_document is None:
             return None
-        if self._served:
-            return constrain_on_server(self._grammar, prompt.quoted_document)
+        if self.served:
+            return constrain_on_server(self.grammar, prompt.quoted_document)
         return constrain_to_document(
-            self._grammar, prompt.quoted_document, self._speech.max_action_tokens
+            self.grammar, prompt.quoted_document, self.speech.max_action_tokens
         )
 
     def _parse_answer(
@@ -423,9 +412,9 @@ class SingleStepEnvironment:
     ) -> _ParsedAnswer:
         if prompt is None or row is None:
             return _ParsedAnswer(None, False)
-        text = self._speech.decode_action(row.row.action)
+        text = self.speech.decode_action(row.row.action)
         answer, _ = parse_draft(text, prompt.read)
-        shortest = self._grammar.shape.shortest if self._grammar else 0
+        shortest = self.grammar.shape.shortest if self.grammar else 0
         if answer and all(len(quote.text) >= shortest for quote in answer.quotes):
             return _ParsedAnswer(answer, False)
         return _ParsedAnswer(Answer(text.strip()) if text.strip() else None, True)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, parse_qsl, quote, urldefrag, urlencode, urljoin, urlsplit
 
@@ -434,6 +435,7 @@ _TRACKING = re.compile(
 )
 
 
+@dataclass(eq=False)
 class MergedSearch:
     """Several engines as one. Threads may share an object, and questions should.
 
@@ -444,17 +446,12 @@ class MergedSearch:
     `wait` sleeps for so many seconds, `clock` is a moment in seconds.
     """
 
-    def __init__(
-        self,
-        name: str,
-        tiers: Sequence[Sequence[SearchEngine]],
-        wait: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.name = name
-        self.tiers = tiers
-        self._wait = wait
-        self._clock = clock
+    name: str
+    tiers: Sequence[Sequence[SearchEngine]]
+    wait: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._resting_until: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -482,7 +479,7 @@ class MergedSearch:
     def _ask(
         self, engine: SearchEngine, fetcher: Fetcher, query: str, k: int
     ) -> list[Hit] | Failure:
-        resting = self._resting_until.get(engine.name, 0.0) - self._clock()
+        resting = self._resting_until.get(engine.name, 0.0) - self.clock()
         if resting > 0:
             detail = f"{engine.name} is left alone for {resting:.0f} s more, since it refused"
             return Failure(query, Outcome.SEARCH_QUOTA, detail)
@@ -493,7 +490,7 @@ class MergedSearch:
                 seconds = parse_retry_after(failed.failure.detail)
                 if seconds is None or seconds > LONGEST_WAIT:
                     raise
-                self._wait(seconds)
+                self.wait(seconds)
                 return engine.search(fetcher, query, k)
         except Failed as failed:
             self._let_rest(engine.name, failed.failure)
@@ -506,7 +503,7 @@ class MergedSearch:
             seconds = BLOCKED_SECONDS
         if seconds:
             with self._lock:
-                self._resting_until[name] = self._clock() + seconds
+                self._resting_until[name] = self.clock() + seconds
 
 
 def make_auto_search(named: Sequence[SearchEngine] = ()) -> MergedSearch:

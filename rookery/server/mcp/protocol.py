@@ -18,6 +18,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote
@@ -412,24 +413,20 @@ class StdioAnswerer:
         self._sessions.close()
 
 
+@dataclass(eq=False)
 class StdioConnection:
     """One client. Tool calls run on worker threads; other messages are answered at once."""
 
-    def __init__(
-        self,
-        protocol: McpProtocol,
-        answer: Callable[[Callable[[], bool], QuestionRequest], AnswerOutcome],
-        send: SendBytes,
-        limits: StdioLimits = StdioLimits(),
-    ) -> None:
-        self.limits = limits
-        self._protocol = protocol
-        self._answer = answer
-        self._send_bytes = send
+    protocol: McpProtocol
+    answer: Callable[[Callable[[], bool], QuestionRequest], AnswerOutcome]
+    send: SendBytes
+    limits: StdioLimits = field(default_factory=StdioLimits)
+
+    def __post_init__(self) -> None:
         self._version = ""
         self._lock, self._write_lock = threading.Lock(), threading.Lock()
         self._cancellations: dict[str | int, threading.Event] = {}
-        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(limits.waiting)
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(self.limits.waiting)
 
     def run(self, received: Iterator[bytes | None]) -> None:
         """Handle messages until `received` ends and every call has been answered."""
@@ -475,8 +472,8 @@ class StdioConnection:
         with self._lock:
             if identity is not None and identity in self._cancellations:
                 self._cancellations[identity].set()
-        caller = ToolCaller(STDIO_OWNER, partial(self._answer, lambda: False))
-        reply = self._protocol.answer_message(message, caller)
+        caller = ToolCaller(STDIO_OWNER, partial(self.answer, lambda: False))
+        reply = self.protocol.answer_message(message, caller)
         self._version = read_agreed_version(reply) or self._version
         if reply is not None:
             self._send(reply)
@@ -486,8 +483,8 @@ class StdioConnection:
             work()
 
     def _reply_to(self, message: Any, cancelled: threading.Event) -> None:
-        caller = ToolCaller(STDIO_OWNER, partial(self._answer, cancelled.is_set))
-        reply = None if cancelled.is_set() else self._protocol.answer_message(message, caller)
+        caller = ToolCaller(STDIO_OWNER, partial(self.answer, cancelled.is_set))
+        reply = None if cancelled.is_set() else self.protocol.answer_message(message, caller)
         identity = read_request_id(message)
         with self._lock:  # the client may reuse the id once it has the answer
             if identity is not None and self._cancellations.get(identity) is cancelled:
@@ -498,7 +495,7 @@ class StdioConnection:
     def _send(self, reply: JsonObject | list[JsonObject]) -> None:
         data = msgspec.json.encode(reply) + b"\n"
         with self._write_lock:
-            self._send_bytes(data)
+            self.send(data)
 
 
 VERSION_HEADER = "mcp-protocol-version"
