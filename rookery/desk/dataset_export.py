@@ -30,9 +30,9 @@ from rookery.desk.training_formats import (
     format_answer_with_quotes,
     make_demonstration_rows,
     make_preference_rows,
-    write_whole_file,
 )
 from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import write_whole_file
 from rookery.measure.ratings import GOOD_SCALE
 from rookery.records import Comparison, Episode, Failure, Rating
 from rookery.typed_files import read_json_lines
@@ -97,11 +97,11 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
         raise Failed(Failure(str(source), Outcome.NOTHING, detail))
     counts = {name: len(some) for name, some in rows.items()}
     files = {
-        _name_file(name): [msgspec.json.encode(row).decode() for row in some]
+        _name_file(name): [msgspec.json.encode(row) + b"\n" for row in some]
         for name, some in rows.items()
     }
-    files[LABELS_CSV] = [_write_csv(labels).removesuffix("\n")]
-    files["README.md"] = _write_card(snapshot, counts).splitlines()
+    files[LABELS_CSV] = [_write_csv(labels).encode()]
+    files["README.md"] = [_write_card(snapshot, counts).encode()]
     try:
         for file, lines in files.items():
             (out / file).parent.mkdir(parents=True, exist_ok=True)

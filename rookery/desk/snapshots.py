@@ -50,8 +50,8 @@ from rookery.desk.judgement_conversion import (
 from rookery.desk.labelling_queue import add_items, restore_judgements, retire_items
 from rookery.desk.store import Store, store_page, take_advisory_lock
 from rookery.desk.tables import pages, snapshots
-from rookery.desk.training_formats import write_whole_file
 from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import write_whole_file
 from rookery.records import Failure, Page, Record
 from rookery.typed_files import read_json_lines
 from rookery.version import __version__
@@ -383,13 +383,12 @@ def export_snapshot(
             raise Failed(Failure(name, Outcome.CHANGED, detail))
         with _translate_disk_errors(folder):
             for file, written in lines.items():
-                write_whole_file(folder / file, written())
+                write_whole_file(folder / file, _encode_lines(written()))
             if table:
                 rows = render_judgement_table(_restore_labelling_data(connection, frozen))
-                write_whole_file(folder / TABLE_FILE, rows)
-            write_whole_file(
-                folder / MANIFEST_NAME, [msgspec.json.format(exported.to_json(), indent=2)]
-            )
+                write_whole_file(folder / TABLE_FILE, _encode_lines(rows))
+            manifest = msgspec.json.format(exported.to_json(), indent=2)
+            write_whole_file(folder / MANIFEST_NAME, _encode_lines([manifest]))
     with store.begin_write() as connection:
         write_audit_entry(connection, by, "export", f"{name}: {exported.digest}", store.clock())
     return exported
@@ -469,10 +468,14 @@ def _describe_contents(
 
 def _measure_lines(lines: Iterable[str]) -> SnapshotFile:
     count, found = 0, hashlib.sha256()
-    for line in lines:
+    for line in _encode_lines(lines):
         count += 1
-        found.update(f"{line}\n".encode())
+        found.update(line)
     return SnapshotFile(count, found.hexdigest())
+
+
+def _encode_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    return (f"{line}\n".encode() for line in lines)
 
 
 def _digest_files(files: dict[str, SnapshotFile]) -> str:

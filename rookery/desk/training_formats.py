@@ -3,7 +3,6 @@
 Preferences are {prompt, chosen, rejected}; supervised fine-tuning is {prompt, completion}.
 """
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import write_whole_file
 from rookery.quotes.citation_syntax import insert_marks
 from rookery.records import (
     Answer,
@@ -120,26 +120,10 @@ def write_training_rows(rows: Iterable[TrainingRow | Record], path: Path) -> Non
     Raises Failed (not_written).
     """
     try:
-        write_whole_file(path, (msgspec.json.encode(row).decode() for row in rows))
+        write_whole_file(path, (msgspec.json.encode(row) + b"\n" for row in rows))
     except OSError as error:
         detail = f"make room, or allow writing there, and run again ({error.strerror})"
         raise Failed(Failure(str(path), Outcome.NOT_WRITTEN, detail)) from error
-
-
-def write_whole_file(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as a file, completely, or leave the file as it was.
-
-    The lines are without line breaks, and the folder must be there. Raises OSError.
-    """
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with new.open("wb") as file:
-            file.writelines(f"{line}\n".encode() for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def convert_training_file(source: Path, out: Path, by: str) -> tuple[int, Counter[str]]:

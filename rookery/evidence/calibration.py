@@ -6,7 +6,6 @@ are stored in files, and the curve is drawn as an SVG.
 """
 
 import math
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import write_whole_file
 from rookery.models.openai_protocol import ModelEndpoint
 from rookery.pages.search_terms import ENGLISH, find_language
 from rookery.records import Episode, Failure, Question, Record, digest_of
@@ -491,17 +491,9 @@ def replace_file(path: Path, text: str) -> None:
 
     Its folder is made where it does not exist. Raises Failed (unwritable).
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole_file(path, [text.encode()])
     except OSError as error:
         detail = (
             f"it cannot be written ({error.strerror}) and is unchanged: "

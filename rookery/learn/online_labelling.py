@@ -39,8 +39,8 @@ from rookery.learn.training_run import (
     StopCheck,
     cut_partial_line,
     read_stop_reason,
-    write_atomically,
 )
+from rookery.library.page_archive import write_whole_file
 from rookery.records import Answer, Comparison, Episode, Failure, Question, Record
 from rookery.typed_files import read_json_lines
 
@@ -135,7 +135,7 @@ class LabelStore:
 
 def write_records(place: Path, records: Sequence[Record]) -> None:
     """Write records as JSON lines to a file, in place of what is there, atomically."""
-    write_atomically(place, b"".join(record.to_json().encode() + b"\n" for record in records))
+    write_whole_file(place, (record.to_json().encode() + b"\n" for record in records))
 
 
 RECENT_LABELS = 100

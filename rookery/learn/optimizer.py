@@ -310,11 +310,6 @@ def _leave_process_group() -> None:
         dist.destroy_process_group()
 
 
-def is_sharded(settings: OptimizerSettings, accelerator: Accelerator) -> bool:
-    """Return whether each process holds only a part of the weights."""
-    return settings.sharded and accelerator.num_processes > 1
-
-
 class ModelOptimizer:
     """A model, its optimizer, and the processes that share the work.
 
@@ -351,7 +346,7 @@ class ModelOptimizer:
             raise Failed(Failure("the model", Outcome.NOTHING_TO_LEARN, detail))
         self._skeleton: nn.Module | None = None
         """a copy without weights, which are gathered into copies of it; None: weights are whole"""
-        if is_sharded(settings, self.accelerator):
+        if settings.sharded and self.accelerator.num_processes > 1:
             self._skeleton = copy_without_weights(model)
             shard_model(model, self.accelerator)
             self.model: Any = model

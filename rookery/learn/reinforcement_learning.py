@@ -185,7 +185,7 @@ def train_by_reinforcement(
                 run.record_sample(step=step, **_decode_trajectory(one, tokenizer))
             if main:
                 for store in (train_actions, validated):
-                    store.forget_actions(run.find_oldest_step())
+                    store.forget_actions(range(run.find_oldest_step()))
             del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:

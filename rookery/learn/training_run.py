@@ -25,6 +25,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import write_whole_file
 from rookery.records import Failure, prepare_type
 
 KEPT_CHECKPOINTS = 2
@@ -188,7 +189,7 @@ class ResumableRun:
         if begun and place.exists() and place.read_bytes() != config:
             detail = "it holds a run with another configuration: name another folder for this one"
             raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
-        write_atomically(place, config)
+        write_whole_file(place, [config])
 
     def _write_data_digests(self, data: Iterable[str], progress: str) -> None:
         """Write the digests of the files that are learnt from.
@@ -206,7 +207,7 @@ class ResumableRun:
                     "run with the new data, or put the old file back"
                 )
                 raise Failed(Failure(str(self.folder), Outcome.OTHER_RUN, detail))
-        write_atomically(place, json.dumps(now).encode())
+        write_whole_file(place, [json.dumps(now).encode()])
 
     def __enter__(self) -> Self:
         return self
@@ -294,7 +295,7 @@ class ResumableRun:
             _sync_path(file)
         sizes = {file.name: file.stat().st_size for file in files}
         about = {"step": number, "lines": sizes, "files": digests}
-        write_atomically(new / _MANIFEST_FILE, json.dumps(about).encode())
+        write_whole_file(new / _MANIFEST_FILE, [json.dumps(about).encode()])
         shutil.rmtree(place, ignore_errors=True)
         new.rename(place)
         _sync_path(checkpoints)
@@ -460,16 +461,6 @@ def _read_manifest(place: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return about if isinstance(about, dict) and {"step", "lines", "files"} <= about.keys() else None
-
-
-def write_atomically(place: Path, data: bytes) -> None:
-    """Write a file, in place of what is there: all of it, or what was there before stays."""
-    new = place.with_name(place.name + ".new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(place)
 
 
 def _sync_path(path: Path) -> None:

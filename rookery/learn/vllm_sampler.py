@@ -217,7 +217,7 @@ class DrawnActions:
                     for at, one in zip(new, sampled, strict=True)
                 ]
                 # Later batches were drawn from a policy that learnt something else at this step.
-                self._delete_steps(range(step + 1, sys.maxsize))
+                self.forget_actions(range(step + 1, sys.maxsize))
                 with place.open("ab") as file:
                     file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
                 stored.update({_make_key(line.context, line.seed): line for line in lines})
@@ -245,11 +245,8 @@ class DrawnActions:
                 stored[_make_key(one.context, one.seed)] = one
         return stored
 
-    def forget_actions(self, before: int) -> None:
-        """Delete what was drawn in the steps before this one."""
-        self._delete_steps(range(before))
-
-    def _delete_steps(self, steps: range) -> None:
+    def forget_actions(self, steps: range) -> None:
+        """Delete what was drawn in these steps."""
         for place in self._folder.glob("*.jsonl"):
             if int(place.name[:8]) in steps:
                 place.unlink(missing_ok=True)

@@ -681,15 +681,12 @@ def _join_formats() -> str:
 def _count_processes(rows: Sequence[ManifestRow], limits: FolderLimits) -> int:
     """Return the number of reader processes to start; one for a few small text files."""
     small = all(
-        row.stamp.size <= limits.small_file_bytes and _get_extension(row) in _SAFE_EXTENSIONS
+        row.stamp.size <= limits.small_file_bytes
+        and row.name.rpartition(b".")[2].lower() in _SAFE_EXTENSIONS
         for row in rows
     )
     most = 1 if small and len(rows) <= limits.few_files else limits.processes
     return min(most, len(rows))
-
-
-def _get_extension(row: ManifestRow) -> bytes:
-    return row.name.rpartition(b".")[2].lower()
 
 
 def resolve_roots(paths: Sequence[Path]) -> list[bytes]:

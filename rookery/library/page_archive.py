@@ -5,6 +5,7 @@ Pages are found by digest and by URL.
 """
 
 import hashlib
+import os
 import re
 import sqlite3
 import threading
@@ -422,6 +423,19 @@ def translate_storage_errors(path: Path) -> Iterator[None]:
         raise  # wrong use, such as of a PageArchive that was closed
     except (sqlite3.Error, OSError) as error:
         raise Failed(_describe_error(path, error)) from error
+
+
+def write_whole_file(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file completely, or leave it as it was; its folder must be there. Raises OSError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _describe_error(path: Path, error: Exception) -> Failure:

@@ -19,7 +19,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from rookery.errors import Failed, Outcome
-from rookery.library.page_archive import translate_storage_errors
+from rookery.library.page_archive import translate_storage_errors, write_whole_file
 from rookery.pages.passages import IndexEntry, build_index_entries
 from rookery.pages.search_terms import (
     ENGLISH,
@@ -524,9 +524,7 @@ def record_index_use(directory: Path, note: IndexNote, changed: bool) -> None:
         if not changed and path.is_file():
             os.utime(path)
             return
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_bytes(msgspec.json.encode(note))
-        draft.replace(path)
+        write_whole_file(path, [msgspec.json.encode(note)])
 
 
 def read_index_note(directory: Path) -> IndexNote | None:

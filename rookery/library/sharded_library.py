@@ -29,7 +29,7 @@ from rookery.library.folder_library import (
     get_shard_number,
     resolve_roots,
 )
-from rookery.library.page_archive import PageArchive, translate_storage_errors
+from rookery.library.page_archive import PageArchive, translate_storage_errors, write_whole_file
 from rookery.library.search_index import (
     QueryTerms,
     SearchIndex,
@@ -205,10 +205,7 @@ class LocalShard:
 
     def submit_call(self, method: str, *arguments: Any) -> "Future[Any]":
         """Call a method of `Shard` in a thread; the future raises what it raises."""
-        return self._threads.submit(self._call_method, method, arguments)
-
-    def _call_method(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        return getattr(self._shard.result(), method)(*arguments)
+        return self._threads.submit(lambda: getattr(self._shard.result(), method)(*arguments))
 
     def close(self) -> None:
         """Close the files of the shard, after waiting until it has been opened."""
@@ -486,9 +483,7 @@ def _build_share(share: Sequence[ShardTask], reports: "Queue[_Report]") -> None:
 
 def write_shards_note(directory: Path, note: ShardsNote) -> None:
     """Write shards.json, whole or not at all, into a folder that exists. Raises OSError."""
-    draft = directory / f"{NOTE_FILE}.{os.getpid()}"
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(note)))
-    draft.replace(directory / NOTE_FILE)
+    write_whole_file(directory / NOTE_FILE, [msgspec.json.format(msgspec.json.encode(note))])
 
 
 OPENING_SECONDS = 60.0
@@ -544,7 +539,7 @@ def build_shards_with_ray(
     `connect_to_ray` and `build_shard` raise, and Failed: worker_died.
     """
     built: list[ShardContents] = []
-    results = map_with_ray(tasks, _get_builder, count_ray_processors(address), address)
+    results = map_with_ray(tasks, lambda: build_shard, count_ray_processors(address), address)
     try:
         for task, contents in zip(tasks, results, strict=True):
             built.append(contents)
@@ -553,7 +548,3 @@ def build_shards_with_ray(
         detail = f"run it again, and it goes on where it stopped ({error})"
         raise Failed(Failure(tasks[0].directory, Outcome.WORKER_DIED, detail)) from error
     return built
-
-
-def _get_builder() -> Callable[[ShardTask], ShardContents]:
-    return build_shard

@@ -17,7 +17,7 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.library import search_index as indexing
-from rookery.library.page_archive import PageArchive, translate_storage_errors
+from rookery.library.page_archive import PageArchive, translate_storage_errors, write_whole_file
 from rookery.library.search_index import (
     IndexNote,
     SearchIndex,
@@ -304,9 +304,7 @@ class SiteLibrary(Library):
 
     def _publish_crawl(self, crawl: FinishedCrawl) -> None:
         with translate_storage_errors(self.index_folder):
-            draft = self.index_folder / "crawl.json.new"
-            draft.write_bytes(msgspec.json.encode(crawl))
-            draft.replace(self.index_folder / "crawl.json")
+            write_whole_file(self.index_folder / "crawl.json", [msgspec.json.encode(crawl)])
 
     def _crawl_pages(self, crawl: FinishedCrawl, index: SearchIndex) -> None:
         """Fetch the start and what it leads to, level by level, until a limit is met."""

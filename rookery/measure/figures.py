@@ -6,7 +6,6 @@ is escaped as text.
 """
 
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.library.page_archive import write_whole_file
 from rookery.measure.intervals import Estimate
 from rookery.records import Failure, Record, prepare_type
 
@@ -210,12 +210,12 @@ def write_figure(figure: Figure, folder: Path) -> None:
     figure = _drop_nonfinite(figure)
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{figure.name}.json"
-    _write_atomically(place, figure.to_json() + "\n")
-    _write_atomically(place.with_suffix(".md"), format_figure_markdown(figure))
+    write_whole_file(place, [figure.to_json().encode(), b"\n"])
+    write_whole_file(place.with_suffix(".md"), [_encode_text(format_figure_markdown(figure))])
     with _require_packages():
         from rookery.measure.plotting import render_png, render_svg
-    _write_atomically(place.with_suffix(".svg"), render_svg(figure))
-    _write_atomically(place.with_suffix(".png"), render_png(figure))
+    write_whole_file(place.with_suffix(".svg"), [_encode_text(render_svg(figure))])
+    write_whole_file(place.with_suffix(".png"), [render_png(figure)])
 
 
 def read_figures(folder: Path) -> dict[Path, Figure]:
@@ -265,7 +265,7 @@ def write_report(folder: Path) -> Path:
         style=(home / "report.css").read_text(encoding="utf-8"),
         longest_table=MAX_UNFOLDED_ROWS,
     )
-    _write_atomically(place, page)
+    write_whole_file(place, [_encode_text(page)])
     return place
 
 
@@ -342,11 +342,5 @@ def _drop_nonfinite_points(line: FigureLine) -> FigureLine:
     return FigureLine(line.name, points, low, high, line.style)
 
 
-def _write_atomically(place: Path, content: str | bytes) -> None:
-    """Write all of the content, or leave the file as it was."""
-    new = place.with_name(f".{place.name}.{os.getpid()}.new")
-    try:
-        new.write_bytes(content.encode("utf-8", "replace") if isinstance(content, str) else content)
-        new.replace(place)
-    finally:
-        new.unlink(missing_ok=True)
+def _encode_text(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

@@ -379,27 +379,20 @@ class TimedStream(httpcore.NetworkStream):
         return self._ended if info == "ended" else self._stream.get_extra_info(info)
 
 
-FETCH_OUTCOMES = {
-    Outcome.INVALID_URL: "the address is unreadable, too long, or holds a user name or password",
-    Outcome.UNSUPPORTED_SCHEME: "the address is neither http nor https",
-    Outcome.BLOCKED_ADDRESS: "the host, or one of its addresses, is not on the public internet",
-    Outcome.UNRESOLVED: "the host has no address",
-    Outcome.REFUSED: "no connection could be made",
-    Outcome.TLS_FAILED: "the server's certificate or its TLS is not in order",
-    Outcome.TIMED_OUT: "the time for this page, or for all pages together, was up",
-    Outcome.ROBOTS: "the site's robots.txt forbids this address, or could not be had",
-    Outcome.TOO_MANY_REDIRECTS: "the server redirects in a circle or too often",
-    Outcome.TOO_LARGE: "the body, after decompression, or the headers pass the limit",
-    Outcome.TRUNCATED: "the server ended the connection before its answer was complete",
-    Outcome.MALFORMED: "the answer breaks the rules of HTTP or of its own compression",
-    Outcome.UNSUPPORTED_TYPE: "the server declares something that holds no text, such as a video",
-}
-"""what each outcome means. Besides these: `http_<status>` for an answer that is not a page
-(http_404, http_503, ...), and the outcomes of `rookery.pages.page_reader.read_page`"""
-
-
 class FetchError(Exception):
-    """Failure of one request: `outcome` is a key of FETCH_OUTCOMES or `http_<status>`."""
+    """Failure of one request, with its outcome.
+
+    invalid_url: the address is unreadable, too long, or holds a user name or password.
+    unsupported_scheme: it is neither http nor https. blocked_address: the host, or one of its
+    addresses, is not on the public internet. unresolved: the host has no address. refused: no
+    connection could be made. tls_failed: the certificate or the TLS is not in order. timed_out: the
+    time for this page, or for all pages together, was up. robots: robots.txt forbids this address,
+    or could not be had. too_many_redirects: in a circle, or too often. too_large: the body, after
+    decompression, or the headers pass the limit. truncated: the connection ended before the answer
+    was complete. malformed: the answer breaks the rules of HTTP or of its own compression.
+    unsupported_type: what is declared holds no text, such as a video. http_<status>: an answer that
+    is no page (http_404, http_503, ...). And the outcomes of `rookery.pages.page_reader.read_page`.
+    """
 
     def __init__(self, outcome: str, detail: str) -> None:
         super().__init__(f"{outcome}: {detail}")

@@ -382,7 +382,7 @@ class Fetcher:
         """Return the response at this address, robots.txt or not: for interfaces made for programs.
 
         It may be of any type; a busy server is not asked again. Redirects are followed; the headers
-        go to the address's own origin only. Raises Failed with an outcome of FETCH_OUTCOMES or
+        go to the address's own origin only. Raises Failed with an outcome of FetchError or
         `http_<status>`; ValueError for headers that HTTP forbids.
         """
         until = time.monotonic() + self._limits.seconds

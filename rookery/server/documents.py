@@ -33,10 +33,9 @@ import msgspec
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.desk.accounts import Person, has_role
-from rookery.desk.training_formats import write_whole_file
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderLibrary
-from rookery.library.page_archive import PageArchive, translate_storage_errors
+from rookery.library.page_archive import PageArchive, translate_storage_errors, write_whole_file
 from rookery.library.search_index import hold_lock
 from rookery.network.access_rules import FetchError, normalize_url
 from rookery.network.fetcher import FetchResponse
@@ -269,7 +268,7 @@ def _save_record(name: str, record: DocumentRecord) -> None:
     records = {**load_document_records(), name: record}
     if not record.versions:
         del records[name]
-    write_whole_file(get_data_folder() / _RECORDS_FILE, [msgspec.json.encode(records).decode()])
+    write_whole_file(get_data_folder() / _RECORDS_FILE, [msgspec.json.encode(records)])
     settle_document(name, record)
 
 
@@ -831,4 +830,4 @@ def _fail_upload(upload: DocumentUpload, detail: str) -> None:
 def _save_upload(upload: DocumentUpload) -> None:
     folder = _get_upload_folder(upload)
     if folder.is_dir():  # else it was deleted meanwhile
-        write_whole_file(folder / _RECORD, [msgspec.json.encode(upload).decode()])
+        write_whole_file(folder / _RECORD, [msgspec.json.encode(upload)])

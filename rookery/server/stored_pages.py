@@ -7,7 +7,6 @@ text that is shown is a slice of the page, so that exactly the quote is marked; 
 the span does not fit the stored text.
 """
 
-import tempfile
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ from rookery.desk.page_endpoints import (
 from rookery.desk.store import find_pages_by_digest
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url, resolve_place_path
-from rookery.library.page_archive import translate_storage_errors
+from rookery.library.page_archive import translate_storage_errors, write_whole_file
 from rookery.pages.page_reader import detect_type
 from rookery.pages.pdf_rendering import PdfPage, PdfRenderer, PictureBox, list_pdf_pages
 from rookery.pages.reader_processes import FileLimits
@@ -510,9 +509,7 @@ def keep_pdf(page: Page, data: bytes, cache: Path) -> None:
     place = _get_pdf_path(page.digest, cache)
     with translate_storage_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(place)
+        write_whole_file(place, [data])
 
 
 def _get_pdf_path(digest: str, cache: Path) -> Path:

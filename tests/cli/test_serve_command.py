@@ -106,7 +106,7 @@ def test_one_command_answers_and_goes_on_after_it_was_killed(tmp_path: Path) -> 
     with Store(str(place)) as store:
         (admin,) = accounts.list_people(store)
         wanted = QuestionRequest("How long do crows live?")
-        answer = answer_queue.enqueue_answer(store, wanted, wanted.question, admin.name)
+        answer = answer_queue.enqueue_answers(store, [(wanted, wanted.question)], admin.name)[0]
         with serve() as second:
             line_with(second, "is open")
             until = time.monotonic() + 120

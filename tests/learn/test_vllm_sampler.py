@@ -398,7 +398,7 @@ def test_what_was_drawn_after_another_draw_is_not_given_again(tmp_path: Path) ->
         return [list(one.row.action) for one in drawn.remember_actions(draw, step)([[1]], ["a"])]
 
     assert [play(0), play(1), play(0), play(1)] == [[[0]], [[1]], [[0]], [[1]]]
-    drawn.forget_actions(1)
+    drawn.forget_actions(range(1))
     assert [play(1), play(0), play(1)] == [[[1]], [[2]], [[3]]]
 
 

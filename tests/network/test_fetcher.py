@@ -19,7 +19,7 @@ import pytest
 from servers import NOT_FOUND, PAGE, Route, Server, Visit, redirect, reply, serving
 
 from rookery.errors import Failed
-from rookery.network.access_rules import FETCH_OUTCOMES, FetchError, normalize_url
+from rookery.network.access_rules import FetchError, normalize_url
 from rookery.network.fetcher import Fetcher, FetchLimits, HostRateLimiter, fetch_pages
 from rookery.network.http_response import FetchCookies
 from rookery.records import Failure, Page
@@ -30,6 +30,10 @@ else:
     from backports import zstd
 
 LIMITS = FetchLimits(bytes=2_000_000, seconds=60.0)
+FETCH_OUTCOMES = frozenset(
+    "invalid_url unsupported_scheme blocked_address unresolved refused tls_failed timed_out "
+    "robots too_many_redirects too_large truncated malformed unsupported_type".split()
+)
 
 
 @pytest.fixture

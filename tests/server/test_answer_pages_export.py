@@ -62,9 +62,9 @@ def answered(opened: Opened, steps: tuple[Step, ...] = STEPS) -> str:
 
 def begun(opened: Opened) -> str:
     """A question that waits."""
-    return answer_queue.enqueue_answer(
-        opened.store, QuestionRequest("Do crows?"), f"Do crows hide {EVIL}?", "rita"
-    )
+    return answer_queue.enqueue_answers(
+        opened.store, [(QuestionRequest("Do crows?"), f"Do crows hide {EVIL}?")], "rita"
+    )[0]
 
 
 @pytest.mark.parametrize("kind", list(EXPORT_TYPES))

@@ -135,9 +135,11 @@ def test_where_the_queue_has_no_room_for_all_none_is_asked(opened: Opened) -> No
 
 def test_a_report_waits_until_all_is_done_and_has_what_was_cancelled(opened: Opened) -> None:
     visit = come_in(opened)  # whose server answers nothing yet
-    answers = [answer_queue.enqueue_answer(opened.store, QuestionRequest(FACES), FACES, "rita")]
+    answers = [
+        answer_queue.enqueue_answers(opened.store, [(QuestionRequest(FACES), FACES)], "rita")[0]
+    ]
     wanted = QuestionRequest(RAVENS, conversation=answers[0])
-    answers.append(answer_queue.enqueue_answer(opened.store, wanted, RAVENS, "rita"))
+    answers.append(answer_queue.enqueue_answers(opened.store, [(wanted, RAVENS)], "rita")[0])
     at = f"/answers/{answers[0]}"
     assert "0 of 2 done" in visit.get(f"{at}/notebook").text
     assert visit.first("#notebook").attributes["data-poll"]

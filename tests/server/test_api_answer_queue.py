@@ -389,7 +389,7 @@ def test_what_a_killed_worker_left_is_answered_by_another(store: Store) -> None:
 
 
 def test_a_worker_that_lost_its_lease_writes_nothing_more(store: Store, opened: Opened) -> None:
-    answer = answer_queue.enqueue_answer(store, QuestionRequest(LONG), LONG, "ada")
+    answer = answer_queue.enqueue_answers(store, [(QuestionRequest(LONG), LONG)], "ada")[0]
     first = answer_queue.lease_answer(store, answer, 10)
     assert first is not None
     assert answer_queue.lease_answer(store, answer, 10) is None
@@ -403,7 +403,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing_more(store: Store, opened: 
 
 
 def test_a_question_that_kills_its_workers_is_given_up(store: Store, opened: Opened) -> None:
-    answer = answer_queue.enqueue_answer(store, QuestionRequest(LONG), LONG, "ada")
+    answer = answer_queue.enqueue_answers(store, [(QuestionRequest(LONG), LONG)], "ada")[0]
     for _ in range(answer_queue.MAX_ATTEMPTS):
         assert answer_queue.lease_answer(store, answer, 10) is not None
         opened.clock.now += 11
@@ -425,7 +425,7 @@ def test_another_process_hears_what_it_does_not_do_itself(
 
 def test_history_is_found_by_words_whatever_they_hold(store: Store, opened: Opened) -> None:
     for question in ("100% of crows?", "1000 crows?", "Jays_and crows?", "Jays and rooks?"):
-        answer_queue.enqueue_answer(store, QuestionRequest(question), question, "ada")
+        answer_queue.enqueue_answers(store, [(QuestionRequest(question), question)], "ada")[0]
         opened.clock.now += 1
 
     def list_questions(words: str) -> list[str]:
@@ -503,7 +503,7 @@ def _go(turns: NameLocks, order: list[str]) -> None:
 
 def test_leases_are_measured_by_the_clock_of_the_store(store: Store, opened: Opened) -> None:
     assert isinstance(opened.clock, Clock)
-    answer = answer_queue.enqueue_answer(store, QuestionRequest(LONG), LONG, "ada")
+    answer = answer_queue.enqueue_answers(store, [(QuestionRequest(LONG), LONG)], "ada")[0]
     assert answer_queue.list_waiting_answers(store, later=5) == []
     opened.clock.now += 5
     assert answer_queue.list_waiting_answers(store, later=5) == [answer]

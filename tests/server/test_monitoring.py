@@ -197,7 +197,9 @@ def test_answers_are_counted_once_however_often_they_are_counted(place: str) -> 
             SETTLED_SECONDS,
         ):
             clock.now += passed
-            answer = answer_queue.enqueue_answer(store, QuestionRequest(GIFTS), GIFTS, "Ada")
+            answer = answer_queue.enqueue_answers(store, [(QuestionRequest(GIFTS), GIFTS)], "Ada")[
+                0
+            ]
             if passed != 0.5:
                 cancelled += answer_queue.cancel_answer(store, answer)
             assert ended.count_outcomes().get("failed", 0) == cancelled

@@ -128,23 +128,14 @@ def name_conversation_stream(conversation: str) -> str:
     return f"conversation:{conversation}"
 
 
-def enqueue_answer(
-    store: Store, inquiry: QuestionRequest, question: str, person: str, token: str = ""
-) -> str:
-    """Add a question to the queue and return the id of its answer.
-
-    `token` is the `ApiKey.token` whose budget was charged, empty if none was; once the answer has
-    ended it is given back unless `is_answer_charged`.
-    """
-    return enqueue_answers(store, [(inquiry, question)], person, token)[0]
-
-
 def enqueue_answers(
     store: Store, requests: Sequence[tuple[QuestionRequest, str]], person: str, token: str = ""
 ) -> list[str]:
     """Add requests with their questions to the queue, all or none; return the ids of the answers.
 
-    Those of no conversation are in that of the first. `token` is as in `enqueue_answer`.
+    Those of no conversation are in that of the first. `token` is the `ApiKey.token` whose budget
+    was charged, empty if none was; once an answer has ended it is given back unless
+    `is_answer_charged`.
     """
     now, ids = store.clock(), list[str]()
     with store.begin_write() as connection:
@@ -697,7 +688,7 @@ class AnswerService:
     def enqueue_question(self, inquiry: QuestionRequest, by: str, token: str = "") -> str:
         """Enqueue a question of a person and return the id of its answer.
 
-        `token` names the API key whose budget was charged, as `enqueue_answer` takes it. Raises
+        `token` names the API key whose budget was charged, as `enqueue_answers` takes it. Raises
         Failed: bad_question, unknown_..., bad_..., busy, and as the store does.
         """
         return self.enqueue_questions([inquiry], by, token)[0]
