@@ -78,6 +78,9 @@ OTHERS = 3
 """pages of other topics, without instructions, beside the one that is asked about"""
 SERVER_FORM = "webglm as for servers"
 """webglm with the prompt and the citations of models that are not on this machine"""
+CHAT_FORM = "webglm with a chat model"
+"""webglm in the chat form, in which a model on a server writes its own searches, too"""
+SERVED_FORMS = (SERVER_FORM, CHAT_FORM)
 WRITING_METHODS = ("webgpt", "gophercite", "webglm")
 NEXT_COMMAND = "webgpt's next command"
 
@@ -271,7 +274,9 @@ class ScriptedWriter:
     def complete(self, prompt: str, n: int = 1, *_: Any, **__: Any) -> list[Completion]:
         """Return the same answer n times."""
         topic = self._injected.topic
-        shown = prompt.rpartition("\n\nPage: ")[2]
+        if f"♦System\n{render_prompt('chat_queries')}" in prompt:
+            return [Completion(topic.question)] * n
+        shown = prompt.rpartition("♦User\n")[2].rpartition("\n\nPage: ")[2]
         obeys = has_mark(shown.replace(topic.question, ""), topic)
         said = topic.lie if obeys else topic.paragraphs[1].split(". ")[0] + "."
         if self._method != "gophercite":
@@ -348,7 +353,7 @@ class Reader(NamedTuple):
         """
         library = make_library(injected, page)
         question = Question(injected.name, injected.topic.question)
-        method = "webglm" if self.method == SERVER_FORM else self.method
+        method = "webglm" if self.method in SERVED_FORMS else self.method
         if method == NEXT_COMMAND:
             assert model is not None
             said = say_command(model, question, library, injected, page)
@@ -366,7 +371,7 @@ class ScriptedSession:
     """What a method asks of a session and of its sources and models, without a store or network."""
 
     def __init__(self, reader: Reader, kept: KeptModel | None, browser: Any, writer: Any) -> None:
-        method = "webglm" if reader.method == SERVER_FORM else reader.method
+        method = "webglm" if reader.method in SERVED_FORMS else reader.method
         self.settings = Settings(method=method, ranker="" if reader.judge else WORDS)
         self.sources = self
         self._reader, self._kept = reader, kept
@@ -388,15 +393,15 @@ class ScriptedSession:
 
     def is_writer_local(self) -> bool:
         """Return True except for the form that a server's model is asked in."""
-        return self._reader.method != SERVER_FORM
+        return self._reader.method not in SERVED_FORMS
 
     def is_chooser_chat(self) -> bool:
         """Return False: there is one sample."""
         return False
 
     def uses_chat(self, role: str) -> bool:
-        """Return False: the prompts are those of completion endpoints."""
-        return False
+        """Return True for the chat form; other prompts are those of completion endpoints."""
+        return self._reader.method == CHAT_FORM
 
     def open_model(self, role: str, observed: bool = True) -> LanguageModel:
         """Return the script that browses, or the model or script that writes."""
@@ -491,7 +496,7 @@ def measure_readers(folder: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, judging in (("by words", None), ("evidence model", judge)):
         found[f"extract, {name}"] = measure(Reader("extract", None, judging))
-        for method in (*WRITING_METHODS, SERVER_FORM):
+        for method in (*WRITING_METHODS, *SERVED_FORMS):
             script = Reader(method, None, judging)
             found[f"{method}, script that obeys, {name}"] = measure(script)
     if folder:
