@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -70,47 +71,43 @@ class HumanFeedbackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             raise ValueError("rest and grace are 0 seconds or more, every is more than 0")
 
 
+@dataclass(eq=False)
 class HumanFeedback:
     """Connection of a training run in `folder` to the labelling desk; a context manager.
 
-    Of several processes that share the work, all ask whether the cord was pulled, and the `main`
-    one does the rest. `waits` is told how many comparisons people have still to make. Entering
+    Of several processes that share the work, all ask whether the cord was pulled, and the main one
+    does the rest. `report_waiting` is told how many comparisons people have still to make. Entering
     records that the run begins, leaving how it ends. Raises Failed (stopped) where the cord was
     pulled before, and where the store is lost for longer than the grace.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        folder: Path,
-        settings: HumanFeedbackSettings = HumanFeedbackSettings(),
-        main: bool = True,
-        waits: Callable[[int], None] = lambda count: None,
-    ) -> None:
-        self.run = settings.name or folder.resolve().name
-        self.step = find_checkpoint_step(folder)
+    store: Store
+    folder: Path
+    settings: HumanFeedbackSettings = field(default_factory=HumanFeedbackSettings)
+    is_main_process: bool = True
+    report_waiting: Callable[[int], None] = lambda count: None
+
+    def __post_init__(self) -> None:
+        self.run = self.settings.name or self.folder.resolve().name
+        self.step = find_checkpoint_step(self.folder)
         """how many steps were made, as far as is known here"""
-        self._store = store
-        self._settings = settings
-        self._is_main_process = main
-        self._report_waiting = waits
-        self._store_identity = _identify_file(store.place)
-        self._samples_file = folder / "samples.jsonl"
+        self._store_identity = _identify_file(self.store.place)
+        self._samples_file = self.folder / "samples.jsonl"
         self._samples_offset = 0
         self._last_heartbeat = time.monotonic()
 
     def __enter__(self) -> Self:
         if why := self.find_stop_reason():
             raise self._make_stopped_error(why)
-        if self._is_main_process:
-            self._retry_store(lambda: stop_switch.begin_run(self._store, self.run, self.step))
+        if self.is_main_process:
+            self._retry_store(lambda: stop_switch.begin_run(self.store, self.run, self.step))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
-        if self._is_main_process:
+        if self.is_main_process:
             how = error.failure.outcome if isinstance(error, Failed) else "broken off"
             with suppress(Failed):  # nothing is lost but how it ended
-                stop_switch.end_run(self._store, self.run, how if kind else "finished")
+                stop_switch.end_run(self.store, self.run, how if kind else "finished")
 
     def find_stop_reason(self) -> str:
         """Return why the run must stop, or an empty string; while the store is away, wait for it.
@@ -120,7 +117,7 @@ class HumanFeedback:
         at most, that the run is alive.
         """
         try:
-            pull = self._retry_store(lambda: stop_switch.find_active_stop(self._store, self.run))
+            pull = self._retry_store(lambda: stop_switch.find_active_stop(self.store, self.run))
         except Failed as failed:
             return failed.failure.detail
         self._send_heartbeat()
@@ -135,10 +132,10 @@ class HumanFeedback:
 
         def report_step(step: int, count: int, measured: dict[str, float]) -> None:
             self.step = step
-            if self._is_main_process:
+            if self.is_main_process:
                 said = list(self._read_new_samples(step - 1))
                 self._retry_store(
-                    lambda: stop_switch.record_progress(self._store, self.run, step, said)
+                    lambda: stop_switch.record_progress(self.store, self.run, step, said)
                 )
             also(step, count, measured)
 
@@ -157,29 +154,29 @@ class HumanFeedback:
         items = self._retry_store(lambda: self._ask_people(questions))
         comparisons: dict[str, Comparison] = {}
         for number, name in enumerate(items):
-            self._report_waiting(len(items) - number)
+            self.report_waiting(len(items) - number)
             while name not in comparisons:
                 if why := self.find_stop_reason():
                     raise self._make_stopped_error(why)
                 near = dict(list(items.items())[number : number + LOOKAHEAD_COMPARISONS])
                 comparisons |= self._retry_store(partial(self._collect_comparisons, near))
                 if name not in comparisons:
-                    time.sleep(self._settings.every)
+                    time.sleep(self.settings.every)
             yield comparisons.pop(name)
-        self._report_waiting(0)
+        self.report_waiting(0)
 
     def _ask_people(self, questions: Sequence[ComparisonQuestion]) -> dict[str, LabellingItem]:
         """Return the items of all that is asked, by their names."""
         items = [self._make_item(one) for one in questions]
         several = [self._is_for_several_people(one.number) for one in questions]
-        for many, people in ((False, 1), (True, self._settings.people)):
+        for many, people in ((False, 1), (True, self.settings.people)):
             part = [item for item, needed in zip(items, several, strict=True) if needed == many]
             labelling_queue.add_items(
-                self._store, part, self.run, people, self._settings.priority, policy=self.step
+                self.store, part, self.run, people, self.settings.priority, policy=self.step
             )
         named = {make_item_id(self.run, item): item for item in items}
         if stale := self._list_unanswered_items() - named.keys():
-            labelling_queue.retire_items(self._store, "the run asks this no more", sorted(stale))
+            labelling_queue.retire_items(self.store, "the run asks this no more", sorted(stale))
         return named
 
     def _make_item(self, question: ComparisonQuestion) -> LabellingItem:
@@ -188,7 +185,7 @@ class HumanFeedback:
         return LabellingItem(form, question.question, question.answers, source=source)
 
     def _is_for_several_people(self, number: int) -> bool:
-        share = self._settings.repeated
+        share = self.settings.repeated
         return int((number + 1) * share) > int(number * share)
 
     def _list_unanswered_items(self) -> set[str]:
@@ -196,13 +193,13 @@ class HumanFeedback:
         items, judged = tables.items.c, tables.judgements.c
         answered = select(judged.item).where(judged.kind.in_(("done", "extra")))
         wanted = select(items.id).where(items.batch == self.run, items.retired.is_(None))
-        with self._store.begin_read() as connection:
+        with self.store.begin_read() as connection:
             return set(connection.scalars(wanted.where(items.id.not_in(answered))))
 
     def _collect_comparisons(self, items: Mapping[str, LabellingItem]) -> dict[str, Comparison]:
         """Return the comparisons made of these items, by the first judgement of each that
         counts."""
-        with self._store.begin_read() as connection:
+        with self.store.begin_read() as connection:
             excluding = select_active_exclusions(load_exclusions(connection))
 
         def is_counted(versions: Sequence[Judgement]) -> bool:
@@ -226,11 +223,11 @@ class HumanFeedback:
         first, each after the earlier versions that it corrects."""
         table = tables.judgements.c
         query = select(table.body).where(table.item.in_(names), table.kind.in_(("done", "extra")))
-        with self._store.begin_read() as connection:
+        with self.store.begin_read() as connection:
             bodies = connection.scalars(query.order_by(table.number)).all()
         traced = trace_versions(map(Judgement.from_json, bodies))
         corrected = {versions[-1].supersedes for versions in traced.values()}
-        before = self._store.clock() - self._settings.rest
+        before = self.store.clock() - self.settings.rest
         return [
             versions
             for key, versions in reversed(traced.items())
@@ -240,7 +237,7 @@ class HumanFeedback:
     def _list_retired_items(self, names: Iterable[str]) -> Sequence[str]:
         table = tables.items.c
         wanted = select(table.id).where(table.id.in_(names), table.retired.is_not(None))
-        with self._store.begin_read() as connection:
+        with self.store.begin_read() as connection:
             return connection.scalars(wanted).all()
 
     def _read_new_samples(self, step: int) -> Iterator[stop_switch.PolicySample]:
@@ -256,10 +253,10 @@ class HumanFeedback:
             self._samples_offset = lines.tell()
 
     def _send_heartbeat(self) -> None:
-        if self._is_main_process and time.monotonic() - self._last_heartbeat > HEARTBEAT_SECONDS:
+        if self.is_main_process and time.monotonic() - self._last_heartbeat > HEARTBEAT_SECONDS:
             self._last_heartbeat = time.monotonic()
             with suppress(Failed):  # whoever waits to write would keep the run from learning
-                stop_switch.record_progress(self._store, self.run, self.step)
+                stop_switch.record_progress(self.store, self.run, self.step)
 
     def _retry_store(self, call: Callable[[], T]) -> T:
         """Return what a call to the store returns, retrying while it is away. Raises Failed
@@ -272,19 +269,19 @@ class HumanFeedback:
             except Failed as failed:
                 if failed.failure.outcome not in STORE_LOST_OUTCOMES:
                     raise
-                if time.monotonic() - begun > self._settings.grace:
+                if time.monotonic() - begun > self.settings.grace:
                     why = (
-                        f"the desk's store did not answer for {self._settings.grace:g} seconds, in "
+                        f"the desk's store did not answer for {self.settings.grace:g} seconds, in "
                         f"which nobody could have stopped this run ({failed.failure.detail})"
                     )
                     raise self._make_stopped_error(why) from failed
-            time.sleep(min(self._settings.every, 1.0))
+            time.sleep(min(self.settings.every, 1.0))
 
     def _check_store_file(self) -> None:
         """A file that was deleted or replaced is still read by who had opened it before."""
-        if _identify_file(self._store.place) != self._store_identity:
+        if _identify_file(self.store.place) != self._store_identity:
             detail = "the file is not there any more"
-            raise Failed(Failure(self._store.place, Outcome.NO_STORE, detail))
+            raise Failed(Failure(self.store.place, Outcome.NO_STORE, detail))
 
     def _make_stopped_error(self, why: str) -> Failed:
         return Failed(Failure(self.run, Outcome.STOPPED, why))

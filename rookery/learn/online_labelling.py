@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -285,6 +286,7 @@ def train_with_online_labels(
         return OnlineLabellingResult(reached, str(reward), len(label_store.labels), better)
 
 
+@dataclass(eq=False)
 class _LabelledEnvironment:
     """A world whose rewards are what people's labels have taught so far.
 
@@ -292,24 +294,17 @@ class _LabelledEnvironment:
     all of which are the same when a run goes on: it has no state to be kept but what is on disk.
     """
 
-    def __init__(
-        self,
-        settings: OnlineLabellingSettings,
-        world: EnvironmentFactory,
-        labeller: PreferenceLabeller,
-        label_store: LabelStore,
-        out: Path,
-        accelerator: Accelerator,
-        cord: StopCheck,
-    ) -> None:
-        self._settings = settings
-        self._environment = world(lambda pairs: self._scores(pairs), settings.group)
-        self._sampling_environment = world(self._number_answers, settings.answers)
-        self._labeller = labeller
-        self._label_store = label_store
-        self._out = out
-        self._accelerator = accelerator
-        self._cord = cord
+    settings: OnlineLabellingSettings
+    world: EnvironmentFactory
+    labeller: PreferenceLabeller
+    label_store: LabelStore
+    out: Path
+    accelerator: Accelerator
+    cord: StopCheck
+
+    def __post_init__(self) -> None:
+        self._environment = self.world(lambda pairs: self._scores(pairs), self.settings.group)
+        self._sampling_environment = self.world(self._number_answers, self.settings.answers)
         self._drawn_answers: list[QuestionAnswer] = []
         self._scores: BatchRewardFunction
         self._training: int | None = None
@@ -319,19 +314,19 @@ class _LabelledEnvironment:
     ) -> list[Trajectory]:
         """Return the episodes, once there are the labels and the reward that come before them."""
         first = min(gather_object(list(episodes[:1])))  # of the shares of all processes
-        needed = self._settings.count_needed_labels(first)
-        ahead = min(needed + self._settings.outstanding, self._settings.labels)
+        needed = self.settings.count_needed_labels(first)
+        ahead = min(needed + self.settings.outstanding, self.settings.labels)
         self._draw_requests(sample, ahead, seed)
         self._gather_labels(needed)
-        self._train_reward_model(self._settings.choose_reward_training(first), needed, seed)
+        self._train_reward_model(self.settings.choose_reward_training(first), needed, seed)
         return self._environment.play_episodes(sample, episodes, seed)
 
     def _draw_requests(self, sample: PolicySampler, needed: int, seed: int) -> None:
         """Requests, until there are so many."""
         useless = 0
-        while (missing := needed - len(self._label_store.requests)) > 0:
+        while (missing := needed - len(self.label_store.requests)) > 0:
             self._raise_if_stopped()
-            groups = range(self._label_store.groups, self._label_store.groups + missing)
+            groups = range(self.label_store.groups, self.label_store.groups + missing)
             requests = self._make_requests(sample, groups, seed)
             useless = 0 if requests else useless + len(groups)
             if useless >= MAX_USELESS_GROUPS:
@@ -340,13 +335,13 @@ class _LabelledEnvironment:
                     "more tokens"
                 )
                 raise Failed(Failure("labels", Outcome.NO_ANSWERS, detail))
-            self._label_store.add_round(RequestRound(groups.stop, tuple(requests)))
+            self.label_store.add_round(RequestRound(groups.stop, tuple(requests)))
 
     def _make_requests(
         self, sample: PolicySampler, groups: range, seed: int
     ) -> list[ComparisonRequest]:
         """One for each question that got two answers; half of some are the reference's."""
-        size, half = self._settings.answers, self._settings.answers // 2
+        size, half = self.settings.answers, self.settings.answers // 2
         checked = {group: self._is_validation_group(group) for group in groups}
         policy_episodes = [
             group * size + at
@@ -367,20 +362,20 @@ class _LabelledEnvironment:
             if len(pairs) > 1:
                 Random(f"{seed} order {group}").shuffle(pairs)
                 requests.append(
-                    _make_request(len(self._label_store.requests) + len(requests), pairs)
+                    _make_request(len(self.label_store.requests) + len(requests), pairs)
                 )
         return requests
 
     def _is_validation_group(self, group: int) -> bool:
-        share = self._settings.validation
+        share = self.settings.validation
         return int((group + 1) * share) > int(group * share)
 
     def _sample_answers(
         self, sample: PolicySampler, episodes: Sequence[int], seed: str
     ) -> list[tuple[int, QuestionAnswer]]:
         """Return the answers of these episodes that have one; the processes share the work."""
-        share = self._accelerator.num_processes
-        mine = episodes[self._accelerator.process_index :: share]
+        share = self.accelerator.num_processes
+        mine = episodes[self.accelerator.process_index :: share]
         self._drawn_answers.clear()
         played = self._sampling_environment.play_episodes(
             sample, mine, Random(seed).getrandbits(32)
@@ -400,77 +395,77 @@ class _LabelledEnvironment:
 
     @cached_property
     def _reference_sampler(self) -> PolicySampler:
-        learnt = self._settings.reinforce
+        learnt = self.settings.reinforce
         folder = learnt.reference or learnt.policy.model
         _, ends, _ = load_tokenizer(Path(folder))
         model = load_trainable_model(TrainedModelSettings(folder, dtype=learnt.policy.dtype))
-        model.to(self._accelerator.device)
+        model.to(self.accelerator.device)
 
         return make_policy_sampler(model, ends, learnt.sampling)
 
     def _gather_labels(self, needed: int) -> None:
         """Show the labeller all requests without a label; wait until there are so many labels."""
-        label_count = len(self._label_store.labels)
-        if label_count < needed and self._accelerator.is_main_process:
+        label_count = len(self.label_store.labels)
+        if label_count < needed and self.accelerator.is_main_process:
             self._raise_if_stopped()
-            questions = self._label_store.list_unlabelled(len(self._label_store.requests))
-            for label in self._labeller.compare_answers(questions):
-                self._label_store.add_label(label)
+            questions = self.label_store.list_unlabelled(len(self.label_store.requests))
+            for label in self.labeller.compare_answers(questions):
+                self.label_store.add_label(label)
                 self._raise_if_stopped()
-                if len(self._label_store.labels) == needed:
+                if len(self.label_store.labels) == needed:
                     break
             else:
                 raise ValueError("a labeller gives a label for each question that it is asked")
         # By the main process alone.
-        new_labels = gather_object(self._label_store.labels[label_count:])
-        for label in new_labels[len(self._label_store.labels) - label_count :]:
-            self._label_store.add_label(label)
+        new_labels = gather_object(self.label_store.labels[label_count:])
+        for label in new_labels[len(self.label_store.labels) - label_count :]:
+            self.label_store.add_label(label)
 
     def _train_reward_model(self, number: int, labels: int, seed: int) -> None:
         """Learn the reward of this number from so many labels, where that was not done yet."""
         if number == self._training:
             return
-        place = self._out / "labels" / "rewards" / f"{number:02}"
+        place = self.out / "labels" / "rewards" / f"{number:02}"
         if not (place / "model").exists():
-            self._accelerator.wait_for_everyone()  # all have looked
+            self.accelerator.wait_for_everyone()  # all have looked
             self._run_reward_training(place, number, labels, seed)
-            self._accelerator.wait_for_everyone()  # one has written it
+            self.accelerator.wait_for_everyone()  # one has written it
         self._scores = RewardModel(place / "model").score_answers
         self._training = number
 
     def _run_reward_training(self, place: Path, number: int, labels: int, seed: int) -> None:
         compared, samples = place / "comparisons.jsonl", self._write_reference_samples(seed)
-        if self._accelerator.is_main_process:
+        if self.accelerator.is_main_process:
             place.mkdir(parents=True, exist_ok=True)
-            write_records(compared, self._label_store.labels[:labels])
-        self._accelerator.wait_for_everyone()
+            write_records(compared, self.label_store.labels[:labels])
+        self.accelerator.wait_for_everyone()
         settings = msgspec.structs.replace(
-            self._settings.prefer,
+            self.settings.prefer,
             comparisons=str(compared),
             samples=str(samples),
-            seed=self._settings.prefer.seed + number,
+            seed=self.settings.prefer.seed + number,
         )
         self._raise_if_stopped()
-        train_reward_model(settings, place, cord=self._cord)
-        if self._accelerator.is_main_process:
+        train_reward_model(settings, place, cord=self.cord)
+        if self.accelerator.is_main_process:
             shutil.rmtree(place / "checkpoints", ignore_errors=True)  # twenty would fill a disk
 
     def _write_reference_samples(self, seed: int) -> Path:
         """Return the file of the reference's answers."""
-        place = self._out / "labels" / "reference.jsonl"
+        place = self.out / "labels" / "reference.jsonl"
         if not place.exists():
-            self._accelerator.wait_for_everyone()
-            numbers = range(self._settings.samples)
+            self.accelerator.wait_for_everyone()
+            numbers = range(self.settings.samples)
             answers = self._sample_answers(self._reference_sampler, numbers, f"{seed} samples")
             episodes = [Episode(pair[0], "reference", (), pair[1]) for _, pair in answers]
-            if self._accelerator.is_main_process:
+            if self.accelerator.is_main_process:
                 write_records(place, episodes)
         return place
 
     def _raise_if_stopped(self) -> None:
         """Raise Failed (stopped) where somebody pulled the cord."""
-        if why := self._cord():
-            raise Failed(Failure(str(self._out), Outcome.STOPPED, why))
+        if why := self.cord():
+            raise Failed(Failure(str(self.out), Outcome.STOPPED, why))
 
 
 def _make_request(number: int, pairs: Sequence[tuple[QuestionAnswer, bool]]) -> ComparisonRequest:

@@ -45,6 +45,7 @@ from rookery.learn.training_data import (
 )
 from rookery.learn.training_run import (
     BestValidation,
+    CheckpointParts,
     ResumableRun,
     SavedRecord,
     StepCallback,
@@ -456,7 +457,7 @@ def train_reward_model(
         train_with_validations(
             run,
             schedule,
-            training,
+            CheckpointParts(learner, training.progress),
             train_step,
             training.validate_model,
             lambda: training.progress.record.best.since,
@@ -615,16 +616,6 @@ class RewardTrainer:
             found = score_rows(model, mine, self.pad, accelerator.device, size).tolist()
         together = gather_object([(index + at * processes, one) for at, one in enumerate(found)])
         return [one for _, one in sorted(together)]
-
-    def save(self, folder: Path) -> None:
-        """Write the state to a folder: weights, optimizer, averages, step and best validation."""
-        self.learner.save(folder)
-        self.progress.save(folder)
-
-    def load(self, folder: Path) -> None:
-        """Restore the state that `save` wrote to a folder."""
-        self.learner.load(folder)
-        self.progress.load(folder)
 
 
 def _load_model(settings: RewardTrainingSettings) -> tuple[RewardInputEncoder, PreTrainedModel]:

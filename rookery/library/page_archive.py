@@ -222,6 +222,14 @@ class PageArchive:
             newest.replace("?", "(select url from redirects where asked = ?)"), [encode_column(url)]
         )
 
+    def load_latest(self, url: str) -> Page:
+        """Return the page of an address as `find_latest`. Raises Failed: not_in_archive."""
+        page = self.find_latest(url)
+        if page is None:
+            detail = "this page was never opened: open it once without --offline"
+            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
+        return page
+
     def find_versions(self, url: str) -> Iterator[Page]:
         """Yield the stored versions of this URL, the last one first, following a known redirect.
 

@@ -199,11 +199,7 @@ class SiteLibrary(Library):
             detail = "only pages of this site that a search or an opened page showed are opened"
             raise Failed(Failure(address, Outcome.URL_NOT_SHOWN, detail))
         if self._offline:
-            page = self._archive.find_latest(address)
-            if page is None:
-                detail = "this page was never opened: open it once without --offline"
-                raise Failed(Failure(address, Outcome.NOT_IN_ARCHIVE, detail))
-            return page
+            return self._archive.load_latest(address)
         try:
             page = self._fetcher.fetch_page(address)
         except Failed as failed:

@@ -113,7 +113,8 @@ class WebLibrary(Library):
             detail = "only addresses that a search, an opened page or the user showed are opened"
             raise Failed(Failure(url, Outcome.URL_NOT_SHOWN, detail))
         try:
-            page = self._load_archived(address) if self._offline else self._fetch_and_store(address)
+            fetch = self._archive.load_latest if self._offline else self._fetch_and_store
+            page = fetch(address)
         except Failed as failed:
             self._failures.append(failed.failure)
             raise
@@ -138,13 +139,6 @@ class WebLibrary(Library):
     def _fetch_and_store(self, url: str) -> Page:
         page = self._fetcher.fetch_page(url)
         self._archive.store_page(page, requested_url=url)
-        return page
-
-    def _load_archived(self, url: str) -> Page:
-        page = self._archive.find_latest(url)
-        if page is None:
-            detail = "this page was never opened: open it once without --offline"
-            raise Failed(Failure(url, Outcome.NOT_IN_ARCHIVE, detail))
         return page
 
 

@@ -129,7 +129,7 @@ def test_comparisons_come_in_their_order_whatever_the_order_of_judging(
 ) -> None:
     waits: list[int] = []
     everything = [make_question("a", str(number), number=number) for number in range(5)]
-    with HumanFeedback(store, tmp_path / "jays", QUICK, waits=waits.append) as desk:
+    with HumanFeedback(store, tmp_path / "jays", QUICK, report_waiting=waits.append) as desk:
         found = iter(desk.compare_answers(everything))
         heard: list[Comparison] = []
         thread = threading.Thread(target=lambda: heard.append(next(found)))
@@ -260,7 +260,10 @@ def test_a_run_that_was_stopped_does_not_begin_again_until_it_is_released(
             only(desk, make_question("a", "b"))
     with pytest.raises(Failed, match="it swears"), HumanFeedback(store, out, QUICK):
         pass
-    with pytest.raises(Failed, match="it swears"), HumanFeedback(store, out, QUICK, main=False):
+    with (
+        pytest.raises(Failed, match="it swears"),
+        HumanFeedback(store, out, QUICK, is_main_process=False),
+    ):
         pass
     stop_switch.release_run(store, pull.number, "rex", "it read a page that does")
     with HumanFeedback(store, out, QUICK) as desk:
