@@ -29,7 +29,8 @@ from rookery.evidence.passage_ranking import (
     ScoredSentence,
     rank_passages,
 )
-from rookery.pages.page_text import neutralize_text
+from rookery.models.chat_prompts import render_chat_prompt
+from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences, get_headings_above
 from rookery.pages.search_terms import get_question_terms
 from rookery.quotes.answer_types import contains_negation, is_yes_no_question
@@ -86,6 +87,8 @@ class SidesSettings(msgspec.Struct, frozen=True):
     """probability from which a section, and the quote of it, takes a side by the evidence model"""
     longest: int = 600
     """maximum characters of a sentence; longer ones are not cut, since a "not" might be lost"""
+    chat: bool = False
+    """one prompt has a chat model judge all sentences; False: one prompt for each sentence"""
     limits: RetrievalLimits = RetrievalLimits()
     """limits of retrieval, for each search"""
 
@@ -107,17 +110,6 @@ class AssumedClaim(NamedTuple):
     """what is searched and judged: the claim, or the yes-or-no question to which yes supports"""
 
 
-class ClaimSearch(NamedTuple):
-    """The passages that all searches for a claim found."""
-
-    gathered: RetrievedPassages
-    """the best passages of all searches take turns"""
-    searches: int
-    """number of searches"""
-    unsearched: int
-    """number of searches that failed and found nothing"""
-
-
 def answer_both_sides(
     question: Question,
     library: Library,
@@ -128,8 +120,8 @@ def answer_both_sides(
 ) -> Episode:
     """Answer with quotes for and against the claim that a question assumes, in two parts.
 
-    A policy words the claim and judges each sentence separately; of its completions only the claim
-    is shown, and a judgement in other words than those it may use counts as "neither". Without a
+    A policy words the claim and judges the sentences; of its completions only the claim is shown,
+    and a judgement that cannot be read counts as "neither", which the failures tell. Without a
     policy the evidence model judges: a statement, or a yes-or-no question, to which yes supports.
     Raises Failed (no_model) where there is neither. `observe` gets the ranked passages, or the
     sections that were judged.
@@ -140,7 +132,7 @@ def answer_both_sides(
     """
     steps: list[Step] = []
 
-    def finish_episode(
+    def end_episode(
         stop: str, failures: Sequence[Failure], answer: Answer | None = None
     ) -> Episode:
         return Episode(question, SIDES_METHOD, tuple(steps), answer, stop, tuple(failures))
@@ -151,25 +143,28 @@ def answer_both_sides(
         claim = _word_claim(question.text, policy, steps)
     except Failed as failed:
         unclaimed = failed.failure.outcome == "no_claim"
-        return finish_episode("no_claim" if unclaimed else "policy_failed", [failed.failure])
+        return end_episode("no_claim" if unclaimed else "policy_failed", [failed.failure])
     queries = [template.format(claim.question) for template in SEARCH_TEMPLATES]
-    search = _search_claim(queries, library, settings.limits)
-    gathered = search.gathered
+    gathered, reading = _search_claim(queries, library, settings.limits)
+    failures = list(gathered.failures)
     if not gathered.found and gathered.failures:
-        return finish_episode("no_evidence", gathered.failures)
+        return end_episode("no_evidence", gathered.failures)
     judged_by = f"Judged by {_to_one_line(policy.name)}." if policy else JUDGED_BY_EVIDENCE
     if policy is not None:
         try:
-            sides = _judge_sentences(claim, gathered, policy, steps, settings, observe)
+            sides, unread = _judge_sentences(claim, gathered, policy, steps, settings, observe)
         except Failed as failed:
-            return finish_episode("policy_failed", [*gathered.failures, failed.failure])
+            return end_episode("policy_failed", [*failures, failed.failure])
+        if unread:
+            detail = f"of {unread} sentences the model named no side: they count as neither"
+            failures.append(Failure(SIDES_METHOD, Outcome.CITATION_NOTED, detail))
     elif judge is not None:
         sides = _judge_evidence(claim.question, gathered, judge, settings, observe)
     if not any(sides.shown.values()):
         answer = Answer(NO_SIDE_FOUND.format(claim.text, judged_by), sides.nearest, declined=True)
-        return finish_episode("declined", gathered.failures, answer)
-    answer = _render_answer(claim.text, sides.shown, _describe_reading(search), judged_by)
-    return finish_episode("end", gathered.failures, answer)
+        return end_episode("declined", failures, answer)
+    answer = _render_answer(claim.text, sides.shown, reading, judged_by)
+    return end_episode("end", failures, answer)
 
 
 def _word_claim(question: str, policy: Policy | None, steps: list[Step]) -> AssumedClaim:
@@ -216,10 +211,13 @@ def _ask_policy(policy: Policy, prompt: str, steps: list[Step]) -> str:
     return said.text.strip()
 
 
-def _search_claim(queries: Sequence[str], library: Library, limits: RetrievalLimits) -> ClaimSearch:
+def _search_claim(
+    queries: Sequence[str], library: Library, limits: RetrievalLimits
+) -> tuple[RetrievedPassages, str]:
     """Make these searches; return each passage once, with its best score.
 
     The searches take turns in the order of the passages, since their scores cannot be compared.
+    With them comes how many pages were read and searches failed, shown where a side is empty.
     """
     each = [gather_passages(query, library, limits) for query in queries]
     best: dict[tuple[str, str, int, int], tuple[Page, Hit]] = {}
@@ -230,8 +228,10 @@ def _search_claim(queries: Sequence[str], library: Library, limits: RetrievalLim
             best[place] = page, hit
     failures = dict.fromkeys(chain.from_iterable(gathered.failures for gathered in each))
     unsearched = sum(bool(gathered.failures) and not gathered.found for gathered in each)
-    gathered = RetrievedPassages(tuple(best.values()), tuple(failures))
-    return ClaimSearch(gathered, len(each), unsearched)
+    pages = len({page.digest for page, _ in best.values()})
+    failed = f", and {unsearched} of {len(each)} searches failed" * bool(unsearched)
+    reading = f"{pages} page{'s' * (pages != 1)}{failed}"
+    return RetrievedPassages(tuple(best.values()), tuple(failures)), reading
 
 
 class SideQuotes(NamedTuple):
@@ -340,17 +340,20 @@ def _judge_sentences(
     steps: list[Step],
     settings: SidesSettings,
     observe: RankingObserver,
-) -> SideQuotes:
-    """Quote the sentences that take a side by the policy. Raises what the policy raises."""
+) -> tuple[SideQuotes, int]:
+    """Quote the sentences that take a side by the policy. Raises what the policy raises.
+
+    With the quotes comes the number of sentences whose judgement cannot be read.
+    """
     candidates = _list_candidates(claim.question, gathered, settings, observe)
-    sides: dict[Stance, list[ScoredSentence]] = {"for": [], "against": []}
-    for each in _alternate_denials(candidates)[: settings.asked]:
-        side = _ask_stance(policy, claim.text, each, steps)
-        if side in sides:
-            sides[side].append(each.sentence)
+    listed = _alternate_denials(candidates)[: settings.asked]
+    stances = list(_ask_stances(policy, claim.text, listed, steps, settings.chat))
+    judged, chosen = list(zip(listed, stances, strict=True)), dict[Stance, tuple[Quote, ...]]()
+    for side in _SIDES:
+        taking = [each.sentence for each, stance in judged if stance == side]
+        chosen[side] = _choose_quotes(taking, settings.quotes)
     nearest = _choose_quotes([each.sentence for each in candidates], settings.quotes)
-    chosen = {side: _choose_quotes(each, settings.quotes) for side, each in sides.items()}
-    return SideQuotes(chosen, nearest)
+    return SideQuotes(chosen, nearest), stances.count("")
 
 
 def _list_candidates(
@@ -397,28 +400,42 @@ def _alternate_denials(candidates: Sequence[SideCandidate]) -> list[SideCandidat
     return [each for each in chain.from_iterable(zip_longest(others, denying)) if each is not None]
 
 
-def _ask_stance(policy: Policy, claim: str, candidate: SideCandidate, steps: list[Step]) -> Stance:
-    """Return the side that the policy's completion names; "neither" for any other completion."""
-    parts = {"claim": claim, "before": candidate.before, "sentence": candidate.sentence.text}
-    lines = {name: _to_one_line(neutralize_text(text)) for name, text in parts.items()}
-    said = _ask_policy(policy, render_prompt("sides_stance", **lines), steps).rstrip(".").lower()
-    sides: dict[str, Stance] = {"for": "for", "against": "against"}
-    return sides.get(said, "neither")
+def _ask_stances(
+    policy: Policy, claim: str, candidates: Sequence[SideCandidate], steps: list[Step], chat: bool
+) -> Iterator[str]:
+    """Yield the side that the policy names for each sentence, "" where it names none.
+
+    A chat model is asked about all of them at once, another policy about each.
+    """
+    lines = [
+        (neutralize_line(each.sentence.text), neutralize_line(each.before)) for each in candidates
+    ]
+    claim = neutralize_line(claim)
+    for group in [lines] if chat and lines else [[line] for line in lines]:
+        if chat:
+            listed = [f"{n}. {line} (after: {before})" for n, (line, before) in enumerate(group, 1)]
+            turn = "\n".join([f"Claim: {claim}", "", *listed])
+            prompt = render_chat_prompt(render_prompt("sides_together"), [turn])
+        else:
+            [(line, before)] = group
+            prompt = render_prompt("sides_stance", claim=claim, before=before, sentence=line)
+        reply = _ask_policy(policy, prompt, steps)
+        named = dict(_STANCE.findall(reply if chat else f"1: {reply}"))
+        yield from (named.get(str(n), "").lower() for n in range(1, len(group) + 1))
+
+
+_STANCE = re.compile(
+    r"(?<![\w.])(\d{1,3})(?:\W*\b(?:is|side|stance|judge?ment|sentence|answer)\b)?"
+    r"\W*\b(for|against|neither)[*_\"'`)\]]*[ \t]*(?:[-–—:;.,(|}\n]|\Z)",
+    re.IGNORECASE,
+)
+"""a number and the side behind it, with a reason or none, in a line or in JSON"""
 
 
 def _choose_quotes(sentences: Sequence[ScoredSentence], most: int) -> tuple[Quote, ...]:
     """Quote the best `most` sentences, those of pages not yet quoted first."""
     best = _put_new_pages_first(sentences)[:most]
     return tuple(each.page.quote_whole_words(each.start, each.end) for each in best)
-
-
-def _describe_reading(search: ClaimSearch) -> str:
-    """Describe the number of pages read and searches failed, shown where a side is empty."""
-    pages = len({page.digest for page, _ in search.gathered.found})
-    failed = ""
-    if search.unsearched:
-        failed = f", and {search.unsearched} of {search.searches} searches failed"
-    return f"{pages} page{'s' * (pages != 1)}{failed}"
 
 
 def _render_answer(

@@ -26,7 +26,7 @@ from rookery.answers.chat_answers import (
     show_question,
 )
 from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
-from rookery.errors import Failed, Outcome
+from rookery.errors import Outcome
 from rookery.evidence.claim_support import require_supported_claims
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
@@ -35,12 +35,7 @@ from rookery.models.constrained_decoding import PolicyConstrainer
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences
 from rookery.quotes.chat_replies import read_chat_reply
-from rookery.quotes.citation_syntax import (
-    CitationSyntaxError,
-    QuoteFinder,
-    parse_inline,
-    write_inline_claim,
-)
+from rookery.quotes.citation_syntax import CitationSyntaxError, parse_inline, write_inline_claim
 from rookery.quotes.repair import repair_quote
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Episode, Failure, Hit, Library, Page, Policy, Question, Quote
@@ -115,18 +110,16 @@ def answer_with_gophercite(
         prompts.append(_check_quotes(built, page, answers_question, check_claims))
     turns = cycle(prompts)
     if settings.window:
-        samples = max(choosing.samples, len(prompts))
-        choosing = msgspec.structs.replace(choosing, samples=samples)
+        choosing = msgspec.structs.replace(choosing, samples=max(choosing.samples, len(prompts)))
 
     def sample(n: int) -> Iterator[AnswerDraft]:
         drawn = Counter(islice(turns, n))
         if settings.window:
             yield from _ask_windows(policy, drawn)
             return
-        for one in prompts:
-            if drawn[one]:
-                constrained = constrain([one.document]) if constrain else policy
-                yield from sample_drafts(constrained, one.prompt, drawn[one], one.read)
+        for one, many in drawn.items():
+            constrained = constrain([one.document]) if constrain else policy
+            yield from sample_drafts(constrained, one.prompt, many, one.read)
 
     episode = answer_with_best_draft(question, GOPHERCITE_METHOD, sample, choosing, failures)
     none = Failure(GOPHERCITE_METHOD, Outcome.BAD_SYNTAX, NOT_ON_PAGE)
@@ -159,16 +152,11 @@ def _ask_windows(policy: Policy, windows: Counter["PagePrompt"]) -> Iterator[Ans
 
     Raises the first failure after the replies to all others.
     """
-    pool, failures = ThreadPoolExecutor(len(windows)), list[Failed]()
+    pool = ThreadPoolExecutor(len(windows))
     calls = [pool.submit(_ask_window, policy, *window) for window in windows.items()]
     pool.shutdown(wait=False)  # whoever is interrupted does not wait for a server
-    for replies in calls:
-        try:
-            yield from replies.result()
-        except Failed as failed:
-            failures.append(failed)
-    if failures:
-        raise failures[0]
+    for replies in sorted(calls, key=lambda call: call.exception() is not None):
+        yield from replies.result()
 
 
 def _ask_window(policy: Policy, window: "PagePrompt", n: int) -> list[AnswerDraft]:
@@ -186,7 +174,7 @@ def _render_window(*turns: str) -> str:
     return render_chat_prompt(render_prompt("chat_quote"), turns, reply_form=form)
 
 
-def parse_quote_reply(text: str, page: Page, find: QuoteFinder) -> Answer:
+def parse_quote_reply(text: str, page: Page, find: Callable[[Page, str], Quote | None]) -> Answer:
     """Parse a chat model's claims and quotes of one page: JSON, or the papers' syntax.
 
     Raises CitationSyntaxError: NOT_ON_PAGE where it has none, else what is wrong.
@@ -194,8 +182,7 @@ def parse_quote_reply(text: str, page: Page, find: QuoteFinder) -> Answer:
     objects = [each for each in read_json_objects(text) if {"claim", "quote"} & each.keys()]
     if objects:
         pairs = [[str(each.get(name) or "") for name in ("claim", "quote")] for each in objects]
-        claims = [(claim, words) for claim, words in pairs if not _claims_nothing(claim)]
-        text = " ".join(_write_claim(claim, page.title, words) for claim, words in claims)
+        text = " ".join(_write_claim(c, page.title, q) for c, q in pairs if not _claims_nothing(c))
     if _claims_nothing(text):
         raise CitationSyntaxError(NOT_ON_PAGE)
     return parse_inline(text, [page], find)

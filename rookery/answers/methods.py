@@ -151,7 +151,8 @@ def _drop_unset(**options: Any) -> dict[str, Any]:
 def _run_both_sides(run: QuestionRun) -> Episode:
     from rookery.answers.both_sides import SidesSettings, answer_both_sides
 
-    options = SidesSettings(**_drop_unset(quotes=run.session.settings.quotes))
+    quotes, chat = run.session.settings.quotes, run.is_writer_chat()
+    options = SidesSettings(**_drop_unset(quotes=quotes, chat=chat))
     model = run.open_model("write") if run.recording else None
     judge = None
     if model is None and names_evidence_model(run.session.settings):

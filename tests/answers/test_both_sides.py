@@ -1,5 +1,6 @@
 """Quotes for and against what a question assumes, apart, in one answer."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -277,12 +278,89 @@ def test_where_the_claim_is_worded_badly_the_question_is_judged(nonsense: str) -
 
 
 @pytest.mark.parametrize(
-    "nonsense", ["", "for and against", "It is for.", "FOR SURE", "1", "```for```", "against it"]
+    "nonsense", ["", "for and against", "It is for.", "FOR SURE", "1", "against it"]
 )
 def test_whatever_is_not_one_word_is_neither(nonsense: str) -> None:
     episode = answer_both_sides(ASKED, CROWS, policy=Says([nonsense]))
     assert episode.stop == "declined"
     assert sure(episode).quotes
+
+
+@pytest.mark.parametrize(
+    "reply", ["**For**", "for - it states it directly", "For.", "`for`", '"for", as it says so']
+)
+def test_a_side_is_read_with_a_reason_and_in_any_dress(reply: str) -> None:
+    answer = sure(answer_both_sides(ASKED, InMemoryLibrary([AGAINST]), policy=Says(["", reply])))
+    assert parts(answer)[0]
+
+
+SENTENCES = ("My crows hold grudges.", "Crows do not hold grudges.", "Crows forget grudges.")
+DIARIES = InMemoryLibrary([page(f"https://{n}.org/", "Crows", s) for n, s in enumerate(SENTENCES)])
+
+
+def judge_together(reply: Callable[[dict[str, int]], str]) -> tuple[Episode, Says]:
+    """The episode of a chat model that judges by this function of the sentences' numbers."""
+
+    class Chat(Says):
+        def complete(
+            self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
+        ) -> list[Completion]:
+            self.asked.append(prompt)
+            if len(self.asked) == 1:
+                return [Completion("Crows hold grudges.")]
+            numbers = {s: int(re.findall(rf"(\d+)\. {s}", prompt)[0]) for s in SENTENCES}
+            return [Completion(reply(numbers))]
+
+    policy = Chat([])
+    settings = SidesSettings(chat=True)
+    return answer_both_sides(ASKED, DIARIES, policy=policy, settings=settings), policy
+
+
+def say_sides(form: str, between: str = "\n") -> Callable[[dict[str, int]], str]:
+    sides = dict(zip(SENTENCES, ("for", "Against", "neither"), strict=True))
+    return lambda numbers: between.join(
+        form.format(n=numbers[each], side=sides[each]) for each in reversed(SENTENCES)
+    )
+
+
+BY_NUMBER = say_sides('"{n}": "{side}"', ", ")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        say_sides("{n}: {side}"),
+        say_sides("{n}. **{side}** - it says so in 2 words"),
+        say_sides("- Sentence [{n}] is {side}."),
+        say_sides("| {n} | {side} |"),
+        say_sides("{n}: {side}", "; "),
+        lambda numbers: "```json\n{" + BY_NUMBER(numbers) + "}\n```",
+        say_sides('{{"number": {n},\n "side": "{side}", "reason": "for 3"}}', ",\n"),
+    ],
+)
+def test_a_chat_model_judges_all_sentences_by_one_prompt(
+    reply: Callable[[dict[str, int]], str],
+) -> None:
+    episode, policy = judge_together(reply)
+    assert parts(sure(episode)) == ([SENTENCES[0]], [SENTENCES[1]])
+    assert (len(policy.asked), episode.failures) == (2, ())
+    assert policy.asked[1].startswith("♦System\n")
+
+
+def test_what_a_chat_model_leaves_out_takes_no_side_and_is_told() -> None:
+    episode, _ = judge_together(lambda numbers: f"{numbers[SENTENCES[0]]}: for")
+    assert parts(sure(episode)) == ([SENTENCES[0]], [])
+    (failure,) = episode.failures
+    assert (failure.outcome, "of 2 sentences" in failure.detail) == ("citation_noted", True)
+    assert judge_together(lambda numbers: "I cannot judge that.")[0].stop == "declined"
+
+
+def test_a_chat_model_is_asked_nothing_about_nothing() -> None:
+    empty = InMemoryLibrary([page("https://o.org/", "Opera", "Whether it is sung.")])
+    policy = Says(["crows hold grudges"])
+    settings = SidesSettings(chat=True)
+    assert answer_both_sides(ASKED, empty, policy=policy, settings=settings).stop == "declined"
+    assert len(policy.asked) == 1
 
 
 def test_a_policy_that_says_nothing_at_all_takes_no_side() -> None:

@@ -240,7 +240,8 @@ def test_both_sides_are_shown_apart_and_need_a_model(run: Run, tmp_path: Path) -
     for ranker in ((), ("--ranker", "words")):
         alone = run(*asking, *ranker)
         assert (alone.code, "use --model, or --ranker DIR" in alone.err) == (2, True)
-    with serving(*says("crows can recognise human faces", "against")) as server:
+    sides = "\n".join(f"{number}: against" for number in range(1, 17))
+    with serving(*says("crows can recognise human faces", sides)) as server:
         by_model = ("--model", "tiny", "--base-url", server.base_url)
         judged = run(*asking, *by_model)
         again = run(*asking, *by_model, "--offline")
