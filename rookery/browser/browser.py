@@ -273,18 +273,19 @@ class BrowserPosition(NamedTuple):
         at = self.view.find_anchor(fragment) if fragment else None
         if at is None:
             return self._replace(top=self.view.top, scrolled=())
-        return self._move_to_offset(at)
+        return self.move_to_offset(at)
 
-    def move_to_text(self, text: str) -> tuple["BrowserPosition", Span] | None:
+    def move_to_text(self, text: str, before: int = 0) -> tuple["BrowserPosition", Span] | None:
         """Return the position at the next occurrence of a text, with its span; None without any.
 
+        The window begins so many characters `before` it, if it can.
         The search begins at the window or, where this text was found before, behind that place, and
         goes on from the top of the page.
         """
         sought, at = self.found
         after = at + 1 if sought == text else self.view.window_at(self.top).start
         span = find_in_page(self.opened.finder, text, after)
-        return span and (self._move_to_offset(span[0])._replace(found=(text, span[0])), span)
+        return span and (self.move_to_offset(span[0], before)._replace(found=(text, span[0])), span)
 
     def find_quoted_span(self, text: str) -> Span | None:
         """Return the span of the page that a quoted text names; None if it is not there.
@@ -294,9 +295,21 @@ class BrowserPosition(NamedTuple):
         window = self.view.get_window_text(self.top)
         return find_quote(self.opened.finder, text, self.view.window_at(self.top).start, window)
 
-    def _move_to_offset(self, at: int) -> "BrowserPosition":
+    def list_places(self, text: str) -> str:
+        """Tell how often a text stands on the page, and show the first 8 places, with percent."""
+        find, page, view = self.opened.finder.find_all, self.view.page, self.view
+        every = (list(islice(find(r, 0, True), MAX_PLACES)) for r in read_typed_text(text))
+        spans = next(filter(None, every), [])
+        lines = [f"{len(spans)} on the page"]
+        for start, end in spans[:8]:
+            words = " ".join(page.text[max(start - 40, 0) : end + 40].split())
+            lines.append(f"  {100 * (start - view.top) // max(view.bottom, 1)} %: …{words}…")
+        return "\n".join(lines)
+
+    def move_to_offset(self, at: int, before: int = 0) -> "BrowserPosition":
+        """Return the position at an offset of the page, with as much shown `before` it."""
         view = self.view if self.view.shows_offset(at) else self.opened.full
-        return self._replace(view=view, top=view.window_around(at), scrolled=())
+        return self._replace(view=view, top=view.window_around(at, before), scrolled=())
 
 
 class _BrowserState:
@@ -310,7 +323,9 @@ class _BrowserState:
         self.quotes: list[Quote] = []
         self.failures: list[Failure] = []
         self.past_actions: list[str] = []
-        self.note = ""
+        self.note = self.effect = ""
+        self.passages: dict[tuple[str, str], int] = {}
+        """by address and version, where the best one that a search found starts"""
         self.quotes_text = self.actions_text = ""  # as the prompt shows them
         self.history: list[BrowserPosition] = []
         self.position = self._position_at_top(Page("", "", ""), quotable=False)
@@ -336,6 +351,7 @@ class _BrowserState:
             start=window.start,
             end=window.end,
             note=self.note,
+            effect=self.effect,
         )
 
     def build_answer_prompt(self, actions_left: int) -> Observation:
@@ -361,7 +377,7 @@ class _BrowserState:
 
         What cannot be done leaves all as it is, as text that is no command does (WebGPT, table 1).
         """
-        self.note = ""
+        self.note = self.effect = ""
         match command:
             case None:
                 self.note = "this is no command of the text browser"
@@ -394,6 +410,7 @@ class _BrowserState:
             raise TypeError("a search is answered with hits or a Failure")
         else:
             opened = self.views.open_results(query, reply, self.rules, self.forbidden_ngrams)
+            self.passages |= {(h.url, h.digest): h.start for h in reversed(reply) if h.end}
             self._go_to(_open_at_top(opened, quotable=False))
 
     def click_link(self, number: int) -> Generator[BrowserRequest, str | BrowserReply, None]:
@@ -425,16 +442,19 @@ class _BrowserState:
             detail = "the page repeats the question or a reference answer"
             self._show_failure(Failure(url, Outcome.CENSORED, detail))
         else:
-            self._go_to(self._position_at_top(reply).move_to_anchor(fragment))
+            place = self._position_at_top(reply).move_to_anchor(fragment)
+            at = self.passages.get((address, reply.digest)) if self.rules.before else None
+            self._go_to(place if at is None else place.move_to_offset(at, self.rules.before))
 
     def find_in_page(self, text: str) -> None:
         """Scroll to the next occurrence of a text, beginning again at the top of the page."""
         self._add_action(f"Find in page: {truncate_line(text, self.rules.title)}")
-        moved = self.position.move_to_text(text)
+        moved = self.position.move_to_text(text, self.rules.before)
         if moved is None:
             self.note = "this text is not on the page"
         else:
             self.position = moved[0]
+            self.effect = moved[0].list_places(text) if self.rules.before else ""
 
     def quote_text(self, text: str) -> str:
         """Add what a text names on the page to the quotes; the reason to stop, if any."""
@@ -459,6 +479,7 @@ class _BrowserState:
         if len(quote.text) <= room:
             self.quotes.append(quote)
             self._add_action("Quote")
+            self.effect = f"quoted as [{len(self.quotes)}]"
             title = self._title_with_domain(quote.title, quote.url)
             self.quotes_text += format_reference(quote, title)
         enough = len(quote.text) >= room or len(self.quotes) == self.rules.quotes

@@ -83,11 +83,14 @@ class BrowserRules(Record, frozen=True):
     number (WebGPT, appendix A)"""
     title: int = 200
     """characters of a title, of a link's text in past actions, and of a query there"""
+    before: int = 0
+    """characters of a page that are shown before the passage of a search result, at which that then
+    opens, and before what was found, whose places are listed; 0: results open at the top"""
 
     def __post_init__(self) -> None:
-        least = {"quotes": 0, "overlap": 0, "window": 100}
-        for name in ("actions", "quoted", "quotes", "window", "results", "overlap", "title"):
-            if getattr(self, name) < (value := least.get(name, 1)):
+        least = {"quotes": 0, "overlap": 0, "window": 100, "before": 0}
+        for name in self.__struct_fields__:
+            if name != "blocked" and getattr(self, name) < (value := least.get(name, 1)):
                 raise ValueError(f"BrowserRules.{name} must be at least {value}")
 
 
@@ -107,6 +110,15 @@ def draw_action_limit(rules: BrowserRules, random: Random) -> BrowserRules:
     So WebGPT did for each episode of training (section 3.2).
     """
     return msgspec.structs.replace(rules, actions=random.randint(*TRAINING_ACTIONS))
+
+
+def make_chat_rules(rules: BrowserRules, context_tokens: int) -> BrowserRules:
+    """Return these rules for a chat model: a view, and the quotes, take a third of its context.
+
+    It has 60 commands, a result opens at its passage, and a page may repeat the question.
+    """
+    size = max(context_tokens * 4 // 3, 2000)  # of four characters a token
+    return BrowserRules(60, size, rules.quotes, size, overlap=0, before=size // 10)
 
 
 class Observation(Record, frozen=True):
@@ -131,7 +143,9 @@ class Observation(Record, frozen=True):
     start: int = 0
     end: int = 0
     note: str = ""
-    """what the last command could not do and why, in a sentence for people; no model is given it"""
+    """what the last command could not do and why, in a sentence that `prompt` leaves out"""
+    effect: str = ""
+    """what the last command quoted or where it found its text, which `prompt` leaves out, too"""
     answering: bool = False
     """what is said next is the answer, not a command"""
 

@@ -150,12 +150,16 @@ class PageView:
             at = following
         return at
 
-    def window_around(self, place: int) -> int:
+    def window_around(self, place: int, before: int = 0) -> int:
         """Return the start of a window that shows the offset `place`.
 
         It is the start of the block there or, deep inside a long block, a quarter of a window
-        above.
+        above; the same of what stands so many characters `before` it, where the window then holds
+        both.
         """
+        above = self.window_around(max(place - before, self.top)) if before else place
+        if above < place < self.window_at(above).end:
+            return above
         number = bisect_right(self.page.blocks, place, key=_get_start) - 1
         start = self.page.blocks[number].start if number >= 0 else 0
         if place - start <= self._size // 2:
