@@ -105,7 +105,7 @@ class Reference(NamedTuple):
         """
         text, (start, end) = self.page.text, (self.quote.start, self.quote.end)
         sentences = find_sentences(self.page, start, end) or [(start, end)]
-        shares = [measure_shared_words(claim, text[low:high]) for low, high in sentences]
+        shares = [_measure_match(claim, text[low:high]) for low, high in sentences]
         first = last = max(range(len(sentences)), key=shares.__getitem__)
         best = shares[first]
         while True:
@@ -114,7 +114,7 @@ class Reference(NamedTuple):
             )
             spans = [(a, b, text[sentences[a][0] : sentences[b][1]]) for a, b in wider]
             gains = [
-                (measure_shared_words(claim, words), a, b)
+                (_measure_match(claim, words), a, b)
                 for a, b, words in spans
                 if len(words) <= longest
             ]
@@ -166,13 +166,15 @@ def answer_by_chat(
         if not passages:
             none = Outcome.NO_EVIDENCE
             return Episode(question, METHOD, tuple(steps), None, none, tuple(failures))
-        best = [passages[each] for each in nlargest(settings.ranked, scores, scores.__getitem__)]
-        ranked = rank(question.text, best)
+        fused: dict[tuple[Page, Hit], float] = {}
+        for key in nlargest(settings.ranked, scores, scores.__getitem__):
+            page, hit = passages[key]
+            hit = msgspec.structs.replace(hit, score=scores[key] * _FUSION / len(searched))
+            fused[page, hit] = scores[key]
+        ranked = rank(question.text, list(fused))
         observe(ranked)
-        fused = {
-            (each.page, each.hit): scores[each.page.digest, each.hit.start] + 2 / (_FUSION + place)
-            for place, each in enumerate(ranked)
-        }
+        for place, each in enumerate(ranked):
+            fused[each.page, each.hit] += 2 / (_FUSION + place)
         references = choose_references(sorted(fused, key=lambda each: -fused[each]), settings)
         episode, queries = asking.answer(references, steps, failures)
         queries = [each for each in queries if each not in searched][: settings.queries]
@@ -457,6 +459,14 @@ def narrow_quotes(answer: Answer, references: Sequence[Reference], longest: int)
         doubtful = tuple(renamed[number] for number in claim.doubtful)
         claims.append(Claim(claim.start, claim.end, quotes, doubtful))
     return msgspec.structs.replace(answer, quotes=tuple(numbers), claims=tuple(claims))
+
+
+def _measure_match(claim: str, sentence: str) -> float:
+    """Return the share of a claim's words in a sentence, plus that of its numbers and names."""
+    guarded = list_guarded_words(f". {claim}")
+    inside = set(list_guarded_words(f". {sentence}"))
+    share = sum(word in inside for word in guarded) / len(guarded) if guarded else 0.0
+    return measure_shared_words(claim, sentence) + share
 
 
 def _is_doubtful(words: str, quote: Quote, judge: EvidenceJudge | None) -> bool:

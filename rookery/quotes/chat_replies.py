@@ -20,7 +20,8 @@ _BRACKETS = rf"(?:\\?\[(?:{_NAME}\s?)?#?{_NUMBERS}\\?\]|【{_NUMBERS}(?:†[^】
 _MARK = re.compile(
     rf"[ \t]*\((?:see )?(?:{_NAME}\s?(?:{_BRACKETS}|{_NUMBERS})|{_BRACKETS})"
     rf"(?:\s?(?:,|;|&|and)?\s?(?:{_NAME}\s)?{_BRACKETS})*\)"
-    rf"|[ \t]*{_BRACKETS}(?:[ \t]?[,;]?[ \t]?{_BRACKETS})*",
+    rf"|[ \t]*{_BRACKETS}(?:[ \t]?[,;]?[ \t]?{_BRACKETS})*"
+    rf"|(?P<bare>\breferences?) {_NUMBERS}(?!\w)",
     re.IGNORECASE,
 )
 """one or more citations that stand together"""
@@ -63,7 +64,7 @@ _EMPTY_BRACKETS = re.compile(
 )
 _WORDS = (
     r"(?:\w+ ){0,3}(?:references?|documents?|sources?|passages?|texts?|information|context|pages?"
-    r"|materials?|excerpts?)\b"
+    r"|materials?|excerpts?|documentation|manuals?|files?|articles?|notes|minutes)\b"
 )
 _TELL = (
     r"(?:say|state|mention|contain|provide|include|give|tell|cover|address|describe|explain|specify"
@@ -83,7 +84,8 @@ _REFUSAL = re.compile(
     rf"(?:stated|mentioned|said|there|given|found|answered|covered|in)\b)",
     re.IGNORECASE,
 )
-_ONLY = re.compile(r"\s*(?:instead,? )?(?:they|these|it|the \w+)\W(?:only|merely|just)\b", re.I)
+_BUT = re.compile(r"\s*(?:however|but|still|yet|nevertheless|instead)\b", re.IGNORECASE)
+"""begins a sentence that answers after all"""
 
 
 class ChatReply(NamedTuple):
@@ -118,7 +120,7 @@ def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
             continue
         unknown += [n for n in numbers if n not in existing]
         cited = tuple(used.setdefault(n - 1, len(used)) for n in existing)
-        out += text[position : mark.start()]
+        out += text[position : mark.start()] + (mark["bare"] or "")
         position = mark.end()
         ahead = not out.rpartition("\n")[2].strip(" \t-*•|>#0123456789.")
         if _IN_SENTENCE.search(out):
@@ -175,6 +177,7 @@ def _make_claims(text: str, marks: Sequence[tuple[int, tuple[int, ...], bool]]) 
         end = floor + len(text[floor:end].rstrip())
         if cited and end > floor:
             start = find_claim_start(text, floor, end)
+            start = end - len(text[start:end].lstrip(" ,;"))
             yield Claim(start, end, cited)
             floor = end
 
@@ -184,8 +187,8 @@ def _is_refusal(answer: Answer) -> bool:
     if refusal is None or not answer.claims:
         return refusal is not None
     sentences = find_sentences(Page("", "", answer.text), 0, len(answer.text))
-    rest = answer.text[sentences[0][1] :] if sentences else ""
-    return bool(_ONLY.match(rest)) and answer.claims[0].start >= sentences[0][1]
+    begun = sentences[0][1] if sentences else 0
+    return answer.claims[0].start >= begun and not _BUT.match(answer.text, begun)
 
 
 def strip_wrapping(text: str) -> str:

@@ -76,7 +76,7 @@ def test_a_number_that_no_reference_has_is_left_out_and_told() -> None:
 
 
 def test_a_citation_within_its_sentence_keeps_its_words_and_the_right_number() -> None:
-    text = "Jays hide [4]. According to Reference [1], rooks nest. Source [2] differs. So what?"
+    text = "Jays hide [4]. According to Reference 1, rooks nest. Source [2] differs. So what?"
     answer = read_chat_reply(text, REFERENCES).answer
     assert answer.text == (
         "Jays hide. According to Reference [2], rooks nest. Source [3] differs. So what?"
@@ -153,6 +153,9 @@ def test_what_belongs_to_an_answer_stays(reply: str) -> None:
         ("Unfortunately, the answer is not stated there.", True),
         ("The references do not give a number, but rooks nest early [1].", False),
         ("No. Rooks do not nest [1].", False),
+        ("The documentation does not mention rooks. It only lists crows [1].", True),
+        ("Unfortunately, none of the references says anything about it. Jays hide [1].", True),
+        ("The references do not give a number. However, they nest in hundreds [1].", False),
         ("The documents do not need to be signed [1].", False),
         ("They do not say goodbye when they leave the page [2].", False),
         ("I do not know of a bird that does it better [3].", False),
