@@ -83,7 +83,8 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sizes: PassageSizes = PassageSizes(short=1200, long=2400)
     """sizes of a section that is shown"""
     longest: int = 900
-    """maximum characters of a quote, which is the part of a section that a claim rests on"""
+    """maximum characters of a quote, which is the part of a section that a claim rests on; 0: the
+    section as it is"""
     limits: RetrievalLimits = RetrievalLimits()
     """limits of retrieval"""
 
@@ -153,7 +154,7 @@ def answer_by_chat(
         queries = _write_queries(question, planner, steps, settings.queries)
     except Failed as error:
         return make_failed_episode(question, METHOD, error)
-    asking = _ChatQuestion(question, policy, choosing, settings, judge)
+    asking = ChatQuestion(question, policy, choosing, settings, judge)
     for number in range(settings.rounds):
         for query in queries:
             on_command(f"Search {query}")
@@ -181,13 +182,16 @@ def answer_by_chat(
         steps = list(episode.steps)
         if not queries or number + 1 == settings.rounds:
             break
+    return list_searches(episode, searched)
+
+
+def list_searches(episode: Episode, searched: Sequence[str]) -> Episode:
+    """Return the episode with what was searched below its answer, if that is declined."""
     answer = episode.answer
     if answer is not None and answer.declined and episode.stop == "declined":
-        text = f"{answer.text}\n\nSearched for: {'; '.join(searched)}"
-        episode = msgspec.structs.replace(
-            episode, answer=msgspec.structs.replace(answer, text=text)
-        )
-    return episode
+        text = f"{answer.text}\n\nSearched for: {'; '.join(dict.fromkeys(searched))}"
+        answer = msgspec.structs.replace(answer, text=text)
+    return msgspec.structs.replace(episode, answer=answer)
 
 
 def _write_queries(question: Question, planner: Policy, steps: list[Step], most: int) -> list[str]:
@@ -288,7 +292,7 @@ _SHOWN_QUOTE = 600
 """characters of a quote that a model is shown when it chooses"""
 
 
-class _ChatQuestion(NamedTuple):
+class ChatQuestion(NamedTuple):
     """A question that a chat model is asked, once or more."""
 
     question: Question
@@ -296,6 +300,14 @@ class _ChatQuestion(NamedTuple):
     choosing: BestOfNSettings
     settings: ChatSettings
     judge: EvidenceJudge | None
+    method: str = METHOD
+
+    def answer_quotes(
+        self, quotes: Sequence[Quote], before: Sequence[Step], failures: Sequence[Failure]
+    ) -> Episode:
+        """Return the episode of an answer from quotes, which stay whole where `longest` is 0."""
+        references = [Reference(Page("", "", ""), quote, quote.title) for quote in quotes]
+        return self.answer(references, before, failures)[0]
 
     def answer(
         self, references: Sequence[Reference], before: Sequence[Step], failures: Sequence[Failure]
@@ -353,7 +365,7 @@ class _ChatQuestion(NamedTuple):
                 yield drafts[-1]
 
         return (
-            answer_with_best_draft(self.question, METHOD, sample, choosing, failures, before),
+            answer_with_best_draft(self.question, self.method, sample, choosing, failures, before),
             drafts,
         )
 
@@ -373,9 +385,10 @@ class _ChatQuestion(NamedTuple):
             remarks.append("a source with ? does not seem to say what it is cited for: read it")
         if completion.stop == "length":
             remarks.append("the answer was cut off at its limit: allow more (--max-tokens)")
-        notes = (Failure(METHOD, Outcome.CITATION_NOTED, each) for each in remarks)
+        notes = (Failure(self.method, Outcome.CITATION_NOTED, each) for each in remarks)
         failures = (*episode.failures, *notes)
-        answer = narrow_quotes(answer, references, self.settings.longest)
+        if self.settings.longest:
+            answer = narrow_quotes(answer, references, self.settings.longest)
         return msgspec.structs.replace(episode, answer=answer, failures=failures)
 
 
@@ -383,6 +396,8 @@ def choose_nearest(
     question: Question, references: Sequence[Reference], longest: int
 ) -> tuple[Quote, ...]:
     """Quote the best references, as far as they have the question's words."""
+    if not longest:
+        return tuple(each.quote for each in references)
     return tuple(
         each.page.quote_whole_words(*each.narrow_to_claim(question.text, longest))
         for each in references[:NEAREST]

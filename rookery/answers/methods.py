@@ -182,14 +182,16 @@ def _configure_sampling(run: QuestionRun) -> "BestOfNSettings":
 
 def _run_webgpt(run: QuestionRun) -> Episode:
     from rookery.answers.webgpt import answer_with_webgpt
-    from rookery.browser.browser_commands import BrowserRules
+    from rookery.browser.browser_commands import BrowserRules, make_chat_rules
 
     browser, writer = (run.open_model(r) for r in ("browse", "write"))
-    rules = BrowserRules(quotes=run.session.settings.quotes or 0)
+    rules, judge = BrowserRules(quotes=run.session.settings.quotes or 0), _open_claim_judge(run)
     sampling, observe = _configure_sampling(run), run.callbacks.observe_command
-    library, judge = run.library, _open_claim_judge(run)
+    if chat := run.is_writer_chat() and run.session.open_models().uses_chat("browse"):
+        judge = run.session.sources.load_evidence_judge()
+        rules = make_chat_rules(rules, run.session.settings.models.context_tokens or 8000)
     return answer_with_webgpt(
-        run.question, library, browser, writer, sampling, rules, observe, judge
+        run.question, run.library, browser, writer, sampling, rules, observe, judge, chat
     )
 
 

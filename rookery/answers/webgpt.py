@@ -1,6 +1,7 @@
 """Browsing (WebGPT): the policy drives the text browser, then writes an answer from its quotes.
 
-This runs one episode for a waiting user; `run_rollouts` runs many at once.
+This runs one episode for a waiting user; `run_rollouts` runs many at once. A chat model is shown
+the same states, one at a time, but may think aloud and give several commands in one reply.
 """
 
 from collections.abc import Callable, Generator
@@ -15,18 +16,22 @@ from rookery.answers.best_of_n import (
     render_prompt,
     sample_drafts,
 )
+from rookery.answers.chat_answers import ChatQuestion, ChatSettings, list_searches
 from rookery.browser.browser import BrowseResult, browse_library, replace_surrogates
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
-from rookery.browser.page_view import PageViewCache
+from rookery.browser.chat_commands import read_chat_commands, render_browsing_turn
+from rookery.browser.page_view import PageViewCache, truncate_line
 from rookery.errors import Failed, Outcome
 from rookery.evidence.claim_support import SupportFilter, locate_answers
 from rookery.evidence.evidence_model import EvidenceJudge
+from rookery.models.chat_prompts import render_chat_prompt
 from rookery.quotes.citation_syntax import order_quotes_by_use, parse_numbered
 from rookery.records import Answer, Completion, Episode, Failure, Library, Policy, Question, Step
 
 WEBGPT_METHOD = "webgpt"
 STUCK_REPEATS = 5
-"""identical commands in a row without effect after which browsing is broken off"""
+"""identical commands in a row without effect after which browsing is broken off, or replies of a
+chat model"""
 HOPELESS_STEPS = 15
 """commands of any kind in a row without effect after which browsing is broken off"""
 
@@ -40,6 +45,7 @@ def answer_with_webgpt(
     rules: BrowserRules = BrowserRules(),
     on_command: Callable[[str], None] = lambda command: None,
     judge: EvidenceJudge | None = None,
+    chat: bool = False,
 ) -> Episode:
     """Answer a question from what the policy quotes while it browses.
 
@@ -48,15 +54,35 @@ def answer_with_webgpt(
     Without a quote no answer is sampled. A policy that repeats commands without effect is broken
     off (stuck). With a `judge`, each sentence of an answer is cited by the quotes that support it;
     one that none supports is taken out, and the failures say which (unsupported).
+
+    A `chat` model may think aloud and give several commands in one reply. Its browsing steps are
+    those of a rollout: for each command the state in the papers' form and the command, whatever the
+    model's words, so that `replay_episode` restores them and they can be trained on. Its answer is
+    read and checked as that of `answer_by_chat`. Without a quote, and where it says that the quotes
+    do not hold the answer, it is declined, with what was searched. If its replies have no effect,
+    it answers from what it quoted, or is stuck.
     """
     steps: list[Step] = []
     flow = browse_library(BrowserTask(question, rules), library, PageViewCache())
     try:
-        observation, ended = _browse_until_answer(flow, policy, steps, on_command)
+        browse = _browse_by_chat if chat else _browse_until_answer
+        observation, ended = browse(flow, policy, steps, on_command)
     except Failed as error:
         return make_failed_episode(question, WEBGPT_METHOD, error, steps)
+    commands = (step.said.text.partition(" ") for step in steps)
+    searched = [query for verb, _, query in commands if verb == "Search"]
     if observation is None:
-        return _end_unanswered(question, ended, steps)
+        episode = _end_unanswered(question, ended, steps)
+        if not chat or episode.stop not in (Outcome.NO_QUOTES, Outcome.MAX_ACTIONS):
+            return episode
+        answer = Answer("Nothing that was read holds the answer.", (), declined=True)
+        episode = msgspec.structs.replace(episode, answer=answer, stop="declined")
+        return list_searches(episode, searched)
+    if chat:
+        whole, writer = ChatSettings(longest=0), writer or policy
+        asking = ChatQuestion(question, writer, choosing, whole, judge, WEBGPT_METHOD)
+        failures = _finish_browsing(flow).failures
+        return list_searches(asking.answer_quotes(observation.quotes, steps, failures), searched)
     prompt = render_prompt("webgpt_answer", observation=observation.prompt)
 
     # The sources are whole: the judge reads each of them.
@@ -75,6 +101,47 @@ def answer_with_webgpt(
         return episode
     removed = support.list_removed(WEBGPT_METHOD, episode.steps[-1].said.text)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *removed))
+
+
+def _browse_by_chat(
+    flow: Generator[Observation, str, BrowseResult],
+    policy: Policy,
+    steps: list[Step],
+    on_command: Callable[[str], None],
+) -> tuple[Observation | None, BrowseResult | None]:
+    """Browse like `_browse_until_answer`, by replies of several commands."""
+    observation, results, idle, warned = next(flow), list[str](), 0, False
+    tools = msgspec.json.decode(render_prompt("chat_browse_tools"))
+    while not observation.answering:
+        turn = render_browsing_turn(observation, results)
+        prompt = render_chat_prompt(render_prompt("chat_browse"), [turn], tools)
+        reply = replace_surrogates(policy.complete(prompt, 1)[0].text)
+        commands = read_chat_commands(reply, observation.text)
+        results, failed = [], 0
+        for command in commands:
+            if command == "End: Answer" and (failed or not (observation.quotes or warned)):
+                why = "a command before it failed" if failed else "nothing is quoted yet"
+                results.append(f"not finished, as {why}: mend that, or finish again")
+                warned = warned or not failed
+                break
+            on_command(command)
+            steps.append(Step(observation.prompt, Completion(command)))
+            try:
+                observation = flow.send(command)
+            except StopIteration as ended:
+                return None, ended.value
+            if observation.answering:
+                return observation, None
+            failed += bool(observation.note)
+            result = observation.note or observation.effect or "done"
+            results.append(f"{truncate_line(command, 300)} → {result}")
+        idle = idle + 1 if failed == len(commands) else 0
+        if idle >= STUCK_REPEATS:
+            if not observation.quotes:
+                return None, BrowseResult((), Outcome.STUCK)
+            steps.append(Step(observation.prompt, Completion("End: Answer")))
+            observation = flow.send("End: Answer")
+    return observation, None
 
 
 def _finish_browsing(flow: Generator[Observation, str, BrowseResult]) -> BrowseResult:
