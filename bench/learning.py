@@ -72,7 +72,7 @@ from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.reward_model import make_input_encoder, score_rows
 from rookery.learn.reward_training import RewardTrainer, RewardTrainingSettings
 from rookery.learn.training_data import ComparisonItem, ComparisonSplit
-from rookery.learn.training_run import ResumableRun
+from rookery.learn.training_run import CheckpointParts, ResumableRun
 from rookery.library.libraries import get_bundled_folder
 from rookery.pages.page_reader import read_page
 
@@ -297,7 +297,8 @@ def _run_reward_training(work: Work, out: Path, turns: Turns, piece: int) -> Non
         training = RewardTrainer(
             settings, learner, showing.pad, ComparisonSplit(items, [], 0, 0), out / "best"
         )
-        for number in run.iterate_steps(work.steps, training, work.steps + 1, turns.step):
+        state = CheckpointParts(learner, training.progress)
+        for number in run.iterate_steps(work.steps, state, work.steps + 1, turns.step):
             at = number * PAIRS % len(items)
             run.record_metrics(**training.train_step(number, items[at : at + PAIRS]))
 

@@ -58,22 +58,22 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
     "(top)": (1_370, 7),  # outcomes are an enum, and what a word is: for every quote
-    "answers": (3_310, 16),
+    "answers": (3_301, 15),
     "browser": (1_640, 8),
-    "cli": (3_800, 13),
-    "desk": (8_572, 34),
-    "evidence": (1_112, 6),
-    "learn": (6_453, 24),
-    "library": (4_076, 14),
-    "measure": (2_003, 12),
-    "models": (1_500, 7),
-    "network": (1_318, 5),
-    "pages": (8_270, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (2_960, 12),  # a typed quotation reads as its page does
-    "server": (7_520, 20),
-    "shell": (2_700, 13),
+    "cli": (3_794, 13),
+    "desk": (8_430, 34),
+    "evidence": (1_104, 6),
+    "learn": (6_398, 24),
+    "library": (4_069, 14),
+    "measure": (1_998, 12),
+    "models": (1_499, 7),
+    "network": (1_303, 5),
+    "pages": (8_258, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (2_946, 12),  # a typed quotation reads as its page does
+    "server": (7_497, 20),
+    "shell": (2_661, 13),
 }
-MOST_CODE_LINES = 56_600
+MOST_CODE_LINES = 56_275  # to be 56,000 again: chat models came
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
