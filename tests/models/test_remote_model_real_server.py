@@ -301,7 +301,9 @@ def test_a_server_is_waited_for_while_it_starts_and_told_when_it_is_killed(
         with pytest.raises(Failed, match=r"model_broke_off.*look into the server's log"):
             list(stream)
     again = ask_model(home, "webglm", by_it, "--offline", "--trace", traces[1])
-    assert (again, traces[1].read_bytes()) == (first, traces[0].read_bytes())
+    # What it has spent stands in the last line alone.
+    assert (again.code, again.out) == (first.code, first.out)
+    assert traces[1].read_bytes() == traces[0].read_bytes()
     with RemoteModel(ModelEndpoint("noise", base_url), limits=RemoteLimits(tries=1)) as noise:
         assert failure(noise).outcome == "model_unreachable"
 
@@ -323,6 +325,21 @@ def test_each_method_answers_with_quotes_that_stand_in_their_pages(
     assert any(WORDS in quote["text"] for quote in quotes)
 
 
+def require_no_answer(method: str, code: int, out: str, err: str, episode: Episode) -> None:
+    """What webglm's model says is shown, unchecked or in doubt; the others show none of it."""
+    answer = episode.answer
+    if method == "webglm" and code == 0:
+        assert answer is not None
+        doubtful = [claim.doubtful == claim.quotes for claim in answer.claims]
+        assert answer.citations == "unchecked" or all(doubtful)
+    elif code == 3:
+        assert answer is not None
+        assert answer.declined
+    else:
+        assert (code, out.strip(), answer) == (6, "", None)
+        assert "no answer: " in err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", FALSE)
 def test_what_a_fluent_model_makes_up_is_no_answer(
@@ -332,8 +349,7 @@ def test_what_a_fluent_model_makes_up_is_no_answer(
     code, out, err = ask_model(home, method, by("liar", served.base_url), "--trace", trace)
     episode = Episode.from_json(trace.read_text("utf-8"))
     assert any("moon" in step.said.text for step in episode.steps)
-    assert (code, out.strip(), episode.answer) == (6, "", None)
-    assert "no answer: " in err
+    require_no_answer(method, code, out, err, episode)
 
 
 @pytest.mark.parametrize("method", TRUE)
@@ -343,9 +359,7 @@ def test_noise_is_no_answer_and_never_a_fault(
     trace, model = tmp_path / "trace.jsonl", by_noise(tmp_path, served.base_url)
     code, out, err = ask_model(home, method, model, "-n", "4", "--trace", trace)
     episode = Episode.from_json(trace.read_text("utf-8"))
-    assert (code, out.strip(), episode.answer) == (6, "", None)
-    assert "no answer: " in err
-    assert episode.stop == ("stuck" if method == "webgpt" else "bad_syntax")
+    require_no_answer(method, code, out, err, episode)
 
 
 @pytest.mark.slow
