@@ -111,6 +111,7 @@ def _browse_by_chat(
 ) -> tuple[Observation | None, BrowseResult | None]:
     """Browse like `_browse_until_answer`, by replies of several commands."""
     observation, results, idle, warned = next(flow), list[str](), 0, False
+    before: list[str] = []
     tools = msgspec.json.decode(render_prompt("chat_browse_tools"))
     while not observation.answering:
         turn = render_browsing_turn(observation, results)
@@ -135,7 +136,8 @@ def _browse_by_chat(
             failed += bool(observation.note)
             result = observation.note or observation.effect or "done"
             results.append(f"{truncate_line(command, 300)} → {result}")
-        idle = idle + 1 if failed == len(commands) else 0
+        idle = idle + 1 if failed == len(commands) or commands == before else 0
+        before = commands
         if idle >= STUCK_REPEATS:
             if not observation.quotes:
                 return None, BrowseResult((), Outcome.STUCK)

@@ -165,8 +165,10 @@ def test_a_model_without_effect_answers_from_its_quotes_or_is_stuck(
 
 
 def test_commands_and_quotes_are_limited(library: FolderLibrary) -> None:
-    episode, _ = browse(library, "Search rook nests\nSearch crows")
+    episode, _ = browse(library, *(f"Search rook {n}\nSearch crows {n}" for n in range(40)))
     assert (episode.stop, len(episode.steps)) == ("declined", 60)
+    episode, _ = browse(library, "Search rook nests\nSearch crows")  # again and again
+    assert (episode.stop, len(episode.steps)) == ("stuck", 12)
     start = f"Search rook nests\nClick on link 0\nQuote: {NEST}\nQuote: {SEEDS}"
     episode, _ = browse(library, start, "March [1].", quotes=1)
     assert episode.answer is not None
