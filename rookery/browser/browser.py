@@ -444,12 +444,12 @@ class _BrowserState:
         else:
             place = self._position_at_top(reply).move_to_anchor(fragment)
             at = self.passages.get((address, reply.digest)) if self.rules.before else None
-            self._go_to(place if at is None else place.move_to_offset(at, self.rules.before))
+            self._go_to(place if at is None else place.move_to_offset(at, self.rules.before or 0))
 
     def find_in_page(self, text: str) -> None:
         """Scroll to the next occurrence of a text, beginning again at the top of the page."""
         self._add_action(f"Find in page: {truncate_line(text, self.rules.title)}")
-        moved = self.position.move_to_text(text, self.rules.before)
+        moved = self.position.move_to_text(text, self.rules.before or 0)
         if moved is None:
             self.note = "this text is not on the page"
         else:

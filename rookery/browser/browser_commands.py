@@ -83,14 +83,14 @@ class BrowserRules(Record, frozen=True):
     number (WebGPT, appendix A)"""
     title: int = 200
     """characters of a title, of a link's text in past actions, and of a query there"""
-    before: int = 0
+    before: int | msgspec.UnsetType = msgspec.UNSET
     """characters of a page that are shown before the passage of a search result, at which that then
-    opens, and before what was found, whose places are listed; 0: results open at the top"""
+    opens, and before what was found, whose places are listed; unset: results open at the top"""
 
     def __post_init__(self) -> None:
         least = {"quotes": 0, "overlap": 0, "window": 100, "before": 0}
         for name in self.__struct_fields__:
-            if name != "blocked" and getattr(self, name) < (value := least.get(name, 1)):
+            if name != "blocked" and (getattr(self, name) or 0) < (value := least.get(name, 1)):
                 raise ValueError(f"BrowserRules.{name} must be at least {value}")
 
 
