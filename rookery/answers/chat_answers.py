@@ -24,6 +24,7 @@ from rookery.answers.best_of_n import (
     render_prompt,
 )
 from rookery.answers.retrieval import RetrievalLimits, gather_passages
+from rookery.answers.webglm import WEBGLM_METHOD
 from rookery.errors import Failed, Outcome
 from rookery.evidence.claim_support import judge_claim_support
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
@@ -48,7 +49,6 @@ from rookery.records import (
     Step,
 )
 
-METHOD = "webglm"
 _FUSION = 10
 """constant of reciprocal rank fusion (Cormack and others 2009, who have 60 for lists of 1,000)"""
 CHARACTERS_PER_TOKEN = 4
@@ -64,6 +64,8 @@ _UNLIKELY_SOURCE = 0.25
 _WORTH_ADDING = 0.1
 """share of a claim's words that a further sentence must add to a quote"""
 _SEARCH_LINE = re.compile(r"(?im)^[\W\d_]*search(?: for)?\s*:\s*(.+)$")
+"""a search that a refusal asks for; a line of an answer may look alike"""
+_LAST_SEARCHES = re.compile(r"(?:\n+SEARCH: [^\n]+)+\s*\Z")
 _QUERY_MARKS = re.compile(r"^[\s\-*•>]*(?:\d{1,2}[.)]\s*)?(?:(?:search|query)(?: \d)?:\s*)?", re.I)
 
 
@@ -153,7 +155,7 @@ def answer_by_chat(
     try:
         queries = _write_queries(question, planner, steps, settings.queries)
     except Failed as error:
-        return make_failed_episode(question, METHOD, error)
+        return make_failed_episode(question, WEBGLM_METHOD, error)
     asking = ChatQuestion(question, policy, choosing, settings, judge)
     for number in range(settings.rounds):
         for query in queries:
@@ -166,7 +168,7 @@ def answer_by_chat(
                 scores[page.digest, hit.start] += 1 / (_FUSION + place)
         if not passages:
             none = Outcome.NO_EVIDENCE
-            return Episode(question, METHOD, tuple(steps), None, none, tuple(failures))
+            return Episode(question, WEBGLM_METHOD, tuple(steps), None, none, tuple(failures))
         fused: dict[tuple[Page, Hit], float] = {}
         for key in nlargest(settings.ranked, scores, scores.__getitem__):
             page, hit = passages[key]
@@ -300,7 +302,7 @@ class ChatQuestion(NamedTuple):
     choosing: BestOfNSettings
     settings: ChatSettings
     judge: EvidenceJudge | None
-    method: str = METHOD
+    method: str = WEBGLM_METHOD
 
     def answer_quotes(
         self, quotes: Sequence[Quote], before: Sequence[Step], failures: Sequence[Failure]
@@ -420,7 +422,7 @@ def read_draft(text: str, quotes: Sequence[Quote]) -> tuple[Answer | None, str]:
         return None, "it said nothing"
     if len(text) > MAX_ANSWER_CHARACTERS:
         return None, f"it said more than {MAX_ANSWER_CHARACTERS:,} characters"
-    reply = read_chat_reply(_SEARCH_LINE.sub("", text), quotes)
+    reply = read_chat_reply(_LAST_SEARCHES.sub("", text), quotes)
     if reply.refuses:
         return None, _REFUSED
     answer = cite_bare_sentences(reply.answer, quotes)

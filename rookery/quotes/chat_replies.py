@@ -6,7 +6,7 @@ and nothing else of the text is changed.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rookery.pages.passages import find_sentences
@@ -16,22 +16,30 @@ from rookery.records import Answer, Claim, Page, Quote
 _NAME = r"(?:references?|refs?\.?|sources?|documents?|docs?|citations?)"
 _NUMBER = r"\^?\d{1,4}\^?"
 _NUMBERS = rf"{_NUMBER}(?:\s?(?:[,;&–-]|and|to)\s?(?:{_NAME}\s)?{_NUMBER})*"
-_BRACKETS = rf"(?:\\?\[(?:{_NAME}\s?)?#?{_NUMBERS}\\?\]|【{_NUMBERS}(?:†[^】\n]{{0,60}})?】)"
+_BRACKETS = (
+    rf"(?:\^?\\?\[(?:{_NAME}\s?)?#?{_NUMBERS}\\?\](?:\((?:#|https?://)[^()\s]*\))?"
+    rf"|\[\[{_NUMBER}\]\](?:\([^()\s]*\))?|【{_NUMBERS}(?:†[^】\n]{{0,60}})?】)"
+)
 _MARK = re.compile(
-    rf"[ \t]*\((?:see )?(?:{_NAME}\s?(?:{_BRACKETS}|{_NUMBERS})|{_BRACKETS})"
+    rf"[ \t]*\((?:see )?(?:(?:references?|refs?\.?|sources?)\s?{_NUMBERS}"
+    rf"|(?:{_NAME}\s?)?{_BRACKETS})"
     rf"(?:\s?(?:,|;|&|and)?\s?(?:{_NAME}\s)?{_BRACKETS})*\)"
-    rf"|[ \t]*{_BRACKETS}(?:[ \t]?[,;]?[ \t]?{_BRACKETS})*"
-    rf"|(?P<bare>\breferences?) {_NUMBERS}(?!\w)",
+    rf"|[ \t]*(?P<raised><sup>)?{_BRACKETS}(?:[ \t]?[,;]?[ \t]?{_BRACKETS})*(?(raised)</sup>)"
+    rf"|(?P<bare>(?-i:\bReferences?)) {_NUMBERS}(?!\w)",
     re.IGNORECASE,
 )
-"""one or more citations that stand together"""
-_IN_SENTENCE = re.compile(rf"\b{_NAME}\Z", re.IGNORECASE)
+"""one or more citations that stand together; a number that links somewhere is one, too"""
+_IN_SENTENCE = re.compile(
+    r"\b(?:(?:to|in|by|from|and) reference|References?|Refs?\.?|Sources?|Documents?|Docs?)\Z"
+)
 """stands before a citation that is a word of its sentence: `According to Reference [1], ...`"""
 _RANGE = re.compile(r"(\d+)\^?\s?(?:[–-]|to)\s?\^?(\d+)")
 _INDEX = re.compile(r"\s?=\s|\(|\.\w")
 """stands behind brackets that are no citation but an index, where they touch the word before"""
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^`\n]|(?!\1(?!`))`|\n(?!\s*\n))+?(?<!`)\1(?!`)")
-_LINK = re.compile(r"\[[^\[\]\n]*\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*[^()\n]*\)|\b\w+://[^\s<>]+")
+_LINK = re.compile(
+    r"\[[^\[\]\n]*\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?: +\"[^\"\n]*\")?\)|\b\w+://[^\s<>]+"
+)
 _MATHS = re.compile(r"\$\$.+?\$\$|\\\(.+?\\\)|\\\[(?!\d).+?\\\]", re.DOTALL)
 _WHOLE_FENCE = re.compile(
     r"(`{3,}|~{3,})(?:markdown|md|text)?[ \t]*\n(.*)\n[ \t]*\1\s*\Z", re.DOTALL
@@ -68,7 +76,7 @@ _WORDS = (
 )
 _TELL = (
     r"(?:say|state|mention|contain|provide|include|give|tell|cover|address|describe|explain|specify"
-    r"|answer|discuss|have|show|hold|offer|indicate|list|name)"
+    r"|answer|discuss|have(?! to)|show|hold|offer|indicate|list|name)"
 )
 _REFUSAL = re.compile(
     r"(?:\W|i(?:'|’)?m sorry|i am sorry|sorry|unfortunately|but|no\.)*"
@@ -81,9 +89,13 @@ _REFUSAL = re.compile(
     r"|there (?:is|was|are) no(?:thing)?\b[^.\n]{0,60}"
     r"(?:references?|documents?|sources?|passages?|information|mention)"
     rf"|(?:this|that|it|the answer|the question)\b[^.\n;]{{0,40}}(?:not|n['’]t|never) (?:\w+ )?"
-    rf"(?:stated|mentioned|said|there|given|found|answered|covered|in)\b)",
+    rf"(?:stated|mentioned|said|found|answered|covered)\b)",
     re.IGNORECASE,
 )
+_SOURCES = re.compile(
+    r"\b(?:references?|documents?|sources?|passages?|documentation|context|information)\b", re.I
+)
+"""what a refusal names that stands before a cited sentence; a page or a file may be the subject"""
 _BUT = re.compile(r"\s*(?:however|but|still|yet|nevertheless|instead)\b", re.IGNORECASE)
 """begins a sentence that answers after all"""
 
@@ -114,7 +126,11 @@ def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
     for mark in _MARK.finditer(text):
         numbers = _list_numbers(mark[0])
         existing = [n for n in numbers if 0 < n <= len(references)]
-        if any(start < mark.end() and mark.start() < end for start, end in hidden):
+        if any(
+            start < mark.end() and mark.start() < end
+            for start, end in hidden
+            if not mark.start() <= start < end <= mark.end()  # a number that is a link
+        ):
             continue
         if not _is_citation(text, mark, numbers, existing):
             continue
@@ -124,7 +140,7 @@ def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
         position = mark.end()
         ahead = not out.rpartition("\n")[2].strip(" \t-*•|>#0123456789.")
         if _IN_SENTENCE.search(out):
-            out += " " + "".join(f"[{number + 1}]" for number in cited)
+            out += " " * bool(cited) + "".join(f"[{number + 1}]" for number in cited)
             ahead = True
         elif ahead:
             out += mark[0][: len(mark[0]) - len(mark[0].lstrip(" \t"))]
@@ -156,14 +172,14 @@ def _list_numbers(marks: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _make_claims(text: str, marks: Sequence[tuple[int, tuple[int, ...], bool]]) -> Iterator[Claim]:
-    """Yield a claim for each mark, or for those of one sentence where one stands ahead in it.
+def _make_claims(text: str, marks: Sequence[tuple[int, tuple[int, ...], bool]]) -> list[Claim]:
+    """Return a claim for each mark, or for those of one sentence where one stands ahead in it.
 
     A mark is its place in the text, the quotes that it cites, and whether it stands ahead of what
     it is for.
     """
     ends = [end for _, end in find_sentences(Page("", "", text), 0, len(text))]
-    floor, pending = 0, tuple[int, ...]()
+    claims, floor, pending = list[Claim](), 0, tuple[int, ...]()
     for number, (place, cited, ahead) in enumerate(marks):
         cited = tuple(dict.fromkeys((*pending, *cited)))
         end, pending = place, ()
@@ -178,8 +194,14 @@ def _make_claims(text: str, marks: Sequence[tuple[int, tuple[int, ...], bool]]) 
         if cited and end > floor:
             start = find_claim_start(text, floor, end)
             start = end - len(text[start:end].lstrip(" ,;"))
-            yield Claim(start, end, cited)
+            if claims and not any(
+                map(str.isalnum, text[start:end])
+            ):  # marks on both sides of a dot
+                start, cited = claims[-1].start, tuple(dict.fromkeys((*claims[-1].quotes, *cited)))
+                claims.pop()
+            claims.append(Claim(start, end, cited))
             floor = end
+    return claims
 
 
 def _is_refusal(answer: Answer) -> bool:
@@ -188,7 +210,8 @@ def _is_refusal(answer: Answer) -> bool:
         return refusal is not None
     sentences = find_sentences(Page("", "", answer.text), 0, len(answer.text))
     begun = sentences[0][1] if sentences else 0
-    return answer.claims[0].start >= begun and not _BUT.match(answer.text, begun)
+    named = _SOURCES.search(answer.text, 0, begun)
+    return bool(named) and answer.claims[0].start >= begun and not _BUT.match(answer.text, begun)
 
 
 def strip_wrapping(text: str) -> str:

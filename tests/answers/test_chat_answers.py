@@ -137,6 +137,16 @@ def test_a_second_search_may_find_it(library: FolderLibrary, tmp_path: Path) -> 
     assert len(episode.steps) == 3
 
 
+@pytest.mark.parametrize(
+    "line", ["- **Search:** type rooks", "```yaml\nsearch: rooks\nopen: yes\n```", "Search: a box"]
+)
+def test_lines_of_an_answer_that_look_like_searches_stay(line: str) -> None:
+    quotes = [page.quote(0, len(page.text)) for page in references(*SECTIONS.values())]
+    answer, _ = read_draft(f"{NESTS}\n\n{line}\n\nThat is all [2].\nSEARCH: rook food", quotes)
+    assert answer is not None
+    assert answer.text == f"{NESTS}\n\n{line}\n\nThat is all.".replace(" [1]", "")
+
+
 def test_marks_of_no_reference_are_told_and_cost_nothing(
     library: FolderLibrary, tmp_path: Path
 ) -> None:

@@ -33,6 +33,8 @@ def mark(answer: Answer) -> str:
         *("[1][3]", "[1, 3]", "[1,3]", "[1; 3]", "[1 and 3]", "[1] [3]", "[1], [3]", "[1]; [3]"),
         *("【1】【3】", "【1†source】【3†L1-L4】", "[^1][^3]", "[^1^][^3^]", "[Reference 1, 3]"),
         *("[References 1 and 3]", "(Reference [1], [3])", "(see [1][3])", "(References 1 and 3)"),
+        *("[[1]](#one)[[3]](#three)", "[1](https://a.example/x)[3](#y)", "^[1]^[3]"),
+        *("<sup>[1][3]</sup>", "<sup>[1, 3]</sup>"),
         *("[Source 1][Source 3]", "[#1][#3]", r"\[1\]\[3\]", "(Ref. 1, 3)", "[ref 1][doc 3]"),
     ],
 )
@@ -84,6 +86,32 @@ def test_a_citation_within_its_sentence_keeps_its_words_and_the_right_number() -
     words = [answer.text[claim.start : claim.end] for claim in answer.claims]
     assert words[1:] == ["According to Reference [2], rooks nest.", "Source [3] differs."]
     assert [claim.quotes for claim in answer.claims] == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The report references 5 studies",
+        "The annex (document 3) holds the plan",
+        "It is stated in the document",
+        "It has no sources",
+        "Crows feed (in winter)",
+        "See section [1.2], [A] and page (3)",
+    ],
+)
+def test_words_that_look_like_a_citation_stay(text: str) -> None:
+    answer = read_chat_reply(f"{text} [1].", REFERENCES).answer
+    assert (answer.text, [claim.quotes for claim in answer.claims]) == (f"{text}.", [(0,)])
+
+
+def test_a_number_in_a_sentence_that_no_reference_has_leaves_no_gap() -> None:
+    reply = read_chat_reply("Reference [99] says so [1].", REFERENCES)
+    assert (reply.answer.text, reply.unknown) == ("Reference says so.", (99,))
+
+
+def test_marks_on_both_sides_of_a_full_stop_are_of_one_claim() -> None:
+    answer = read_chat_reply("Rooks nest early [1].[3] Jays do not [2].", REFERENCES).answer
+    assert mark(answer) == "Rooks nest early.[1][3] Jays do not[2]."
 
 
 def test_a_citation_ahead_of_its_sentence_belongs_to_it() -> None:
@@ -160,6 +188,9 @@ def test_what_belongs_to_an_answer_stays(reply: str) -> None:
         ("They do not say goodbye when they leave the page [2].", False),
         ("I do not know of a bird that does it better [3].", False),
         ("There is no reason to feed rooks [1].", False),
+        ("The file does not include comments. Add them with # [1].", False),
+        ("It is not given to birds under 2 kg.", False),
+        ("The documents do not have to be signed.", False),
     ],
 )
 def test_a_refusal_is_told_from_an_answer(text: str, refuses: bool) -> None:
