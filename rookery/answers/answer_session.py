@@ -422,23 +422,20 @@ class AnswerSession:
     ) -> str:
         """Return a question that stands alone without the `earlier` ones of its conversation.
 
-        A model of a server rewrites it where the method uses one; a chat model is shown the
-        `replies` to the last of the earlier questions, too. Elsewhere, where that model fails, and
-        where the answer must be the same offline, the question before is added to one that leans on
-        it. Small models on this machine change what is asked too often.
+        A chat model of a server rewrites it where the method uses one, and is shown the `replies`
+        to the last of the earlier questions, too. Elsewhere, where that model fails, and where the
+        answer must be the same offline, the question before is added to one that leans on it. Small
+        models change what is asked too often.
         """
         if not earlier:
             return question
         if self.asks_model() and not self.settings.offline:
             try:
-                if not self.is_writer_local():
-                    pool = self.open_models()
+                pool = self.open_models()
+                if pool.uses_chat("write"):
                     model = pool.open_model("write")
                     written = rewrite_by_model(
-                        question,
-                        earlier,
-                        lambda prompt: model.complete(prompt)[0].text,
-                        replies if pool.uses_chat("write") else None,
+                        question, earlier, lambda prompt: model.complete(prompt)[0].text, replies
                     )
                     if written:
                         return written
@@ -579,23 +576,6 @@ MOST_FRAGMENT_WORDS = 3
 """words of a question that is too short to stand alone, such as `Why not?`"""
 MOST_POINTING_WORDS = 9
 """words of a question in which "they" points back; in a longer one it points to its own subject"""
-FOLLOW_UP_PROMPT = """Rewrite the last question of a conversation so that it can be understood \
-without the others: put the names of things in place of words such as "it", "they" or "there", and \
-add what was left out. Change nothing else, and do not answer. If it can be understood already, \
-repeat it as it is.
-
-Question: Who wrote Middlemarch?
-Question: When was she born?
-Rewritten: When was the writer of Middlemarch born?
-
-Question: How do I list the tables of a database in psql?
-Question: How tall is the Eiffel Tower?
-Rewritten: How tall is the Eiffel Tower?
-
-{earlier}
-Question: {question}
-Rewritten:"""
-"""prompt of `rewrite_by_model`"""
 _BEGINS_AGAIN = re.compile(r"(?:and|but|so|what about|how about)\b", re.IGNORECASE)
 _POINTS_BACK = re.compile(
     r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that|these|those|same|instead"
@@ -633,28 +613,24 @@ def rewrite_by_model(
     question: str,
     earlier: Sequence[str],
     complete: Callable[[str], str],
-    replies: Sequence[str] | None = None,
+    replies: Sequence[str] = (),
 ) -> str | None:
-    """Have a model rewrite a question so that it stands alone without the `earlier` ones.
+    """Have a chat model rewrite a question so that it stands alone without the `earlier` ones.
 
     `complete` returns what the model writes after a prompt. `replies` are the answers to the last
-    of the earlier questions, for a chat model; None: the model continues texts. Returns None where
-    what it writes is no single question of a plausible length.
+    of the earlier questions. Returns None where what it writes is no single question of a plausible
+    length.
     """
-    earlier, question = [" ".join(each.split()) for each in earlier], " ".join(question.split())
-    if replies is None:
-        listed = "\n".join(f"Question: {each}" for each in earlier)
-        prompt = FOLLOW_UP_PROMPT.format(earlier=listed, question=question)
-    else:
-        from rookery.answers.best_of_n import render_prompt
+    from rookery.answers.best_of_n import render_prompt
 
-        turns = [f"Question: {each}" for each in earlier]
-        for at, reply in enumerate(replies, len(turns) - len(replies)):
-            turns[at] += f"\nAnswer: {reply[:MAX_REPLY_CHARACTERS]}"
-        turn = neutralize_text("\n\n".join([*turns, f"Last question: {question}"]))
-        prompt = render_chat_prompt(render_prompt("chat_follow_up"), [turn])
+    question = " ".join(question.split())
+    turns = [f"Question: {' '.join(each.split())}" for each in earlier]
+    longest = 2 * (len(question) + max(map(len, turns), default=0)) + 200
+    for at, reply in enumerate(replies, len(turns) - len(replies)):
+        turns[at] += f"\nAnswer: {reply[:MAX_REPLY_CHARACTERS]}"
+    turn = neutralize_text("\n\n".join([*turns, f"Last question: {question}"]))
+    prompt = render_chat_prompt(render_prompt("chat_follow_up"), [turn])
     line = complete(prompt).strip().partition("\n")[0]
     line = re.sub(r"^(?:rewritten|(?:last )?question): *", "", line, flags=re.IGNORECASE)
     rewritten = line.strip('"*` ')
-    longest = 2 * (len(question) + max(map(len, earlier), default=0)) + 200 * (replies is not None)
     return rewritten if rewritten and len(rewritten) <= longest else None

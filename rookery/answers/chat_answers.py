@@ -535,5 +535,5 @@ def list_bare_sentences(answer: Answer) -> list[tuple[int, int]]:
     ]
 
 
-_NO_STATEMENT = re.compile(r"\A\s*#|[:?]\W*\Z|\A\W*(?:\w+\W*){0,3}\Z|\A[\s|:-]*\Z")
+_NO_STATEMENT = re.compile(r"\A\s*#|[:?]\W*\Z|\A\W*(?:\w+\W*){0,2}\Z|\A[\s|:-]*\Z")
 """a sentence that says nothing to be cited: a heading, a lead to a list, a question, a few words"""

@@ -53,13 +53,13 @@ def test_a_very_long_question_is_not_added() -> None:
     ("written", "taken"),
     [
         (
-            " How long do crows remember a face?\n\nQuestion: x",
+            " How long do crows remember a face?\n\nLast question: x",
             "How long do crows remember a face?",
         ),
         ('"How long do crows remember?"', "How long do crows remember?"),
         ("", None),
         (" \n", None),
-        ("They remember it for years, as was shown in Seattle. " * 5, None),
+        ("They remember it for years, as was shown in Seattle. " * 9, None),
     ],
 )
 def test_a_model_rewrites_unless_what_it_writes_is_no_question(
@@ -72,4 +72,4 @@ def test_a_model_rewrites_unless_what_it_writes_is_no_question(
         return written
 
     assert rewrite_by_model("For how long?", [FACES], complete) == taken
-    assert prompts[0].endswith(f"Question: {FACES}\nQuestion: For how long?\nRewritten:")
+    assert prompts[0].endswith(f"\n♦User\nQuestion: {FACES}\n\nLast question: For how long?")

@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 from askers import CROWS, ask, enter, home
+from models import refused, serving, write_choices
 from programs import Served, served
 from starlette.testclient import TestClient
 from visits import Visit
@@ -20,6 +21,7 @@ __all__ = ["home"]
 pytestmark = pytest.mark.usefixtures("home")
 FACES, LONGER = "Do crows recognise human faces?", "For how long do they remember?"
 STANDING = f"{LONGER} {FACES}"
+REWRITTEN = "How many years do crows remember a face?"
 MODEL = "rookery-extract"
 
 
@@ -152,17 +154,18 @@ def test_a_stored_answer_follows_one_of_the_same_key_alone(service: Served) -> N
 
 
 @pytest.mark.parametrize(
-    ("lines", "standing"),
-    [('"How many years do crows remember a face?"\n', "How many years do crows remember a face?"),
-     ("", STANDING)],
-)  # fmt: skip
+    ("reply", "standing"),
+    [
+        (write_choices({"message": {"content": REWRITTEN}}), REWRITTEN),
+        (refused("400 Bad Request"), STANDING),
+    ],
+)
 def test_a_model_rewrites_where_one_is_used_and_the_question_before_stands_in_front_where_it_fails(
-    tmp_path: Path, lines: str, standing: str
+    reply: bytes, standing: str
 ) -> None:
-    script = tmp_path / "said.jsonl"
-    script.write_text(lines)
-    models = ModelSettings(f"script:{script}")
-    settings = Settings(("rookery:corvids",), method="webglm", models=models)
-    with AnswerSession(settings) as session:
-        assert session.rewrite_question(LONGER, [FACES]) == standing
-        assert session.rewrite_question(LONGER, []) == LONGER
+    with serving(reply) as server:
+        models = ModelSettings("m", server.base_url)
+        settings = Settings(("rookery:corvids",), method="webglm", models=models)
+        with AnswerSession(settings) as session:
+            assert session.rewrite_question(LONGER, [FACES]) == standing
+            assert session.rewrite_question(LONGER, []) == LONGER
