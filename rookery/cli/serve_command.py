@@ -64,14 +64,6 @@ AnyAddress = Annotated[
     ),
 ]
 
-SuggestOption = Annotated[
-    bool,
-    make_option(
-        "--suggest  Let people who demonstrate have the evidence model suggest passages of "
-        "the page that they opened. Suggestions bias what people read and quote, so each "
-        "demonstration records whether any were shown."
-    ),
-]
 
 serve_group = CommandGroup()
 
@@ -102,7 +94,6 @@ def run_serve(
         bool,
         make_option("--team  Run as a service on PostgreSQL: with --log, and no link to enter."),
     ] = False,
-    suggest: SuggestOption = False,
     address: AddressOption = "",
 ) -> None:
     """Serve web pages to ask and to judge, and the HTTP API; or a command below.
@@ -117,7 +108,7 @@ def run_serve(
     from rookery.server.app import ServerOptions
 
     _check_models(settings)
-    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, suggest, address)
+    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, address)
     _open_at(settings, store, host, port, "Rookery", how)
 
 
@@ -150,14 +141,13 @@ def run_serve_desk(
     settings: Settings = Settings(),
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    suggest: SuggestOption = False,
     address: AddressOption = "",
 ) -> None:
     """Serve the desk alone, where people demonstrate, compare and rate."""
     _require_installed()
     from rookery.server.app import ServerOptions
 
-    how = ServerOptions(reading=False, suggest=suggest, address=address)
+    how = ServerOptions(reading=False, address=address)
     _open_at(settings, store, host, port, "The desk", how)
 
 
@@ -288,21 +278,6 @@ def _require_installed() -> None:
         import uvicorn  # noqa: F401
 
 
-def _require_evidence_model(settings: "Settings") -> None:
-    """Raise ValueError or Failed where the settings name no evidence model, or one that is
-    broken."""
-    from rookery.answers.answer_session import EvidenceSources
-
-    with EvidenceSources(settings) as sources:
-        if sources.load_evidence_judge() is None:
-            sentence = "--suggest needs an evidence model"
-            raise ValueError(
-                f"{sentence}, which --ranker {settings.ranker} is not: name a folder with one"
-                if settings.ranker
-                else f"{sentence}, and none comes with this installation: leave it out"
-            )
-
-
 def _open_at(
     settings: "Settings", store: str, host: str, port: int, what: str, how: "ServerOptions"
 ) -> None:
@@ -313,8 +288,6 @@ def _open_at(
     if how.address and not how.address.startswith(("http://", "https://")):
         raise ValueError(f"--address {how.address}: say it in full, as https://rookery.example")
     settings = msgspec.structs.replace(settings, archive=_locate_database(store))
-    if how.suggest:
-        _require_evidence_model(settings)
     place = store or _default_place()
     with _open_listener(host, port) as listener:
         with _open_or_create_store(place) as opened_store:

@@ -64,16 +64,14 @@ from rookery.desk.page_endpoints import (
 from rookery.desk.store import read_events
 from rookery.desk.tables import judgements
 from rookery.errors import Failed, Outcome
-from rookery.evidence.calibration import grade_score
 from rookery.pages.page_text import neutralize_text
 from rookery.pages.text_folding import Span
-from rookery.records import Episode, Failure, Page, Quote
+from rookery.records import Episode, Failure, Quote
 from rookery.shell import demonstration_commands
 from rookery.shell.browser_session import (
     FIND_PREFIX,
     SEARCH_PREFIX,
     BrowserSession,
-    SuggestedPassage,
     parse_typed_question,
 )
 from rookery.shell.demonstration_commands import Highlight
@@ -82,8 +80,7 @@ from rookery.shell.languages import translate_text as _
 from rookery.shell.rendering import render_guide_html
 
 SUGGESTIONS_KEY = "suggestions"
-"""key of `Judgement.filled` that holds what was suggested to the person, page by page; only there
-if anything was"""
+"""key of `Judgement.filled` that holds what versions before 0.3 suggested to the person"""
 STOP_DESCRIPTIONS = {
     "end": mark_text("an answer"),
     Outcome.MAX_ACTIONS: mark_text("an answer, when the actions were used up"),
@@ -221,9 +218,6 @@ LEASE_EXPIRED = mark_text(
     "The time for this task ran out, and somebody else has it now. Go on all the same: what you "
     "hand in is kept as an additional judgement."
 )
-ONLY_OPENED_PAGES = mark_text(
-    "suggestions are passages of a page: open one first, by a link of the search results"
-)
 T = TypeVar("T")
 FormFields = dict[str, tuple[str, ...]]
 """values of a posted form by field name"""
@@ -336,8 +330,6 @@ class DemonstrationPages:
             raise make_closed_error(status)
         lease_end = labelling_queue.renew_lease(get_store(request), status.token)
         visit = visit._replace(late=lease_end is None)
-        if "suggest" in fields and get_app_context(request).suggest:
-            return self._suggest_passages(visit)
         try:
             note = self._change_session(visit, lambda session: _apply_form(session, fields))
         except StaleSessionError:
@@ -352,40 +344,6 @@ class DemonstrationPages:
             anchor = _make_anchor(work.browser_session, fields)
         self._wait_for_page(visit)
         return visit.show_again(anchor=anchor)
-
-    def _suggest_passages(self, visit: _Visit) -> Response:
-        """Suggest passages of the open page, and record in the session that they were shown.
-
-        Nothing is recorded, and the reason shown (422), where no page is open or the model cannot
-        be read.
-        """
-        jobs = self.get_jobs(visit.request)
-        with self._open_session(visit) as work:
-            session = work.browser_session
-            view, question = session.find_shown_view(), session.task.question
-            suggestions = session.find_suggestions()
-        if view is None:
-            return self._render_state(visit, 422, ONLY_OPENED_PAGES)
-        if suggestions is None:
-            # The session is not locked meanwhile: its other tabs need not wait for the model.
-            try:
-                suggested = jobs.sessions.suggest_passages(
-                    view.page, question.text, jobs.library.load_evidence_judge
-                )
-            except Exception as error:  # a model with other outputs fails only when it runs
-                _LOG.exception("no suggestions for %s", visit.key.stream)
-                why = mark_text("the evidence model failed")
-                if isinstance(error, Failed):
-                    why = error.failure.detail
-                reason = translate_borrowed_text(why)
-                note = _("nothing can be suggested: %(reason)s", reason=reason)
-                return self._render_state(visit, 422, note)
-            try:
-                self._change_session(visit, lambda session: session.add_suggestions(suggested))
-            except StaleSessionError:
-                if not self._was_sent_before(visit):
-                    return self._render_state(visit, 409, STALE_FORM)
-        return visit.show_again("suggested=yes", "#suggestions")
 
     def post_draft(self, request: Request) -> Response:
         """Store the draft of the answer for a script; return JSON.
@@ -471,11 +429,8 @@ class DemonstrationPages:
                     if lint.bars or (uncited and "as_it_is" not in fields):
                         return self._render_state(visit, 422, lint.sentence)
             episode = demonstration_commands.make_demonstration_episode(session, key.person)
-            suggestions = session.suggestions
         comment = get_last_value(fields, "comment").strip()[:MAX_COMMENT_CHARACTERS]
         filled = judgement_conversion.add_episode({"comment": comment} if comment else {}, episode)
-        if suggestions:
-            filled[SUGGESTIONS_KEY] = msgspec.to_builtins(suggestions)
         judgement = Judgement(
             id="",
             item=key.item,
@@ -494,7 +449,7 @@ class DemonstrationPages:
 
     def _render_state(self, visit: _Visit, status: int = 200, note: str = "") -> Response:
         """Render the page for the present state: waiting, answering or browsing."""
-        request, suggest = visit.request, get_app_context(visit.request).suggest
+        request = visit.request
         guide = load_guide(get_store(request), DEMONSTRATION_FORM.name)
         with self._open_session(visit) as work:
             session = work.browser_session
@@ -529,9 +484,6 @@ class DemonstrationPages:
                     "quotes": make_quote_views(observation.quotes),
                     "says": observation.note,
                     "sentences": list_quotable_sentences(session),
-                    "suggest": suggest,
-                    "suggestions": list_suggestion_views(session) if suggest else None,
-                    "listed": "suggested" in request.query_params,
                     "typed": {
                         name: get_last_value(visit.fields, name)
                         for name in ("search", "find", "quote")
@@ -573,13 +525,6 @@ def _quote_sentences(session: BrowserSession, first: str, fields: FormFields) ->
     return _quote_marked_span(session, f"{start}-{end}", fields)
 
 
-def _quote_suggestion(session: BrowserSession, span: str, fields: FormFields) -> str:
-    places = _parse_span(span)
-    if places is None:
-        return demonstration_commands.NOT_SUGGESTED
-    return demonstration_commands.quote_suggested_span(session, *places)
-
-
 def _run_words(session: BrowserSession, verb: str, words: str, empty: str) -> str:
     command = f"{verb}{words.strip()}"
     return demonstration_commands.run_browser_command(session, command) if words.strip() else empty
@@ -610,7 +555,6 @@ _FORM_ACTIONS: Mapping[str, FormAction] = {
     ),
     "span": _quote_marked_span,
     "from": _quote_sentences,
-    "suggestion": _quote_suggestion,
     "quote": lambda session, words, _: demonstration_commands.run_typed_command(
         session, f"Quote: {words.removeprefix('Quote:')}"
     ),
@@ -627,11 +571,7 @@ def _event_matches_form(event: Mapping[str, Any], fields: FormFields) -> bool:
         return "undo" in fields
     if event.get("type") == "Drafted":
         return str(event.get("text", "")).strip() == get_last_value(fields, "answer").strip()
-    if event.get("type") == "Suggested":
-        return "suggest" in fields
     command = str(event.get("command", ""))
-    if "suggestion" in fields:
-        return command.startswith(("Quote: ", FIND_PREFIX))
     if command.startswith("Quote: "):
         return bool({"span", "from", "quote"} & set(fields))
     words = (
@@ -661,7 +601,7 @@ def _describe_end(session: BrowserSession, typed: FormFields) -> dict[str, Any]:
 
 def _make_anchor(session: BrowserSession, fields: FormFields) -> str:
     """Return the anchor of the last quoted paragraph, for browsers without script."""
-    if "scrolls" in fields or not {"span", "from", "suggestion", "quote"} & set(fields):
+    if "scrolls" in fields or not {"span", "from", "quote"} & set(fields):
         return ""
     return f"#p{find_last_quoted_paragraph(session)}"
 
@@ -806,8 +746,6 @@ def _split_runs(text: str, start: int, highlights: Sequence[Highlight]) -> list[
 
 BAR_WIDTH = 1000
 """width of a full bar, in units of its viewBox"""
-MAX_SUGGESTION_CHARACTERS = 320
-"""maximum characters shown of a suggested passage"""
 MAX_TITLE_CHARACTERS = 200
 """maximum characters shown of a title or address"""
 
@@ -834,22 +772,6 @@ class WindowView(NamedTuple):
     """blocks of the page; empty if results or an error are shown"""
     results: list[ResultLink]
     error: str
-
-
-class SuggestionView(NamedTuple):
-    """A suggested passage as it is shown."""
-
-    text: str
-    """shortened text"""
-    grade: str
-    """high, middle or low"""
-    span: str
-    """start and end in the page, as a form sends them"""
-    words: str
-    """first words, by which `Find in page:` leads to it; empty if none do"""
-    shown: bool
-    """True if the window shows all of it"""
-    quoted: bool
 
 
 class BudgetMeter(NamedTuple):
@@ -900,29 +822,6 @@ def make_quote_views(quotes: Sequence[Quote]) -> list[QuoteView]:
         )
         for number, quote in enumerate(quotes, 1)
     ]
-
-
-def list_suggestion_views(session: BrowserSession) -> list[SuggestionView] | None:
-    """Return what was suggested on the page that is shown, best first; None if nothing was."""
-    view, suggested = session.find_shown_view(), session.find_suggestions()
-    if view is None or suggested is None:
-        return None
-    return [_make_suggestion_view(session, view.page, each) for each in suggested.passages]
-
-
-def _make_suggestion_view(
-    session: BrowserSession, page: Page, passage: SuggestedPassage
-) -> SuggestionView:
-    span, observation = (passage.start, passage.end), session.observation
-    text = page.text[slice(*span)]
-    return SuggestionView(
-        neutralize_text(truncate_line(text, MAX_SUGGESTION_CHARACTERS)),
-        grade_score(passage.score),
-        f"{passage.start}-{passage.end}",
-        demonstration_commands.find_passage_words(session, page, span),
-        observation.start <= passage.start and passage.end <= observation.end,
-        page.quote(*span) in observation.quotes,
-    )
 
 
 def measure_budgets(session: BrowserSession) -> dict[str, BudgetMeter]:

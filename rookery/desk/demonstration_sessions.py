@@ -14,8 +14,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import select
@@ -27,27 +26,20 @@ from rookery.desk import labelling_queue
 from rookery.desk.store import Store, append_event, load_stored_page, read_events, store_page
 from rookery.desk.tables import judgements, leases
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, Library, Page, Record, prepare_type
+from rookery.records import Failure, Library, Record, prepare_type
 from rookery.settings import Settings
 from rookery.shell.browser_session import (
     BrowserSession,
     LiveSessions,
     ReplyEvent,
     SessionEvent,
-    SuggestedPassage,
-    SuggestionsEvent,
 )
 from rookery.shell.languages import mark_text
-
-if TYPE_CHECKING:
-    from rookery.evidence.evidence_model import EvidenceJudge
 
 _LOG = logging.getLogger("rookery.desk")
 
 MAX_CACHED_SESSIONS = 32
 """maximum number of sessions that one process keeps in memory"""
-MAX_CACHED_SUGGESTIONS = 256
-"""maximum number of pages, each with a question, whose suggestions one process keeps in memory"""
 T = TypeVar("T")
 
 
@@ -111,20 +103,6 @@ class DemonstrationStore:
     def __init__(self, store: Store, most: int = MAX_CACHED_SESSIONS) -> None:
         self._store = store
         self._sessions = LiveSessions[DemonstrationSession](most, math.inf)
-        self._judging = threading.Lock()
-        self._rank_passages = lru_cache(MAX_CACHED_SUGGESTIONS)(_rank_passages)
-
-    def suggest_passages(
-        self, page: Page, question: str, load_judge: "Callable[[], EvidenceJudge]"
-    ) -> SuggestionsEvent:
-        """Return the passages of a page that most likely answer, as an event that is not yet kept.
-
-        Each page is judged once for each question, one page at a time, so that people who press the
-        button together do not slow each other down. Raises Failed as `load_judge` does.
-        """
-        with self._judging:
-            passages = self._rank_passages(page, question, load_judge)
-        return SuggestionsEvent(page.url, page.digest, passages)
 
     @contextmanager
     def open_session(self, place: DemonstrationKey) -> Iterator[DemonstrationSession]:
@@ -234,17 +212,6 @@ class DemonstrationStore:
         work.event_count += len(deeds)
 
 
-def _rank_passages(
-    page: Page, question: str, load_judge: "Callable[[], EvidenceJudge]"
-) -> tuple[SuggestedPassage, ...]:
-    from rookery.answers.evidence_answers import suggest_passages
-
-    return tuple(
-        SuggestedPassage(quote.start, quote.end, round(score, 4))
-        for quote, score in suggest_passages(question, page, load_judge())
-    )
-
-
 def make_storable_reply(what: str, reply: BrowserReply) -> BrowserReply:
     """Return the reply, or a Failure if it holds lone surrogates, which cannot be stored."""
     try:
@@ -281,14 +248,6 @@ class DeskLibrary:
         """
         sources = self._open_sources()
         return sources.open_library_for_question(session.task.start, session.list_shown_urls())
-
-    def load_evidence_judge(self) -> "EvidenceJudge":
-        """Return the judge of the settings' evidence model. Raises Failed: no_model, bad_model."""
-        judge = self._open_sources().load_evidence_judge()
-        if judge is None:
-            detail = mark_text("there is no evidence model: tell whoever started the desk")
-            raise Failed(Failure("suggestions", Outcome.NO_MODEL, detail))
-        return judge
 
     def _open_sources(self) -> EvidenceSources:
         with self._lock:

@@ -226,8 +226,6 @@ class AppContext(msgspec.Struct, frozen=True):
     look: PageAssets
     links: tuple[NavigationLink, ...]
     """links in the head of the pages, in their order"""
-    suggest: bool = False
-    """whether people who demonstrate may ask the evidence model for passages of a page"""
     address: str = ""
     """how people reach this server, without a slash at its end; empty if nobody said"""
 

@@ -67,15 +67,13 @@ def build_web_app(
     settings: Settings,
     limits: VisitorLimits = VisitorLimits(),
     reading: bool = True,
-    suggest: bool = False,
     at_once: int = WorkerSettings().workers,
     address: str = "",
 ) -> Starlette:
     """Return the application of the desk and, with `reading`, of asking, the API and MCP.
 
-    With `suggest`, people who demonstrate may have passages suggested by the evidence model; of
-    questions, `at_once` are answered at the same time; links begin with `address` where there is
-    one. The caller closes the store.
+    Of questions, `at_once` are answered at the same time; links begin with `address` where there
+    is one. The caller closes the store.
     """
     routes, links = _reading_pages() if reading else ([], [])
     desk_routes, desk_links = build_desk_pages()
@@ -95,7 +93,7 @@ def build_web_app(
     )
     app.router.redirect_slashes = False  # it would redirect to the host that the client named
     look = PageAssets(TEMPLATE_FUNCTIONS, TEMPLATE_FOLDER)
-    app.state.desk = AppContext(store, settings, look, tuple(links), suggest, address.rstrip("/"))
+    app.state.desk = AppContext(store, settings, look, tuple(links), address.rstrip("/"))
     app.state.closing = []
     if reading:
         from rookery.server.documents import DocumentReader
@@ -307,8 +305,6 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """whether all comes through a proxy, whose word is taken"""
     log: bool = False
     """a line of JSON for each request, on standard error"""
-    suggest: bool = False
-    """whether people who demonstrate may have passages suggested by the evidence model"""
     address: str = ""
     """how people reach the server, with which links begin; empty: the address of the connection"""
 
@@ -356,7 +352,7 @@ def build_worker_app(
     `folder`; None if there is only one. Raises Failed as the store does.
     """
     store = Store(place)
-    more = (how.reading, how.suggest, how.at_once, how.address)
+    more = (how.reading, how.at_once, how.address)
     app = build_web_app(store, settings, VisitorLimits(), *more)
     app.state.closing.append(store.close)
     return ObservabilityMiddleware(app, how.behind_proxy, folder)

@@ -74,21 +74,12 @@ class DraftEvent(Record, frozen=True, tag="Drafted"):
     text: str
 
 
-class SuggestedPassage(Record, frozen=True):
-    """A passage of a page that was suggested to the person."""
-
-    start: int
-    end: int
-    score: float
-    """probability that it answers the question, as the evidence model judged"""
-
-
 class SuggestionsEvent(Record, frozen=True, tag="Suggested"):
-    """Passages of the open page were suggested to the person, best first; no command of theirs."""
+    """Passages of a page were suggested, as versions before 0.3 did; it changes nothing."""
 
     url: str
     digest: str
-    passages: tuple[SuggestedPassage, ...]
+    passages: tuple[object, ...]
 
 
 SessionEvent = CommandEvent | UndoEvent | ReplyEvent | QuestionEvent | DraftEvent | SuggestionsEvent
@@ -108,8 +99,6 @@ class BrowserSession:
         self.on_event: Callable[[SessionEvent], None] = lambda event: None
         self.draft = ""
         """the answer as far as it is written"""
-        self.suggestions: list[SuggestionsEvent] = []
-        """what was suggested so far, on each page once; undo takes nothing from it"""
         self.views = PageViewCache()
         self._typed_commands: list[str] = []
         self._replies: list[tuple[BrowserRequest, BrowserReply]] = []
@@ -249,21 +238,6 @@ class BrowserSession:
             self.draft = text
             self.on_event(DraftEvent(text))
 
-    def find_suggestions(self) -> SuggestionsEvent | None:
-        """Return what was suggested on the page that is shown; None if nothing was."""
-        shown = self.observation
-        page = (shown.url, shown.digest)
-        return next((each for each in self.suggestions if (each.url, each.digest) == page), None)
-
-    def add_suggestions(self, suggested: SuggestionsEvent) -> None:
-        """Keep what is suggested on a page, and report the event, if it is the first there."""
-        if all(
-            (each.url, each.digest) != (suggested.url, suggested.digest)
-            for each in self.suggestions
-        ):
-            self.suggestions.append(suggested)
-            self.on_event(suggested)
-
     def replay_event(self, event: SessionEvent) -> None:
         """Apply a stored event, to come to the session that another process had.
 
@@ -280,8 +254,6 @@ class BrowserSession:
                 self.change_question(question)
             case DraftEvent(text):
                 self.save_draft(text)
-            case SuggestionsEvent():
-                self.add_suggestions(event)
 
     def replay_session(self, wrap: Callable[[Library], Library]) -> tuple[list[Step], BrowseResult]:
         """Replay the session over a library of its own replies; return its steps and result.

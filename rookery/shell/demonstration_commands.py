@@ -9,7 +9,7 @@ it did nothing, or an empty string; nothing is stored of a command that did noth
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from rookery.browser.browser import (
@@ -42,11 +42,6 @@ SAME_WORDS = (
     "the same words stand further up in this window, and a quote takes those: mark a little more, "
     "until no other place reads the same, or scroll until the other place is out of sight"
 )
-MIN_FIND_WORDS, MAX_FIND_WORDS = 5, 40
-"""words, at least and at most, that lead to a passage"""
-NOT_SUGGESTED = "this is none of the passages that were suggested on this page"
-NOT_FINDABLE = "its first words stand at other places of this page, too: scroll to it and mark it"
-LONGER_THAN_WINDOW = "this is longer than the window: mark the part that you need"
 UNWRITABLE = "this holds characters that cannot be typed: mark what stands on either side of them"
 # Between ideographs a line may end anywhere, and each can be chosen as words can.
 _IDEOGRAPH = (
@@ -195,44 +190,6 @@ def quote_window_span(session: BrowserSession, start: int, end: int) -> str:
     if len(chosen.text) > room and chosen not in observation.quotes:
         return NO_ROOM_HINT.format(room)
     return run_browser_command(session, command)
-
-
-def find_passage_words(session: BrowserSession, page: Page, span: Span) -> str:
-    """Return the first words of a passage for `Find in page:`; empty if none lead there alone.
-
-    They are as few as stand nowhere else on the page, and MIN_FIND_WORDS at least.
-    """
-    start, end = span
-    finder = session.views.get_opened(page, session.task.rules).finder
-    ends = [match.end() for match in islice(WORD.finditer(page.text, start, end), MAX_FIND_WORDS)]
-    for stop in ends[MIN_FIND_WORDS - 1 :] or ends[-1:]:
-        words = " ".join(page.text[start:stop].split())
-        places = list(islice(finder.find_all(words, 0, spaced=True), 2))
-        if len(places) == 1 and parse_command(f"{FIND_PREFIX}{words}"):
-            return words
-    return ""
-
-
-def quote_suggested_span(session: BrowserSession, start: int, end: int) -> str:
-    """Quote a suggested passage; return why it cannot be, or an empty string.
-
-    If the window does not show it, it is looked for first, by the command that a model would give.
-    """
-    observation, view = session.observation, session.find_shown_view()
-    suggested = session.find_suggestions()
-    if view is None or suggested is None:
-        return ONLY_PAGES
-    if not any((start, end) == (each.start, each.end) for each in suggested.passages):
-        return NOT_SUGGESTED
-    if not observation.start <= start <= end <= observation.end:
-        words = find_passage_words(session, view.page, (start, end))
-        if not words:
-            return NOT_FINDABLE
-        if refused := run_browser_command(session, f"{FIND_PREFIX}{words}"):
-            return refused
-        if not session.observation.start <= start <= end <= session.observation.end:
-            return LONGER_THAN_WINDOW
-    return quote_window_span(session, start, end)
 
 
 def undo_last_command(session: BrowserSession) -> str:

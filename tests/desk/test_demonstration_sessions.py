@@ -25,6 +25,7 @@ from rookery.desk.demonstration_sessions import (
     StaleSessionError,
     make_storable_reply,
 )
+from rookery.desk.store import append_event
 from rookery.records import Block, Episode, Page
 from rookery.shell import demonstration_commands
 from rookery.shell.browser_session import FIND_PREFIX, BrowserSession
@@ -115,6 +116,22 @@ def test_a_process_that_was_overtaken_catches_up_and_changes_nothing(
     with one.open_session(place) as mine, two.open_session(place) as theirs:
         assert state(mine) == state(theirs)
         assert mine.browser_session.commands == ["Search crows", "Clicked on link 0"]
+
+
+def test_what_an_older_version_suggested_changes_nothing(opened_desk: Desk, web: Little) -> None:
+    place, ours = opened_desk.place(opened_desk.item()), DemonstrationStore(opened_desk.store)
+    for command in ("Search crows", "Clicked on link 0"):
+        did(ours, place, web, partial(demonstration_commands.run_typed_command, line=command))
+    stored = {"type": "Suggested", "url": "https://a.org/crows", "digest": "", "passages": []}
+    with opened_desk.store.begin_write() as connection:
+        body = msgspec.json.encode(stored).decode()
+        append_event(connection, place.stream, "Ada", body, 0.0)
+    quoting = "Quote: Crows bring gifts."
+    for sessions in (ours, DemonstrationStore(opened_desk.store)):
+        did(sessions, place, web, partial(demonstration_commands.run_typed_command, line=quoting))
+        with sessions.open_session(place) as work:
+            assert [quote.text for quote in work.browser_session.observation.quotes]
+    assert verify_event_chain(opened_desk.store, place.stream)
 
 
 def test_what_cannot_be_kept_is_not_shown(

@@ -142,12 +142,10 @@ def state(work: DemonstrationSession) -> tuple[object, ...]:
 
 
 @contextmanager
-def client(
-    desk: Desk, settings: Settings, person: str = "Ada", suggest: bool = False
-) -> Iterator[TestClient]:
+def client(desk: Desk, settings: Settings, person: str = "Ada") -> Iterator[TestClient]:
     """The desk's pages, as one person's browser without scripts sees them."""
     with TestClient(
-        build_web_app(desk.store, settings, EVERYBODY, suggest=suggest),
+        build_web_app(desk.store, settings, EVERYBODY),
         headers={"sec-fetch-site": "same-origin"},
     ) as browser:
         browser.cookies.set("rookery", desk.sessions[person])
