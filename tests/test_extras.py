@@ -27,7 +27,6 @@ PLACES = {
         "rookery/server",
     ],
     "postgres": [],
-    "gym": ["rookery/browser/gym.py"],
     "render": ["rookery/network/page_rendering.py"],
     "ray": ["rookery/library/worker_processes.py"],
     "measure": ["rookery/measure", "rookery/cli/measure_figures.py"],

@@ -26,7 +26,6 @@ GLOSSARY = frozenset(
 
 IMPOSED: dict[str, str] = {
     "Process": "multiprocessing.context.BaseContext",
-    "contains": "gymnasium.spaces.Space",
     "collect": "prometheus_client.registry.Collector",
     "command": "typer.Typer",
     "execute": "sqlite3.Connection",

@@ -3,8 +3,8 @@
 It yields an Observation and is sent a command, or yields a request and is sent the library's reply;
 at the end it returns the quotes. People, scripts, models and replays all drive this one object.
 
-An episode is what was shown and said, and the answer at its end: rollouts, the Gymnasium
-environment, the environment server and the adapters for other trainers all step a `BrowserEpisode`.
+An episode is what was shown and said, and the answer at its end: rollouts, the
+environment server and the adapters for other trainers all step a `BrowserEpisode`.
 """
 
 import re
