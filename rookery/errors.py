@@ -193,7 +193,6 @@ class Outcome(StrEnum):
     OUTSIDE_SITE = auto()
     PAST_THE_END = auto()
     POLICY_FAILED = auto()
-    PORT_TAKEN = auto()
     PROMPT_TOO_LONG = auto()
     REFUSED = auto()
     RELEASED = auto()

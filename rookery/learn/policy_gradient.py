@@ -68,10 +68,6 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     server: str | tuple[str, ...] = ""
     """the address of a vLLM that samples, such as http://127.0.0.1:8000, or a list of several (see
     `learn.vllm_sampler`); empty: this process does"""
-    weights_host: str = ""
-    """the name or address at which the servers reach this machine, such as 10.0.0.5, and a port
-    where it must be a certain one, as in 10.0.0.5:8901: they download the weights from there;
-    empty: they find the run's folder by the path that it has here"""
     episodes: int = 512
     """in a batch"""
     epochs: int = 4
@@ -186,11 +182,6 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             yield "server must be an address such as http://127.0.0.1:8000, or a list of them"
         if len(set(self.servers)) < len(self.servers):
             yield "server names an address twice: name each once"
-        if self.weights_host and not self.servers:
-            yield "weights_host sends weights to servers: set server, or leave it out"
-        host = self.weights_host
-        if host and ("/" in host or not _is_address(f"http://{host}")):
-            yield "weights_host must be a host, or a host and a port, such as 10.0.0.5:8901"
 
     @property
     def servers(self) -> tuple[str, ...]:

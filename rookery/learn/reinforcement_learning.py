@@ -113,11 +113,10 @@ def train_by_reinforcement(
             tokenizer,
             ends,
             settings.sampling,
-            settings.weights_host,
         )
     actor = build_policy_networks(settings)
     ended = ""
-    anywhere = msgspec.structs.replace(settings, server="", weights_host="")
+    anywhere = msgspec.structs.replace(settings, server="")
     with ResumableRun(out, anywhere, accelerator, cord=cord) as run:
         updates = settings.steps * settings.epochs * settings.minibatches
         learner = ModelOptimizer(

@@ -6,7 +6,6 @@ Tokens go in and tokens come out, as in `learn.decoding`: neither side tokenizes
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from itertools import repeat
 from pathlib import Path
 from queue import Queue
@@ -30,7 +29,6 @@ from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import PolicySampler, ServerConstraint
 from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.learn.training_run import cut_partial_line, read_run_lines
-from rookery.learn.weight_transfer import serve_folder
 from rookery.models.openai_protocol import extract_error_message
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Failure, prepare_type
@@ -84,9 +82,7 @@ class VllmSampler:
     """vLLM servers (0.32 or later) that sample from a policy in training and serve nobody else
     meanwhile.
 
-    They read the weights in `folder`, by the path that this process knows. With `weights_host`, the
-    host at which they reach this machine (and a port, if it must be one), they download them from
-    there (`rookery.learn.weight_transfer`). A request that fails is
+    They read the weights in `folder`, by the path that this process knows. A request that fails is
     not made again, since a server that comes back speaks with the weights that it was started with:
     the run goes on from its last checkpoint, and tells them. What they draw then is not the same to
     the last bit, since they compute whatever comes at a time together (`DrawnActions` keeps it).
@@ -101,10 +97,8 @@ class VllmSampler:
         tokenizer: PreTrainedTokenizerBase,
         ends: frozenset[int],
         settings: SamplingSettings,
-        weights_host: str = "",
     ) -> None:
         self._folder = folder.resolve()
-        self._weights_host = weights_host
         self._tokenizer = tokenizer
         self._settings = settings
         self._servers = [
@@ -114,18 +108,12 @@ class VllmSampler:
     def update_weights(self, policy: nn.Module, step: int) -> None:
         """Save a policy's weights, load them into the servers, and check that they use them.
 
-        Raises Failed as the class says, other_weights where what one says has other
-        log-probabilities than the policy finds, and port_taken.
+        Raises Failed as the class says, and other_weights where what one says has other
+        log-probabilities than the policy finds.
         """
         save_pretrained_model(policy, self._tokenizer, self._folder)
-        host = self._weights_host
-        try:
-            sending = serve_folder(self._folder, host) if host else nullcontext("")
-            with sending as address, ThreadPoolExecutor(len(self._servers)) as threads:
-                list(threads.map(lambda server: server.load_weights(step, address), self._servers))
-        except OSError as error:
-            detail = f"the weights cannot be sent from there ({error}): name a free port, or none"
-            raise Failed(Failure(host, Outcome.PORT_TAKEN, detail)) from error
+        with ThreadPoolExecutor(len(self._servers)) as threads:
+            list(threads.map(lambda server: server.load_weights(step), self._servers))
         for server in self._servers:
             server.check_logprobs(policy)
 
@@ -298,15 +286,9 @@ class _VllmServer:
             detail = "its tokens are not the policy's: start it with the folder of the policy"
             raise self.make_error(Outcome.OTHER_MODEL, detail)
 
-    def load_weights(self, step: int, address: str = "") -> None:
-        """Let it load the weights in the folder as those of this step, by the folder's path or from
-        the address at which it is served."""
-        if address:
-            files = sorted(place.name for place in self._folder.glob("*.safetensors*"))
-            request_body = {"address": address, "files": files}
-            load = {"method": "download_weights", "kwargs": request_body}
-        else:
-            load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
+    def load_weights(self, step: int) -> None:
+        """Let it load the weights in the folder as those of this step, by the folder's path."""
+        load = {"method": "reload_weights", "kwargs": {"weights_path": str(self._folder)}}
         self._send_request("/collective_rpc", load, dict[str, Any])
         # What it keeps of prompts was computed with other weights.
         if not self._send_request(
@@ -452,8 +434,7 @@ class _VllmServer:
         if route == "/collective_rpc":
             advice = (
                 f"it cannot load {self._folder}: it must be started with the folder of the policy, "
-                "and find that path, or be sent the weights (weights_host) and have "
-                f"--worker-extension-cls rookery.learn.weight_transfer.WeightDownload; {advice}"
+                f"and find that path, as on a disk that both machines have; {advice}"
             )
         return self.make_error(Outcome.MODEL_FAILED, f"{advice} ({message})")
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import urllib.request
@@ -68,8 +67,7 @@ def speaking(python: Path, model: str, log: Path) -> Iterator[tuple[str, subproc
     command = f"-m vllm.entrypoints.launchers.api_server.entry --model {model} --port {port}"
     options = (
         "--host 127.0.0.1 --dtype float32 --logprobs-mode processed_logprobs --enforce-eager "
-        "--no-enable-chunked-prefill "  # in 0.32, chunks and seeds do not go together without a GPU
-        "--worker-extension-cls rookery.learn.weight_transfer.WeightDownload"
+        "--no-enable-chunked-prefill"  # in 0.32, chunks and seeds do not go together without a GPU
     )
     surroundings = {
         "VLLM_SERVER_DEV_MODE": "1",
@@ -152,15 +150,7 @@ class StandIn:
         return {"tokens": self._tokenizer(fields["prompt"], add_special_tokens=False).input_ids}
 
     def _reload(self, fields: dict[str, Any]) -> dict[str, Any]:
-        arguments = fields["kwargs"]
-        if fields["method"] == "download_weights":
-            with tempfile.TemporaryDirectory() as folder:
-                for name in arguments["files"]:
-                    urllib.request.urlretrieve(f"{arguments['address']}/{name}", f"{folder}/{name}")
-                shutil.copy(Path(self._folder, "config.json"), folder)
-                self._load(folder)
-        else:
-            self._load(arguments["weights_path"])
+        self._load(fields["kwargs"]["weights_path"])
         return {"results": [None]}
 
     def _name(self, fields: dict[str, Any]) -> dict[str, Any]:

@@ -5,16 +5,12 @@ Those that need vLLM itself start it as a process, once; the others ask a stand-
 
 import json
 import os
-import random
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 import torch
@@ -38,7 +34,6 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.reinforcement_learning import train_by_reinforcement
 from rookery.learn.vllm_sampler import DrawnActions, VllmSampler
-from rookery.learn.weight_transfer import serve_folder
 
 pytestmark = pytest.mark.xdist_group("vllm")  # one server, however many workers
 HELPERS = Path(__file__).parent.parent / "helpers"
@@ -80,10 +75,9 @@ def served(
     out: Path,
     settings: SamplingSettings = WARM,
     end: int = END,
-    weights_host: str = "",
 ) -> VllmSampler:
     tokenizer, ends = AutoTokenizer.from_pretrained(model), frozenset({end})
-    return VllmSampler([address], out / "served", tokenizer, ends, settings, weights_host)
+    return VllmSampler([address], out / "served", tokenizer, ends, settings)
 
 
 def plain(model: str) -> Any:
@@ -148,8 +142,8 @@ def test_vllm_draws_from_the_distribution_of_the_policy(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lora", "rate", "weights_host"),
-    [(None, 0.003, "127.0.0.1"), (LoraSettings(4, 8), 0.05, "")],
+    ("lora", "rate"),
+    [(None, 0.003), (LoraSettings(4, 8), 0.05)],
 )
 def test_vllm_speaks_with_the_weights_of_now(
     real: tuple[str, Any],
@@ -157,12 +151,10 @@ def test_vllm_speaks_with_the_weights_of_now(
     tmp_path: Path,
     lora: LoraSettings | None,
     rate: float,
-    weights_host: str,
 ) -> None:
-    """Of a prompt too that it has kept from when the weights were others. It reads them in a folder
-    of ours, or they are sent."""
+    """Of a prompt too that it has kept from when the weights were others."""
     policy: Any = load_trainable_model(TrainedModelSettings(model, lora=lora))
-    server = served(real[0], model, tmp_path, weights_host=weights_host)
+    server = served(real[0], model, tmp_path)
     long = [1 + at % 9 for at in range(LENGTH - 10)]
     server.update_weights(policy, 0)
     before = server.sample(0, [long, *CONTEXTS], range(1 + len(CONTEXTS)))
@@ -227,55 +219,6 @@ class Killing:
         if episodes[0] == self._step * 16:
             kill(self._process)
         return played + self._world.play_episodes(sample, episodes[8:], seed)
-
-
-def test_weights_are_served_to_who_has_their_address_and_nothing_else_is(tmp_path: Path) -> None:
-    (tmp_path / "beside").write_bytes(b"not to be had")
-    folder = tmp_path / "served"
-    folder.mkdir()
-    (folder / "index.html").touch()  # which such a server shows in place of a folder
-    weights = random.Random(0).randbytes(3_000_000)
-    (folder / "model.safetensors").write_bytes(weights)
-    (folder / "inner").mkdir()
-    with serve_folder(folder, "127.0.0.1") as address:
-        with urlopen(f"{address}/model.safetensors") as found:
-            assert found.read() == weights
-        root = address.rpartition("/")[0]
-        for path in ("", "/", "/model.safetensors", "/x/model.safetensors", f"/{address[-9:]}/"):
-            refused(root + path)
-        for path in ("/beside", "/../beside", "/%2e%2e/beside", "/inner", "/inner/"):
-            refused(address + path)
-        port = int(root.rpartition(":")[2])
-        with pytest.raises(OSError), serve_folder(folder, f"127.0.0.1:{port}"):
-            pass
-    with serve_folder(folder, f"127.0.0.1:{port}") as again:  # the port is free again
-        assert again.startswith(root)
-        assert again != address
-
-
-def refused(url: str) -> None:
-    with pytest.raises(HTTPError) as caught:
-        urlopen(url)
-    with caught.value as answer:
-        assert answer.code == 404
-
-
-@pytest.mark.slow
-def test_a_run_whose_weights_are_sent_is_the_run_whose_weights_are_read(
-    stand_in: tuple[str, StandIn], model: str, tmp_path: Path
-) -> None:
-    rules = settings(model, stand_in[0])
-    sent = train_by_reinforcement(
-        replace(rules, weights_host="127.0.0.1"), Rule(0).world(8), tmp_path / "sent"
-    )
-    read = train_by_reinforcement(rules, Rule(0).world(8), tmp_path / "read")
-    assert replace(sent, model=read.model) == read
-    assert metrics(tmp_path / "sent") == metrics(tmp_path / "read")
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        busy = replace(rules, weights_host=f"127.0.0.1:{port}")
-        with pytest.raises(Failed, match=f"127.0.0.1:{port}: port_taken: .*name a free port"):
-            train_by_reinforcement(busy, Rule(0).world(8), tmp_path / "busy")
 
 
 # What goes wrong
