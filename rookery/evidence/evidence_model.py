@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -216,7 +216,27 @@ def open_onnx_session(file: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if not _multiplies_exactly():
+        options.add_session_config_entry("session.x64quantprecision", "1")  # unsigned weights
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+# MatMulInteger of a matrix of uint8 and one of int8, both of any shape.
+_PRODUCT_GRAPH = (
+    b'\x08\x05:>\n\x18\n\x01a\n\x01b\x12\x01c"\rMatMulInteger\x12\x01gZ\t\n\x01a\x12\x04\n\x02\x08\x02'
+    b"Z\t\n\x01b\x12\x04\n\x02\x08\x03b\t\n\x01c\x12\x04\n\x02\x08\x06B\x04\n\x00\x10\n"
+)
+
+
+@cache
+def _multiplies_exactly() -> bool:
+    """Tell whether products of uint8 and int8 are exact: without VNNI, x86 saturates at 16 bits."""
+    import numpy as np
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(_PRODUCT_GRAPH, providers=["CPUExecutionProvider"])
+    large = {"a": np.full((2, 4), 255, np.uint8), "b": np.full((4, 1), 127, np.int8)}
+    return bool((session.run(None, large)[0] == 4 * 255 * 127).all())
 
 
 def convert_to_probability(logit: float) -> float:

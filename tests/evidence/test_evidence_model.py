@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from rookery.errors import Failed
+from rookery.evidence import evidence_model
 from rookery.evidence.evidence_model import (
+    BUNDLED_MODEL,
     MAX_PAIR_TOKENS,
     MAX_QUERY_TOKENS,
     MAX_SPAN_TOKENS,
@@ -108,3 +110,13 @@ def test_a_folder_without_a_model_or_with_a_broken_one_is_refused(folder: Path) 
 def test_a_calibration_weighs_the_logit_and_the_margin() -> None:
     assert AnswerCalibration().compute_log_odds(2.0, 5.0) == 2.0
     assert AnswerCalibration(0.5, 0.25, -1.0).compute_log_odds(2.0, 4.0) == 1.0
+
+
+def test_processors_that_saturate_judge_the_same_with_unsigned_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passages = [EvidencePassage("Rooks nest in trees.", "Nests"), EvidencePassage("Owls hunt.")]
+    usual = load_evidence_model(BUNDLED_MODEL).judge_passages("Where do rooks nest?", passages)
+    monkeypatch.setattr(evidence_model, "_multiplies_exactly", lambda: False)
+    exact = load_evidence_model(BUNDLED_MODEL).judge_passages("Where do rooks nest?", passages)
+    assert exact == usual

@@ -5,10 +5,12 @@ from random import Random
 
 import msgspec
 import numpy as np
+import onnx
 import pytest
 import torch
 
 import rookery
+from recipes import evidence_training
 from recipes.evidence_training import (
     EvidenceExample,
     EvidenceNetwork,
@@ -22,7 +24,12 @@ from recipes.evidence_training import (
 from recipes.random_models import write_tiny_encoder
 from rookery.answers.extract import find_altered_extract
 from rookery.errors import Failed
-from rookery.evidence.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
+from rookery.evidence.evidence_model import (
+    MODEL_FILE,
+    EvidencePassage,
+    EvidenceTokenizer,
+    load_evidence_model,
+)
 from rookery.learn.optimizer import OptimizerSettings
 
 BIRDS = ("owl", "finch", "heron", "swift", "wren", "crane")
@@ -111,6 +118,26 @@ def test_the_exported_graph_computes_what_torch_computes(trained: Path) -> None:
         assert judged.answers == pytest.approx(found.answers_N.item(), rel=1e-3, abs=1e-3)
         support = found.support_N3[0].softmax(-1).tolist()
         assert [judged.supports, judged.refutes, judged.neither] == pytest.approx(support, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_signed_weights_without_guards_compute_the_same(
+    trained: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = trained.parent / "unsigned"
+    monkeypatch.setattr(evidence_training, "speed_up_graph", lambda file: None)
+    export_evidence_model(trained, before)
+    passages = [EvidencePassage(each.passage, each.heading) for each in EXAMPLES[:9]]
+    signed, unsigned = load_evidence_model(exported), load_evidence_model(before)
+    for each in EXAMPLES[:9]:
+        found = signed.judge_passages(each.query, passages)
+        assert found == unsigned.judge_passages(each.query, passages)
+    graph, old = (onnx.load(str(each / MODEL_FILE)).graph for each in (exported, before))
+    types = {stored.name: stored.data_type for stored in graph.initializer}
+    products = [node for node in graph.node if node.op_type == "MatMulInteger"]
+    assert {types[node.input[1]] for node in products} == {onnx.TensorProto.INT8}
+    assert "IsNaN" in {node.op_type for node in old.node}
+    assert "IsNaN" not in {node.op_type for node in graph.node}
 
 
 @pytest.mark.slow
