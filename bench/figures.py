@@ -874,42 +874,52 @@ def render_written(found: Found) -> Iterator[str]:
 
 def render_played(found: Found) -> Iterator[str]:
     """Yield the section on a chat model that is played."""
-    shares, counts = found["shares"], found["counts"]
-    careful, sloppy = counts["careful"], counts["sloppy"]
     yield (
-        f"{careful['replies'] + sloppy['replies']} questions over four small folders that were "
-        "made up for them (a manual, a town's pages, an encyclopaedia, an office's documents). The "
-        f"replies are scripted: {careful['replies']} careful and {sloppy['replies']} sloppy ones, "
-        "written by hand from the prompts alone, by whoever made the folders, in forms and with "
-        "faults that chat models have. They measure the product around a model and no particular "
-        "model. As written: by hand; as shown: the text holds what was laid down before the run "
-        "or, where it is not in the folder, it is declined. Intervals are Wilson's, 95 %. The "
-        "first look gave 36 of 40; what it showed was mended since (docs/LOG.md), so that these "
-        "figures are of questions that were used.\n"
+        "Four small folders were made up (a manual, a town's pages, an encyclopaedia, an office's "
+        "documents), and questions about them. The replies are scripted, careful and sloppy: "
+        "written by hand from the prompts alone, by whoever made the folders or beside them, in "
+        "forms and with faults that chat models have. They measure the product around a model and "
+        "no particular model. As written: by hand; as shown: the text holds what was laid down "
+        "before the run or, where it is not in the folder, it is declined. Intervals are Wilson's, "
+        "95 %. What the first looks showed was mended since (docs/LOG.md), so that these figures "
+        "are of questions that were used."
     )
-    right = shares["right and complete, as shown"]
-    yield from format_targets(
-        [
-            make_minimum_row("right and complete as shown, of 40", 34, right["count"], ".0f"),
-            *(
-                (f"careful replies: {name}", "0", f"{careful[key]}", careful[key] == 0)
-                for name, key in (
-                    ("right marks lost", "marks_lost"),
-                    ("wrong marks added", "marks_added"),
-                    ("characters of code changed", "characters_of_code_changed"),
-                    ("right marks called doubtful", "marked_as_doubtful"),
-                )
-            ),
-        ]
-    )
-    yield from format_systems(shares, ".3g")
-    yield from format_systems(counts, ".0f")
-    yield (
-        f"Not right as shown: {', '.join(found['wrong'])} (tests/stored/chat). A question takes "
-        f"{found['calls']:.2f} calls, {found['prompt_tokens']:.0f} tokens of prompts and "
-        f"{found['completion_tokens']:.0f} of replies (median; four characters each), "
-        f"{found['references']:.0f} references, and {found['seconds']:.2f} s of one core."
-    )
+    for method, wanted, first in (("webglm", 34, 36), ("webgpt", 18, 20)):
+        own = found[method]
+        shares, counts = own["shares"], own["counts"]
+        careful, sloppy = counts["careful"], counts["sloppy"]
+        right = shares["right and complete, as shown"]
+        yield (
+            f"\n### {method}\n\n{right['of']} questions, {careful['replies']} careful and "
+            f"{sloppy['replies']} sloppy. The first look gave {first}.\n"
+        )
+        others = careful["replies"] - careful["shown_as_written"]
+        yield from format_targets(
+            [
+                make_minimum_row(
+                    f"right and complete as shown, of {right['of']}", wanted, right["count"], ".0f"
+                ),
+                ("careful replies: shown otherwise than written", "0", f"{others}", others == 0),
+                *(
+                    (f"careful replies: {name}", "0", f"{careful[key]}", careful[key] == 0)
+                    for name, key in (
+                        ("right marks lost", "marks_lost"),
+                        ("wrong marks added", "marks_added"),
+                        ("characters of code changed", "characters_of_code_changed"),
+                        ("right marks called doubtful", "marked_as_doubtful"),
+                    )
+                ),
+            ]
+        )
+        yield from format_systems(shares, ".3g")
+        yield from format_systems(counts, ".0f")
+        wrong = f"Not right as shown: {', '.join(own['wrong'])}. " if own["wrong"] else ""
+        yield (
+            f"{wrong}A question takes {own['calls']:.2f} calls, {own['prompt_tokens']:.0f} tokens "
+            f"of prompts and {own['completion_tokens']:.0f} of replies (median; four characters "
+            f"each; references in the last prompt: {own['references']:.0f}), and "
+            f"{own['seconds']:.2f} s of one core."
+        )
 
 
 def render_retrieve(found: Found) -> Iterator[str]:
@@ -1055,7 +1065,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("injection", "Instructions that stand on pages", render_injection),
     ("constraint", "The verbatim constraint", render_constraint),
     ("written", "Answers in a small model's words", render_written),
-    ("played", "webglm with a played chat model", render_played),
+    ("played", "A played chat model", render_played),
     ("local", "A model on this machine", render_local),
     ("search", "Search", render_search),
     ("answers", "The extractive answer, and declining", render_answers),

@@ -1,16 +1,16 @@
-"""webglm with a chat model whose replies are scripted: what the product makes of them.
+"""Methods with a chat model whose replies are scripted: what the product makes of them.
 
-The replies of tests/stored/chat/webglm.jsonl were written by hand from the prompts alone, 30 as a
-careful model writes and 10 as a sloppy one, over four small folders that were made up beside them.
-They measure the product around a model and no particular model. Whether a reply is right and
-complete as written was judged by hand; as shown it is right if it holds the strings that
-questions.jsonl wanted before anything was asked, or, where the folder does not hold the answer, if
-it is declined. Seconds are of one core, and without the model. A token is four characters. Prints
-tables and writes bench/results/played.json.
+The replies of tests/stored/chat/METHOD.jsonl were written by hand from the prompts alone, three of
+four as a careful model writes and one as a sloppy one, over four small folders that were made up
+beside them. They measure the product around a model and no particular model. Whether a last reply
+is right and complete as written was judged by hand; as shown it is right if it holds the strings
+that questions.jsonl wanted before anything was asked, or, where the folder does not hold the
+answer, if it is declined. Seconds are of one core, and without the model. A token is four
+characters. Prints tables and writes bench/results/played.json.
 
     python -m bench.played [--record]
 
-`--record` writes what is shown now, and the evidence model's judgements, into webglm.jsonl, for the
+`--record` writes what is shown now, and the evidence model's judgements, into METHOD.jsonl, for the
 tests. Where a prompt has changed, read it first: its references may have other numbers.
 """
 
@@ -20,7 +20,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ import msgspec
 
 from bench.report import ROOT, choose_size, print_table, write_results
 from rookery.answers.chat_answers import CHARACTERS_PER_TOKEN, answer_by_chat
+from rookery.answers.webgpt import answer_with_webgpt
+from rookery.browser.browser_commands import BrowserRules, make_chat_rules
 from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceJudge,
@@ -42,13 +44,12 @@ from rookery.evidence.passage_ranking import rank_by_evidence
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
 from rookery.measure.intervals import estimate_share
-from rookery.models.recorded_policies import ScriptedPolicy
-from rookery.records import Episode, Library, Question
+from rookery.records import Completion, Episode, Library, Policy, Question
 
 FOLDER = ROOT / "tests" / "stored" / "chat"
-CASSETTES = FOLDER / "webglm.jsonl"
 REFERENCE = re.compile(r"♦Reference \[(\d+)\]: .*\((.*)\)\n((?:(?!♦Reference|♦User).*\n)*)")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+MARKS = re.compile(r" ?(?:\[\d+\])+")
 
 
 class ShownClaim(msgspec.Struct):
@@ -96,12 +97,10 @@ class WantedAnswer(msgspec.Struct):
     """strings of a right and complete answer; none where the folder does not hold it"""
 
 
-def load_played() -> list[PlayedQuestion]:
-    """Return the questions with their replies."""
-    return [
-        msgspec.json.decode(line, type=PlayedQuestion)
-        for line in CASSETTES.read_bytes().splitlines()
-    ]
+def load_played(method: str) -> list[PlayedQuestion]:
+    """Return the questions that a method is asked, with their replies."""
+    lines = (FOLDER / f"{method}.jsonl").read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=PlayedQuestion) for line in lines]
 
 
 def load_wanted() -> dict[str, list[str]]:
@@ -146,18 +145,53 @@ def record_judge(judge: EvidenceJudge, played: PlayedQuestion) -> EvidenceJudge:
     return recording
 
 
-def answer_played(
-    played: PlayedQuestion, library: Library, judge: EvidenceJudge, folder: Path
+class PlayedModel:
+    """A chat model that gives these replies in their order, whatever it is asked."""
+
+    name = "played"
+
+    def __init__(self, replies: Sequence[str]) -> None:
+        self.replies = replies
+        self.prompts: list[str] = []
+        """what it was asked"""
+
+    def complete(self, prompt: str, n: int = 1, allow: object = None) -> list[Completion]:
+        """Return the next reply, n times. Raises LookupError if there is none."""
+        self.prompts.append(prompt)
+        return [Completion(self.replies[len(self.prompts) - 1])] * n
+
+
+def _answer_by_webglm(
+    question: Question, library: Library, model: Policy, judge: EvidenceJudge
 ) -> Episode:
+    rank = partial(rank_by_evidence, judge=judge)
+    return answer_by_chat(question, library, model, model, rank, judge=judge)
+
+
+def _answer_by_webgpt(
+    question: Question, library: Library, model: Policy, judge: EvidenceJudge
+) -> Episode:
+    rules = make_chat_rules(BrowserRules(), 8000)
+    return answer_with_webgpt(question, library, model, rules=rules, judge=judge, chat=True)
+
+
+METHODS: dict[str, Callable[[Question, Library, Policy, EvidenceJudge], Episode]] = {
+    "webglm": _answer_by_webglm,
+    "webgpt": _answer_by_webgpt,
+}
+
+
+def answer_played(
+    method: str, played: PlayedQuestion, library: Library, judge: EvidenceJudge
+) -> "PlayedOutcome":
     """Answer a question by its replies. Raises ValueError if not all of them are asked for."""
-    script = folder / f"{played.id}.jsonl"
-    script.write_bytes(b"\n".join(map(msgspec.json.encode, played.replies)))
-    policy, rank = ScriptedPolicy(script), partial(rank_by_evidence, judge=judge)
-    question = Question(played.id, played.question)
-    episode = answer_by_chat(question, library, policy, policy, rank, judge=judge)
-    if len(episode.steps) != len(played.replies):
-        raise ValueError(f"{played.id}: {len(episode.steps)} replies of {len(played.replies)} used")
-    return episode
+    model, begun = PlayedModel(played.replies), time.process_time()
+    episode = METHODS[method](Question(played.id, played.question), library, model, judge)
+    seconds = time.process_time() - begun
+    if len(model.prompts) != len(played.replies):
+        count = len(model.prompts)
+        raise ValueError(f"{played.id}: {count} replies of {len(played.replies)} were asked for")
+    return PlayedOutcome(played, episode, model.prompts, seconds)
 
 
 def describe_shown(episode: Episode) -> ShownAnswer:
@@ -200,12 +234,29 @@ def list_cited(episode: Episode) -> list[list[int]]:
     ]
 
 
+def take_marks_off(reply: str) -> tuple[str, list[tuple[int, list[int]]]]:
+    """Return a careful reply without its marks, and where they stood with which numbers."""
+    hidden = CODE.sub(lambda code: "x" * len(code[0]), reply)
+    text, position, marks = "", 0, list[tuple[int, list[int]]]()
+    for mark in MARKS.finditer(hidden):
+        text += reply[position : mark.start()]
+        position = mark.end()
+        marks.append((len(text), [int(number) for number in re.findall(r"\d+", mark[0])]))
+    return text + reply[position:], marks
+
+
 class PlayedOutcome(NamedTuple):
-    """A question, its episode, and the CPU seconds of the product."""
+    """A question, its episode, the model's prompts, and the CPU seconds of the product."""
 
     played: PlayedQuestion
     episode: Episode
+    prompts: list[str]
     seconds: float
+
+    def is_as_written(self) -> bool:
+        """Tell whether a careful reply is shown to the byte, its marks aside, or declined."""
+        shown, reply = describe_shown(self.episode), self.played.replies[-1]
+        return shown.declined or shown.text == take_marks_off(reply)[0]
 
     def count_marks(self) -> tuple[int, int, int]:
         """Count the citations kept, lost and added."""
@@ -258,15 +309,16 @@ def summarize(
         claims = [claim for each in own for claim in describe_shown(each.episode).claims]
         counts[style] = {
             "replies": len(own),
+            "shown_as_written": sum(each.is_as_written() for each in own),
             "marks_kept": sum(kept for kept, _, _ in marks),
             "marks_lost": sum(lost for _, lost, _ in marks),
             "marks_added": sum(added for _, _, added in marks),
             "marked_as_doubtful": sum(len(claim.doubtful) for claim in claims),
             "characters_of_code_changed": sum(each.count_changed_code() for each in own),
         }
-    prompts = [[step.prompt for step in each.episode.steps] for each in outcomes]
-    said = [[step.said.text for step in each.episode.steps] for each in outcomes]
-    references = [len(REFERENCE.findall(own[1] + "\n")) for own in prompts]
+    prompts = [each.prompts for each in outcomes]
+    said = [each.played.replies for each in outcomes]
+    references = [len(REFERENCE.findall(own[-1] + "\n")) for own in prompts]
     return {
         "shares": shares,
         "counts": counts,
@@ -282,32 +334,36 @@ def summarize(
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--record", action="store_true", help="write webglm.jsonl anew")
+    parser.add_argument("--record", action="store_true", help="write METHOD.jsonl anew")
     options = parser.parse_args()
-    questions = load_played()[:: choose_size(1, 13)]
-    judge = load_evidence_model(BUNDLED_MODEL).judge_passages
-    outcomes = list[PlayedOutcome]()
+    judge, wanted = load_evidence_model(BUNDLED_MODEL).judge_passages, load_wanted()
+    results = dict[str, dict[str, Any]]()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         archive = stack.enter_context(PageArchive(folder / "archive"))
-        places = dict.fromkeys(each.place for each in questions)
         libraries = {
             place: stack.enter_context(FolderLibrary([FOLDER / place], archive, folder / "cache"))
-            for place in places
+            for place in ("manual", "town", "bells", "office")
         }
-        for each in questions:
-            each.judgements = {}
-            begun = time.process_time()
-            own_judge = record_judge(judge, each)
-            episode = answer_played(each, libraries[each.place], own_judge, folder)
-            outcomes.append(PlayedOutcome(each, episode, time.process_time() - begun))
-            each.shown = describe_shown(episode)
-        found = summarize(outcomes, load_wanted())
-    if options.record:
-        CASSETTES.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in questions))
-    print_table(["count", "of", "share", "low", "high"], found["shares"])
-    print_table(list(next(iter(found["counts"].values()))), found["counts"])
-    write_results("played", found)
+        for method in METHODS:
+            questions = load_played(method)[:: choose_size(1, 13)]
+            outcomes = list[PlayedOutcome]()
+            for each in questions:
+                each.judgements = {}
+                own_judge = record_judge(judge, each)
+                outcomes.append(answer_played(method, each, libraries[each.place], own_judge))
+                each.shown = describe_shown(outcomes[-1].episode)
+            found = results[method] = summarize(outcomes, wanted)
+            if options.record:
+                lines = (msgspec.json.encode(each) + b"\n" for each in questions)
+                (FOLDER / f"{method}.jsonl").write_bytes(b"".join(lines))
+            print(f"\n{method}")
+            print_table(["count", "of", "share", "low", "high"], found["shares"])
+            print_table(list(next(iter(found["counts"].values()))), found["counts"])
+            print(
+                {name: value for name, value in found.items() if name not in ("shares", "counts")}
+            )
+    write_results("played", results)
 
 
 if __name__ == "__main__":
