@@ -210,28 +210,6 @@ def make_brave_engine(base_url: str = "https://api.search.brave.com") -> SearchE
     return SearchEngine("brave", search)
 
 
-def make_google_engine(base_url: str = "https://www.googleapis.com") -> SearchEngine:
-    """Return the engine Google Programmable Search.
-
-    It takes its key and engine from GOOGLE_API_KEY and GOOGLE_CSE_ID in the environment; without
-    them, searching raises Failed (no_key). It gives 10 results at most.
-    """
-
-    def search(fetcher: Fetcher, query: str, k: int) -> list[Hit]:
-        # The key goes into a header, so that no message that names the address shows it.
-        headers = [("X-Goog-Api-Key", _read_api_key("GOOGLE_API_KEY", query))]
-        parameters = {"cx": _read_api_key("GOOGLE_CSE_ID", query), "q": query, "num": min(k, 10)}
-        url = f"{base_url.rstrip('/')}/customsearch/v1?{urlencode(parameters)}"
-        advice = "check GOOGLE_API_KEY and GOOGLE_CSE_ID"
-        answer = _fetch_json(fetcher, url, query, headers, advice)
-        if "items" not in answer and "searchInformation" in answer:
-            return []
-        results = _extract_results(answer, query, "items")
-        return _make_hits((_extract_text(result, "link"), result) for result in results)[:k]
-
-    return SearchEngine("google", search)
-
-
 def make_duckduckgo_engine(base_url: str = "https://html.duckduckgo.com") -> SearchEngine:
     """Return the engine DuckDuckGo, which needs no key.
 
@@ -503,14 +481,12 @@ class MergedSearch:
 def make_auto_search(named: Sequence[SearchEngine] = ()) -> MergedSearch:
     """Return the search by what is configured, then by DuckDuckGo, then by Wikipedia.
 
-    Configured are the engines `named`, and Brave and Google where BRAVE_API_KEY, or GOOGLE_API_KEY
-    and GOOGLE_CSE_ID, are set in the environment; they are asked together.
+    Configured are the engines `named`, and Brave where BRAVE_API_KEY is set in the environment;
+    they are asked together.
     """
     configured = list(named)
     if os.environ.get("BRAVE_API_KEY", "").strip():
         configured.append(make_brave_engine())
-    if all(os.environ.get(name, "").strip() for name in ("GOOGLE_API_KEY", "GOOGLE_CSE_ID")):
-        configured.append(make_google_engine())
     tiers = [configured, [make_duckduckgo_engine()], [make_wikipedia_engine()]]
     return MergedSearch("auto", [tier for tier in tiers if tier])
 
@@ -558,7 +534,6 @@ _ENGINE_MAKERS: dict[str, Callable[[str], SearchEngine]] = {
     "wikipedia": lambda language: make_wikipedia_engine(language or "en"),
     "searxng": make_searxng_engine,
     "brave": lambda _: make_brave_engine(),
-    "google": lambda _: make_google_engine(),
 }
 
 
@@ -566,7 +541,7 @@ def make_web_search(name: str) -> WebSearch:
     """Return what searches the web under this name. Raises Failed (unknown_engine).
 
     Names are `auto` (see `make_auto_search`), `duckduckgo`, `wikipedia`, `wikipedia:LANGUAGE` as
-    in `wikipedia:de`, `searxng:https://HOST`, `brave`, `google`, and several of these joined by
+    in `wikipedia:de`, `searxng:https://HOST`, `brave`, and several of these joined by
     commas, whose results are merged. With `auto` among several, the others are what it asks first.
     """
     parts = [part.strip() for part in name.split(",")]
@@ -581,8 +556,8 @@ def _make_search_engine(name: str) -> SearchEngine:
     is_address = _get_scheme(detail) in ("http", "https")
     if kind not in _ENGINE_MAKERS or (kind == "searxng" and not is_address):
         advice = (
-            "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST, brave or "
-            "google, or several joined by commas"
+            "use auto, duckduckgo, wikipedia, wikipedia:LANGUAGE, searxng:https://HOST or brave, "
+            "or several joined by commas"
         )
         raise Failed(Failure(name, Outcome.UNKNOWN_ENGINE, advice))
     return _ENGINE_MAKERS[kind](detail)

@@ -126,8 +126,8 @@ SETTINGS_OPTIONS: Mapping[str, Any] = {
     ),
     "engine": make_option(
         "--engine ENGINE  What searches the web: duckduckgo, wikipedia, wikipedia:LANGUAGE, "
-        "searxng:URL, brave or google; several joined by commas, whose results are merged; or "
-        "auto: brave and google where their keys are set, else DuckDuckGo, else Wikipedia. "
+        "searxng:URL or brave; several joined by commas, whose results are merged; or auto: "
+        "brave where its key is set, else DuckDuckGo, else Wikipedia. "
         "searxng:URL,auto asks a server of your own first."
     ),
     "ranker": make_option(

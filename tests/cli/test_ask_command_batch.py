@@ -161,7 +161,7 @@ def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
         ("--in", other): f"--in {docs}, now {other}",
         ("--in", docs, "--in", other): f"--in {docs}, now {docs} {other}",
         (): f"--in {docs}, now not given",
-        ("--engine", "google"): "now not given; --engine auto, now google",
+        ("--engine", "brave"): "now not given; --engine auto, now brave",
         ("--in", docs, "--decline", "0.3"): "--decline not given, now 0.3",
         ("--in", docs, "-q", "2"): "--quotes not given, now 2",
         ("--in", docs, "--both-sides"): "--method extract, now --both-sides",
@@ -174,7 +174,7 @@ def test_other_settings_are_refused_and_named(run: Run, docs: Path) -> None:
         assert (code, said in err) == (2, True), (settings, err)
         assert "name another --out, or answer all again with --force" in err
         assert out.read_bytes() == before
-    same = run(*batch, "--in", docs.parent / "other" / ".." / "docs", "--engine", "google")
+    same = run(*batch, "--in", docs.parent / "other" / ".." / "docs", "--engine", "brave")
     assert (same.code, "1 were there already" in same.err) == (0, True)  # the same folder
     assert "changed" not in same.err
     assert run(*batch, "--in", other, "--force").code == 0

@@ -1,7 +1,7 @@
 """The web as a library: four engines against a loopback server that plays their APIs.
 
 The answers have the shapes of the public documentation: MediaWiki's list=search, SearXNG's
-format=json, Brave's web search and Google's Custom Search JSON API.
+format=json, and Brave's web search.
 """
 
 import json
@@ -17,7 +17,6 @@ from rookery.library.web_library import (
     SearchEngine,
     WebLibrary,
     make_brave_engine,
-    make_google_engine,
     make_searxng_engine,
     make_wikipedia_engine,
 )
@@ -84,34 +83,17 @@ BRAVE = {
         ],
     },
 }
-GOOGLE = {
-    "kind": "customsearch#search",
-    "searchInformation": {"searchTime": 0.2, "totalResults": "1"},
-    "items": [
-        {
-            "kind": "customsearch#result",
-            "title": "Crows",
-            "htmlTitle": "<b>Crows</b>",
-            "link": "https://birds.example/crow",
-            "displayLink": "birds.example",
-            "snippet": "All about\ncrows",
-        }
-    ],
-}
 PATHS = {
     "wikipedia": "/w/api.php",
     "searxng": "/search",
     "brave": "/res/v1/web/search",
-    "google": "/customsearch/v1",
 }
-ANSWERS = {"wikipedia": WIKIPEDIA, "searxng": SEARXNG, "brave": BRAVE, "google": GOOGLE}
+ANSWERS = {"wikipedia": WIKIPEDIA, "searxng": SEARXNG, "brave": BRAVE}
 
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", "brave-secret")
-    monkeypatch.setenv("GOOGLE_API_KEY", "google-secret")
-    monkeypatch.setenv("GOOGLE_CSE_ID", "crow-engine")
 
 
 @pytest.fixture
@@ -137,7 +119,6 @@ def engine(name: str, base: str) -> SearchEngine:
         "wikipedia": lambda: make_wikipedia_engine("en", base),
         "searxng": lambda: make_searxng_engine(base),
         "brave": lambda: make_brave_engine(base),
-        "google": lambda: make_google_engine(base),
     }[name]()
 
 
@@ -203,15 +184,6 @@ def test_brave(server: Stage, fetcher: Fetcher) -> None:
     assert server.visits[0].query == {"q": "crows", "count": "20"}
 
 
-def test_google(server: Stage, fetcher: Fetcher) -> None:
-    server.routes["/customsearch/v1"] = says(GOOGLE)
-    assert engine("google", server.base).search(fetcher, "crows", 50) == [
-        Hit("https://birds.example/crow", "Crows", "All about crows")
-    ]
-    assert server.visits[0].query == {"q": "crows", "num": "10", "cx": "crow-engine"}
-    assert server.visits[0].headers["x-goog-api-key"] == "google-secret"
-
-
 @pytest.mark.parametrize("name", PATHS)
 def test_no_more_results_than_asked_for(name: str, server: Stage, fetcher: Fetcher) -> None:
     server.routes[PATHS[name]] = says(ANSWERS[name])
@@ -222,7 +194,6 @@ EMPTY = {
     "wikipedia": {"batchcomplete": True, "query": {"searchinfo": {}, "search": []}},
     "searxng": {"query": "x", "results": [], "unresponsive_engines": []},
     "brave": {"type": "search", "query": {"original": "x"}},
-    "google": {"kind": "customsearch#search", "searchInformation": {"totalResults": "0"}},
 }
 
 
@@ -286,18 +257,14 @@ def test_engines_that_all_fell_silent_are_a_failure(server: Stage, fetcher: Fetc
         make_searxng_engine(server.base).search(fetcher, "crows", 5)
 
 
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [("brave", "BRAVE_API_KEY"), ("google", "GOOGLE_API_KEY"), ("google", "GOOGLE_CSE_ID")],
-)
 def test_a_missing_key_is_said_before_anything_is_sent(
-    name: str, key: str, server: Stage, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+    server: Stage, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(key)
+    monkeypatch.delenv("BRAVE_API_KEY")
     with pytest.raises(Failed) as caught:
-        engine(name, server.base).search(fetcher, "crows", 5)
+        engine("brave", server.base).search(fetcher, "crows", 5)
     assert caught.value.failure.outcome == "no_key"
-    assert key in caught.value.failure.detail
+    assert "BRAVE_API_KEY" in caught.value.failure.detail
     assert server.visits == []
 
 

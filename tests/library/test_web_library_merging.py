@@ -277,8 +277,7 @@ def test_all_engines_that_fail_are_named(server: Stage, fetcher: Fetcher) -> Non
 
 
 def test_auto_takes_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BRAVE_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CSE_ID"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("BRAVE_API_KEY", raising=False)
 
     def tiers(name: str = "auto") -> list[list[str]]:
         search = make_web_search(name)
@@ -288,13 +287,12 @@ def test_auto_takes_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
 
     keyless = [["duckduckgo"], ["wikipedia:en"]]
     assert tiers() == keyless
-    monkeypatch.setenv("GOOGLE_API_KEY", "without an engine")
+    monkeypatch.setenv("BRAVE_API_KEY", " ")
     assert tiers() == keyless
-    monkeypatch.setenv("GOOGLE_CSE_ID", "crows")
     monkeypatch.setenv("BRAVE_API_KEY", "key")
-    assert tiers() == [["brave", "google"], *keyless]
+    assert tiers() == [["brave"], *keyless]
     named = tiers("searxng:https://search.example/,auto")
-    assert named == [["searxng:https://search.example", "brave", "google"], *keyless]
+    assert named == [["searxng:https://search.example", "brave"], *keyless]
 
 
 def test_engines_joined_by_commas_are_merged() -> None:
