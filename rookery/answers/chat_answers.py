@@ -260,6 +260,20 @@ def render_reference_blocks(references: Sequence[Reference]) -> str:
     return "\n\n".join(blocks)
 
 
+def render_answer_prompt(question: Question, quotes: Sequence[Quote]) -> str:
+    """Render the prompt for an answer from quotes."""
+    turn = _ask_from_references(question, _reference_quotes(quotes))
+    return render_chat_prompt(render_prompt("chat_answer"), [turn])
+
+
+def _reference_quotes(quotes: Sequence[Quote]) -> list[Reference]:
+    return [Reference(Page("", "", ""), quote, quote.title) for quote in quotes]
+
+
+def _ask_from_references(question: Question, references: Sequence[Reference]) -> str:
+    return f"{render_reference_blocks(references)}\n\n{show_question(question)}"
+
+
 def choose_by_votes(
     policy: Policy, question: Question, answers: Sequence[Answer]
 ) -> tuple[int, tuple[Step, ...]]:
@@ -308,8 +322,7 @@ class ChatQuestion(NamedTuple):
         self, quotes: Sequence[Quote], before: Sequence[Step], failures: Sequence[Failure]
     ) -> Episode:
         """Return the episode of an answer from quotes, which stay whole where `longest` is 0."""
-        references = [Reference(Page("", "", ""), quote, quote.title) for quote in quotes]
-        return self.answer(references, before, failures)[0]
+        return self.answer(_reference_quotes(quotes), before, failures)[0]
 
     def answer(
         self, references: Sequence[Reference], before: Sequence[Step], failures: Sequence[Failure]
@@ -319,7 +332,7 @@ class ChatQuestion(NamedTuple):
         Where it asks for none, the episode is the last.
         """
         quotes = [each.quote for each in references]
-        turns = [f"{render_reference_blocks(references)}\n\n{show_question(self.question)}"]
+        turns = [_ask_from_references(self.question, references)]
         prompt = render_chat_prompt(render_prompt("chat_answer"), turns)
         episode, drafts = self._sample(prompt, quotes, self.choosing, before, failures)
         if episode.answer is not None or episode.stop != Outcome.BAD_SYNTAX:

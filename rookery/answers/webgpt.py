@@ -6,6 +6,7 @@ the same states, one at a time, but may think aloud and give several commands in
 
 from collections.abc import Callable, Generator
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,12 @@ from rookery.answers.best_of_n import (
     render_prompt,
     sample_drafts,
 )
-from rookery.answers.chat_answers import ChatQuestion, ChatSettings, list_searches
+from rookery.answers.chat_answers import (
+    ChatQuestion,
+    ChatSettings,
+    list_searches,
+    render_answer_prompt,
+)
 from rookery.browser.browser import BrowseResult, browse_library, replace_surrogates
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation, parse_command
 from rookery.browser.chat_commands import read_chat_commands, render_browsing_turn
@@ -103,6 +109,64 @@ def answer_with_webgpt(
     return msgspec.structs.replace(episode, failures=(*episode.failures, *removed))
 
 
+class ChatBrowsing:
+    """A browser session as a chat model sees it: its prompts, and its replies as commands."""
+
+    def __init__(self) -> None:
+        self.results: list[str] = []
+        """what the commands of the last reply did, or why they failed"""
+        self.commands: list[str] = []
+        """the commands of the last reply that were given out"""
+        self.idle = 0
+        """replies in a row that had no effect or repeated the one before"""
+        self._read: list[str] = []
+        self._warned, self._failed, self._repeats = False, 0, False
+
+    def render_prompt(self, observation: Observation) -> str:
+        """Render the prompt for the next reply, or for the answer."""
+        if observation.answering:
+            return render_answer_prompt(Question("", observation.question), observation.quotes)
+        turn = render_browsing_turn(observation, self.results)
+        return render_chat_prompt(render_prompt("chat_browse"), [turn], list_browsing_tools())
+
+    def read_reply(self, reply: str, observation: Observation) -> None:
+        """Read the reply to the prompt of an observation; `take_command` gives its commands out."""
+        before, self._read = self._read, read_chat_commands(reply, observation.text)
+        self._repeats = self._read == before
+        self.results, self.commands, self._failed = [], [], 0
+
+    def take_command(self, observation: Observation | None) -> str | None:
+        """Return the next command of the reply; None at its end, and where browsing has ended.
+
+        `observation` is what the command before led to, None at the end of the session. The reply
+        is broken off where it finishes although a command failed, or once without a quote.
+        """
+        if observation is None or observation.answering:
+            return None
+        if self.commands:
+            result = observation.note or observation.effect or "done"
+            self.results.append(f"{truncate_line(self.commands[-1], 300)} → {result}")
+            self._failed += bool(observation.note)
+        command = next(iter(self._read[len(self.commands) :]), None)
+        if command == "End: Answer" and (self._failed or not (observation.quotes or self._warned)):
+            why = "a command before it failed" if self._failed else "nothing is quoted yet"
+            self.results.append(f"not finished, as {why}: mend that, or finish again")
+            self._warned = self._warned or not self._failed
+            command = None
+        if command is not None:
+            self.commands.append(command)
+        else:
+            idle = self._repeats or self._failed == len(self._read)
+            self.idle = self.idle + 1 if idle else 0
+        return command
+
+
+def list_browsing_tools() -> list[dict[str, Any]]:
+    """Return the commands as tools: name, description, and JSON schema of the parameters."""
+    tools: list[dict[str, Any]] = msgspec.json.decode(render_prompt("chat_browse_tools"))
+    return tools
+
+
 def _browse_by_chat(
     flow: Generator[Observation, str, BrowseResult],
     policy: Policy,
@@ -110,35 +174,18 @@ def _browse_by_chat(
     on_command: Callable[[str], None],
 ) -> tuple[Observation | None, BrowseResult | None]:
     """Browse like `_browse_until_answer`, by replies of several commands."""
-    observation, results, idle, warned = next(flow), list[str](), 0, False
-    before: list[str] = []
-    tools = msgspec.json.decode(render_prompt("chat_browse_tools"))
+    observation, chat = next(flow), ChatBrowsing()
     while not observation.answering:
-        turn = render_browsing_turn(observation, results)
-        prompt = render_chat_prompt(render_prompt("chat_browse"), [turn], tools)
-        reply = replace_surrogates(policy.complete(prompt, 1)[0].text)
-        commands = read_chat_commands(reply, observation.text)
-        results, failed = [], 0
-        for command in commands:
-            if command == "End: Answer" and (failed or not (observation.quotes or warned)):
-                why = "a command before it failed" if failed else "nothing is quoted yet"
-                results.append(f"not finished, as {why}: mend that, or finish again")
-                warned = warned or not failed
-                break
+        reply = policy.complete(chat.render_prompt(observation), 1)[0].text
+        chat.read_reply(replace_surrogates(reply), observation)
+        while command := chat.take_command(observation):
             on_command(command)
             steps.append(Step(observation.prompt, Completion(command)))
             try:
                 observation = flow.send(command)
             except StopIteration as ended:
                 return None, ended.value
-            if observation.answering:
-                return observation, None
-            failed += bool(observation.note)
-            result = observation.note or observation.effect or "done"
-            results.append(f"{truncate_line(command, 300)} → {result}")
-        idle = idle + 1 if failed == len(commands) or commands == before else 0
-        before = commands
-        if idle >= STUCK_REPEATS:
+        if chat.idle >= STUCK_REPEATS and not observation.answering:
             if not observation.quotes:
                 return None, BrowseResult((), Outcome.STUCK)
             steps.append(Step(observation.prompt, Completion("End: Answer")))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rookery.pages.passages import find_sentences
-from rookery.quotes.citation_syntax import find_claim_start
+from rookery.quotes.citation_syntax import find_claim_start, render_numbered
 from rookery.records import Answer, Claim, Page, Quote
 
 _NAME = r"(?:references?|refs?\.?|sources?|documents?|docs?|citations?)"
@@ -150,6 +150,17 @@ def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
     quotes = tuple(references[number] for number in used)
     answer = Answer(out, quotes, tuple(_make_claims(out, marks)))
     return ChatReply(answer, tuple(dict.fromkeys(unknown)), _is_refusal(answer))
+
+
+def rewrite_citations(reply: str, references: Sequence[Quote]) -> str:
+    """Rewrite a reply so that `parse_numbered` reads its citations, and nothing else as one."""
+    answer = read_chat_reply(reply, references).answer
+    numbers = [references.index(quote) for quote in answer.quotes]
+    claims = tuple(
+        Claim(each.start, each.end, tuple(numbers[number] for number in each.quotes))
+        for each in answer.claims
+    )
+    return render_numbered(Answer(answer.text, tuple(references), claims))
 
 
 def _is_citation(text: str, mark: re.Match[str], numbers: list[int], existing: list[int]) -> bool:

@@ -21,6 +21,7 @@ import msgspec
 import uvicorn
 from anyio import CapacityLimiter, move_on_after
 from anyio.to_thread import run_sync
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,8 +30,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.supervisors import Multiprocess
 
 from rookery.answers.answer_session import EvidenceSources
-from rookery.browser.browser import BrowserReply, BrowserRequest, BrowserSearch, answer_request
-from rookery.browser.browser_commands import BrowserRules
+from rookery.answers.chat_answers import ChatSettings
+from rookery.answers.webgpt import ChatBrowsing, list_browsing_tools
+from rookery.browser.browser import (
+    BrowserReply,
+    BrowserRequest,
+    BrowserSearch,
+    answer_request,
+    replace_surrogates,
+)
+from rookery.browser.browser_commands import BrowserRules, make_chat_rules
 from rookery.browser.episode_source import (
     EpisodeSource,
     SelectedTask,
@@ -45,6 +54,8 @@ from rookery.library.libraries import BUNDLED_PLACE, get_contents_digest
 from rookery.library.question_files import bundled_questions, read_questions
 from rookery.library.web_library import WebLibrary
 from rookery.library.worker_processes import end_with_parent
+from rookery.models.chat_prompts import build_message_fields
+from rookery.quotes.chat_replies import rewrite_citations
 from rookery.records import Answer, Failure, Library, Question, Quote, Reward, prepare_type
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
@@ -92,6 +103,10 @@ class EnvError(ApiError):
         )
 
 
+LIST_TOOLS = "list_tools"
+"""type of the action that lists the tools"""
+
+
 class EnvResetArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The task of an episode: at an index of a split, or of an id; without either, one is drawn."""
 
@@ -105,29 +120,80 @@ class EnvResetArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """determines which task is drawn"""
     episode_id: str | None = None
     """a name for the episode; without it, one is made"""
+    tools: bool = False
+    """the commands are tools, and each step takes a chat model's whole reply"""
 
 
-class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One command of the text browser, or the answer where one is asked for."""
+class EnvToolCall(msgspec.Struct, frozen=True):
+    """A call of a tool."""
 
-    command: str | int | float | bool
-    """a text; clients that read a model's text as JSON send `1987` as a number"""
-    metadata: dict[str, Any] = {}
-    """has no effect"""
+    name: str = ""
+    """name of the tool"""
+    arguments: dict[str, Any] | str = {}
+    """its arguments, or their JSON"""
+    function: dict[str, Any] = {}
+    """the same two, as chat completions have them"""
 
     @property
     def text(self) -> str:
-        """The command as the model wrote it."""
-        if isinstance(self.command, str):
-            return self.command
-        return msgspec.json.encode(self.command).decode()
+        """The call as chat models write it."""
+        words = self.function.get("arguments", self.arguments)
+        words = words if isinstance(words, str) else json.dumps(words, ensure_ascii=False)
+        return f"{self.function.get('name', self.name)} {words}"
 
 
-class EnvObservation(msgspec.Struct, frozen=True):
+class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One command of the text browser, or the answer where one is asked for; with tools, a reply.
+
+    A reply is `command`, its text, `tool_calls`, or both. One call alone may also be what OpenEnv's
+    clients send: {"type": "call_tool", "tool_name": ..., "arguments": {...}}.
+    """
+
+    command: str | int | float | bool | list[EnvToolCall] | msgspec.UnsetType = msgspec.UNSET
+    """a text; clients that read a model's text as JSON send `1987` as a number"""
+    tool_calls: list[EnvToolCall] = []
+    """calls in their order"""
+    type: str = ""
+    """call_tool, or list_tools, which lists the tools and is no step"""
+    tool_name: str = ""
+    """tool of the one call"""
+    name: str = ""
+    """the same"""
+    arguments: dict[str, Any] | str = {}
+    """of the one call"""
+    metadata: dict[str, Any] = {}
+    """has no effect"""
+
+    def __post_init__(self) -> None:
+        if self.command is msgspec.UNSET and not self.calls and self.type != LIST_TOOLS:
+            raise ValueError("missing required field `command`")
+
+    @property
+    def calls(self) -> list[EnvToolCall]:
+        """The calls of tools."""
+        name = self.tool_name or self.name
+        listed = self.command if isinstance(self.command, list) else []
+        one = [EnvToolCall(name, self.arguments)] if name else []
+        return [*listed, *self.tool_calls, *one]
+
+    @property
+    def text(self) -> str:
+        """The command as the model wrote it, and each call on a line of its own."""
+        said = self.command
+        if not isinstance(said, str):
+            plain = isinstance(said, list | msgspec.UnsetType)
+            said = "" if plain else msgspec.json.encode(said).decode()
+        return "\n".join([*filter(None, [said]), *(each.text for each in self.calls)])
+
+
+class EnvObservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The prompt, which is all that a model is given before a command."""
 
     prompt: str
-    """the prompt as WebGPT writes it (figure 1(b)); empty at the end of the episode"""
+    """the prompt as WebGPT writes it (figure 1(b)), with tools as `rookery ask` writes it for a
+    chat model: rules, tools and state; empty at the end of the episode"""
+    tools: list[dict[str, Any]] = []
+    """name, description and JSON schema of the parameters, for the action list_tools alone"""
 
 
 class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -149,6 +215,10 @@ class EnvStepMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     """commands that are left"""
     note: str = ""
     """what the last command could not do, in a sentence for people"""
+    commands: list[str] = []
+    """with tools: the commands that the last reply was read as, as far as they were carried out"""
+    request: dict[str, Any] = {}
+    """with tools: the prompt as `messages` and `tools` of a request for chat completions"""
     session: str = ""
     """name of the episode in the server's recording"""
     stop: str = ""
@@ -251,8 +321,10 @@ def build_env_schemas() -> dict[str, Any]:
     action = schemas[EnvAction.__name__]
     action["properties"]["command"] = {
         "type": "string",
-        "description": "one command of the text browser, or the answer where one is asked for",
+        "description": "one command of the text browser, or the answer where one is asked for; "
+        'after a reset with "tools": true, the whole reply of a chat model, with calls of tools',
     }
+    action["required"] = ["command"]  # clients that have a text alone send it as the one required
     return {
         "action": action,
         "observation": schemas[EnvObservation.__name__],
@@ -295,6 +367,7 @@ class EnvSession:
         self._limits = limits
         self._threads = threads
         self._episode: SourceEpisode | None = None
+        self._chat: ChatBrowsing | None = None
 
     async def reset(self, arguments: EnvResetArguments) -> EnvStepResult:
         """Begin an episode in place of the present one, and return its first prompt.
@@ -312,22 +385,46 @@ class EnvSession:
         except ValueError as error:
             raise EnvError(VALIDATION_ERROR, str(error)) from error
         self.episode_id, self._episode = episode_id or uuid4().hex, None
+        self._chat = None
+        if arguments.tools:
+            task, rules = selected.task, selected.task.rules
+            chat = make_chat_rules(rules, ChatSettings().context_tokens)
+            rules = replace(rules, quoted=chat.quoted, window=chat.window, before=chat.before)
+            selected = replace(selected, task=replace(task, rules=rules))
+            self._chat = ChatBrowsing()
         episode = await self._create_episode(selected)
         self._episode = episode
         await self._answer_requests(episode, episode.browser.begin_browsing())
         return await self._describe_step(episode, None)
 
-    async def step(self, text: str) -> EnvStepResult:
-        """Take a command or the answer, and return the next prompt or the end.
+    async def step(self, action: EnvAction) -> EnvStepResult:
+        """Take a command or the answer, with tools a reply, and return the next prompt or the end.
 
-        Raises EnvError where no episode is running, and where the store of pages fails.
+        Raises EnvError where no episode is running, where tools are called in one that has none,
+        and where the store of pages fails.
         """
-        episode = self._episode
+        if action.type == LIST_TOOLS:
+            about = EnvStepMetadata(self.episode_id or "", "", 0, "", 0)
+            return EnvStepResult(EnvObservation("", list_browsing_tools()), None, False, about)
+        episode, chat = self._episode, self._chat
         if episode is None:
             raise EnvError(EXECUTION_ERROR, "no episode is running: send a reset first")
         if episode.browser.result is not None:
             raise EnvError(EXECUTION_ERROR, "the episode has ended: send a reset to begin another")
-        await self._answer_requests(episode, episode.browser.accept_text(text))
+        browser, text, observation = episode.browser, action.text, episode.browser.observation
+        assert observation is not None
+        if chat is None and action.calls:
+            sentence = 'this episode has no tools: send a reset with "tools": true'
+            raise EnvError(VALIDATION_ERROR, sentence)
+        if chat is None:
+            await self._answer_requests(episode, browser.accept_text(text))
+        elif observation.answering:
+            written = rewrite_citations(text, observation.quotes)
+            await self._answer_requests(episode, browser.accept_text(written))
+        else:
+            chat.read_reply(replace_surrogates(text), observation)
+            while command := chat.take_command(browser.observation):
+                await self._answer_requests(episode, browser.accept_text(command))
         return await self._describe_step(episode, 0.0)
 
     def describe_state(self) -> EnvState:
@@ -378,6 +475,10 @@ class EnvSession:
         if ended is not None:
             slow = self._source.slow_reward
             reward = await self._run_work(slow, self._source.compute_reward, ended)
+        prompt, request = browser.prompt, {}
+        if observation and self._chat:
+            prompt = self._chat.render_prompt(observation)
+            request = build_message_fields(prompt)
         about = EnvStepMetadata(
             episode_id=self.episode_id or "",
             split=selected.split,
@@ -387,13 +488,15 @@ class EnvSession:
             answering=bool(observation and observation.answering),
             actions_left=observation.left if observation else 0,
             note=observation.note if observation else "",
+            commands=self._chat.commands if self._chat else [],
+            request=request,
             session=session,
             stop=ended.stop if ended else "",
             answer=ended.answer if ended else None,
             quotes=browser.browsed.quotes if ended else (),
             failures=ended.failures if ended else (),
         )
-        return EnvStepResult(EnvObservation(browser.prompt), reward, ended is not None, about)
+        return EnvStepResult(EnvObservation(prompt), reward, ended is not None, about)
 
     async def _run_work(self, slow: bool, work: Callable[[Given], Done], value: Given) -> Done:
         return await run_sync(work, value, limiter=self._threads) if slow else work(value)
@@ -546,7 +649,7 @@ async def _answer_message(text: str, session: EnvSession, limits: EnvLimits) -> 
         raise EnvError(VALIDATION_ERROR, f"{most}, and this one has {len(text):,}")
     message = parse_env_message(text)
     if isinstance(message, EnvStepMessage):
-        return msgspec.json.encode(EnvObservationReply(await session.step(message.data.text)))
+        return msgspec.json.encode(EnvObservationReply(await session.step(message.data)))
     if isinstance(message, EnvResetMessage):
         return msgspec.json.encode(EnvObservationReply(await session.reset(message.data)))
     if isinstance(message, EnvCloseMessage):
@@ -687,14 +790,26 @@ class EnvTaskBody(msgspec.Struct, frozen=True):
     task: EnvTask
 
 
-class EnvToolError(msgspec.Struct, frozen=True):
-    """Reply to POST /mcp: this environment is stepped and offers no tools."""
+class EnvToolRequest(msgspec.Struct, frozen=True):
+    """Body of POST /mcp."""
 
-    error: dict[str, Any]
-    """code and message of the error in JSON-RPC"""
-    jsonrpc: str = "2.0"
+    method: str = ""
+    """tools/list; tools are called by steps"""
+    id: str | int | None = None
+    """comes back in the reply"""
+
+
+class EnvToolReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Reply to POST /mcp."""
+
+    jsonrpc: str
     """version of JSON-RPC"""
-    id: None = None
+    id: str | int | None
+    """of the request"""
+    result: dict[str, Any] = {}
+    """`tools`, each with name, description and inputSchema"""
+    error: dict[str, Any] = {}
+    """code and message in JSON-RPC, for every other method"""
 
 
 async def _reset_over_http(call: ApiRequest) -> Response:
@@ -711,7 +826,7 @@ async def _step_over_http(call: ApiRequest) -> Response:
     sessions, owner, body = _get_sessions(call), call.key.name, call.body
     session = sessions.find_http_session(owner, body.episode_id)
     async with session.lock:
-        result = await session.step(body.action.text)
+        result = await session.step(body.action)
     if result.done:
         sessions.episodes.close_session(owner, body.episode_id)
     return build_json_response(result)
@@ -777,10 +892,21 @@ async def _get_task_range(call: ApiRequest) -> Response:
     return build_json_response(EnvTaskList(_read_split(call)[call.body.start : call.body.stop]))
 
 
-async def _refuse_tools(call: ApiRequest) -> Response:
-    """Say that there are no tools."""
-    message = "this environment has no tools: step it over the WebSocket /ws"
-    return build_json_response(EnvToolError({"code": -32601, "message": message}))
+async def _list_tools(call: ApiRequest) -> Response:
+    """List the tools of an episode with tools."""
+    number = call.body.id
+    if call.body.method == "tools/list":
+        tools = [
+            {"inputSchema" if key == "parameters" else key: value for key, value in each.items()}
+            for each in list_browsing_tools()
+        ]
+        return build_json_response(EnvToolReply("2.0", number, {"tools": tools}))
+    message = (
+        "only tools/list is answered here: tools are called by steps of an episode, over the "
+        'WebSocket /ws or POST /step, after a reset with "tools": true'
+    )
+    error = {"code": -32601, "message": message}
+    return build_json_response(EnvToolReply("2.0", number, error=error))
 
 
 async def _report_health(request: Request) -> Response:
@@ -818,7 +944,7 @@ OPERATIONS = (
     ApiOperation("GET", "/state", "state", _get_state, EnvState),
     ApiOperation("GET", "/schema", "schema", _get_schemas, EnvSchemas),
     ApiOperation("GET", "/metadata", "metadata", _get_description, EnvDescription),
-    ApiOperation("POST", "/mcp", "mcp", _refuse_tools, EnvToolError),
+    ApiOperation("POST", "/mcp", "mcp", _list_tools, EnvToolReply, EnvToolRequest),
     ApiOperation("GET", "/list_environments", "environments", _list_environments, list[str]),
     ApiOperation("GET", "/{env_name}/splits", "splits", _list_splits, list[EnvSplit]),
     ApiOperation("POST", "/{env_name}/tasks", "tasks", _list_tasks, EnvTaskList, EnvSplitRequest),
@@ -879,7 +1005,8 @@ EVIDENCE_REWARD = "evidence"
 ENVIRONMENT_REWARDS = (ACCEPTED_REWARD, EVIDENCE_REWARD)
 """names of the rewards"""
 ENVIRONMENT_DESCRIPTION = (
-    "Answer a question from what you quote in a text browser (WebGPT). An action is one command."
+    "Answer a question from what you quote in a text browser (WebGPT). An action is one command, "
+    'or after a reset with "tools": true a reply that calls tools.'
 )
 MAX_SOCKET_BYTES = 16_000_000
 """bytes of a WebSocket message above which the connection is cut without a sentence"""

@@ -236,7 +236,7 @@ def test_the_server_describes_itself(address: str) -> None:
     assert schemas["observation"]["required"] == ["prompt"]
     paths = http(f"{address}/openapi.json")[1]["paths"]
     assert {"/reset", "/step", "/state", "/{env_name}/task_range"} <= paths.keys()
-    assert "no tools" in http(f"{address}/mcp", {})[1]["error"]["message"]
+    assert "only tools/list" in http(f"{address}/mcp", {})[1]["error"]["message"]
 
 
 @pytest.mark.slow

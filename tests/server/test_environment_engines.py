@@ -93,6 +93,15 @@ def test_the_script_of_the_manual_plays_openenv(tmp_path: Path) -> None:
     assert printed.endswith("0.0 True nonsense\n")
 
 
+def test_openenv_calls_tools(tmp_path: Path) -> None:
+    script = read_manual("openenv.md", "tools.py").replace("corvids", "train")
+    with serving(tmp_path) as (address, _):
+        (tmp_path / "tools.py").write_text(script.replace("http://127.0.0.1:8500", address))
+        printed = run_python(tmp_path / "tools.py")
+    assert printed.startswith("['Search crows gifts', 'Clicked on link 0']\n")
+    assert "not finished, as nothing is quoted yet" in printed
+
+
 def test_verifiers_reads_the_configuration_of_the_manual(tmp_path: Path) -> None:
     (tmp_path / "rookery.toml").write_text(read_manual("verifiers.md", "rookery.toml"))
     code = "import sys; from verifiers.v1.cli.eval.main import main; main(sys.argv[1:])"
