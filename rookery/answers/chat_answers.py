@@ -148,43 +148,68 @@ def answer_by_chat(
     searched, and at last the answer is declined.
     """
     steps: list[Step] = []
-    failures: list[Failure] = []
-    passages: dict[tuple[str, int], tuple[Page, Hit]] = {}
-    scores = defaultdict[tuple[str, int], float](float)
-    searched: list[str] = []
+    search = ChatSearch(question, library, rank, settings, observe, on_command)
     try:
-        queries = _write_queries(question, planner, steps, settings.queries)
+        queries = write_queries(question, planner, steps, settings.queries)
     except Failed as error:
         return make_failed_episode(question, WEBGLM_METHOD, error)
     asking = ChatQuestion(question, policy, choosing, settings, judge)
     for number in range(settings.rounds):
-        for query in queries:
-            on_command(f"Search {query}")
-            searched.append(query)
-            gathered = gather_passages(query, library, settings.limits)
-            failures += (each for each in gathered.failures if each not in failures)
-            for place, (page, hit) in enumerate(gathered.found):
-                passages.setdefault((page.digest, hit.start), (page, hit))
-                scores[page.digest, hit.start] += 1 / (_FUSION + place)
+        passages, failures = search.add_searches(queries), search.failures
         if not passages:
             none = Outcome.NO_EVIDENCE
             return Episode(question, WEBGLM_METHOD, tuple(steps), None, none, tuple(failures))
-        fused: dict[tuple[Page, Hit], float] = {}
-        for key in nlargest(settings.ranked, scores, scores.__getitem__):
-            page, hit = passages[key]
-            hit = msgspec.structs.replace(hit, score=scores[key] * _FUSION / len(searched))
-            fused[page, hit] = scores[key]
-        ranked = rank(question.text, list(fused))
-        observe(ranked)
-        for place, each in enumerate(ranked):
-            fused[each.page, each.hit] += 2 / (_FUSION + place)
-        references = choose_references(sorted(fused, key=lambda each: -fused[each]), settings)
+        references = choose_references(passages, settings)
         episode, queries = asking.answer(references, steps, failures)
-        queries = [each for each in queries if each not in searched][: settings.queries]
+        queries = [each for each in queries if each not in search.searched][: settings.queries]
         steps = list(episode.steps)
         if not queries or number + 1 == settings.rounds:
             break
-    return list_searches(episode, searched)
+    return list_searches(episode, search.searched)
+
+
+class ChatSearch:
+    """Searches of a chat model: passages, ordered by their ranks in all and by a ranker."""
+
+    def __init__(
+        self,
+        question: Question,
+        library: Library,
+        rank: PassageRanker,
+        settings: ChatSettings,
+        observe: RankingObserver,
+        on_command: Callable[[str], None],
+    ):
+        self._question, self._library, self._rank = question, library, rank
+        self._settings, self._observe, self._on_command = settings, observe, on_command
+        self._passages: dict[tuple[str, int], tuple[Page, Hit]] = {}
+        self._scores = defaultdict[tuple[str, int], float](float)
+        self.searched: list[str] = []
+        self.failures: list[Failure] = []
+
+    def add_searches(self, queries: Sequence[str]) -> list[tuple[Page, Hit]]:
+        """Search for each, and return the passages that were found so far, best first."""
+        scores, settings = self._scores, self._settings
+        for query in queries:
+            self._on_command(f"Search {query}")
+            self.searched.append(query)
+            gathered = gather_passages(query, self._library, settings.limits)
+            self.failures += (each for each in gathered.failures if each not in self.failures)
+            for place, (page, hit) in enumerate(gathered.found):
+                self._passages.setdefault((page.digest, hit.start), (page, hit))
+                scores[page.digest, hit.start] += 1 / (_FUSION + place)
+        if not scores:
+            return []
+        fused: dict[tuple[Page, Hit], float] = {}
+        for key in nlargest(settings.ranked, scores, scores.__getitem__):
+            page, hit = self._passages[key]
+            hit = msgspec.structs.replace(hit, score=scores[key] * _FUSION / len(self.searched))
+            fused[page, hit] = scores[key]
+        ranked = self._rank(self._question.text, list(fused))
+        self._observe(ranked)
+        for place, each in enumerate(ranked):
+            fused[each.page, each.hit] += 2 / (_FUSION + place)
+        return sorted(fused, key=lambda each: -fused[each])
 
 
 def list_searches(episode: Episode, searched: Sequence[str]) -> Episode:
@@ -196,8 +221,11 @@ def list_searches(episode: Episode, searched: Sequence[str]) -> Episode:
     return msgspec.structs.replace(episode, answer=answer)
 
 
-def _write_queries(question: Question, planner: Policy, steps: list[Step], most: int) -> list[str]:
-    """Return the question and up to `most` searches that the model writes for it."""
+def write_queries(question: Question, planner: Policy, steps: list[Step], most: int) -> list[str]:
+    """Return the question and up to `most` searches that the model writes for it.
+
+    What is asked and said is added to `steps`. Raises what the planner raises.
+    """
     prompt = render_chat_prompt(render_prompt("chat_queries"), [show_question(question)])
     [said] = planner.complete(prompt, 1)
     steps.append(Step(prompt, said))

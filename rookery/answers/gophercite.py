@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import cycle, islice
@@ -15,18 +15,22 @@ from rookery.answers.best_of_n import (
     AnswerParser,
     BestOfNSettings,
     answer_with_best_draft,
+    make_failed_episode,
     render_prompt,
     sample_drafts,
 )
 from rookery.answers.chat_answers import (
+    ChatSearch,
     ChatSettings,
     choose_nearest,
     choose_references,
+    list_searches,
     render_reference_blocks,
     show_question,
+    write_queries,
 )
-from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
-from rookery.errors import Outcome
+from rookery.answers.retrieval import RetrievalLimits, gather_passages
+from rookery.errors import Failed, Outcome
 from rookery.evidence.claim_support import require_supported_claims
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
@@ -38,7 +42,18 @@ from rookery.quotes.chat_replies import read_chat_reply
 from rookery.quotes.citation_syntax import CitationSyntaxError, parse_inline, write_inline_claim
 from rookery.quotes.repair import repair_quote
 from rookery.quotes.verification import is_quote_too_short
-from rookery.records import Answer, Episode, Failure, Hit, Library, Page, Policy, Question, Quote
+from rookery.records import (
+    Answer,
+    Episode,
+    Failure,
+    Hit,
+    Library,
+    Page,
+    Policy,
+    Question,
+    Quote,
+    Step,
+)
 
 GOPHERCITE_METHOD = "gophercite"
 
@@ -59,9 +74,9 @@ class GopherCiteSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     limits: RetrievalLimits = RetrievalLimits()
     """limits of retrieval"""
     window: ChatSettings | None = None
-    """of a chat model: it is shown the sections of a page that hold all passages found there, is
-    asked about the pages at the same time, replies with JSON, and may say that a page does not
-    answer. None: the paper's prompts"""
+    """of a chat model: it writes the searches, is shown the sections of a page that hold all
+    passages found there, is asked about the pages at the same time, replies with JSON, and may say
+    that a page does not answer. None: the question is searched, and the prompts are the paper's"""
 
 
 def answer_with_gophercite(
@@ -74,6 +89,7 @@ def answer_with_gophercite(
     constrain: PolicyConstrainer | None = None,
     observe: RankingObserver = lambda ranked: None,
     judge: EvidenceJudge | None = None,
+    on_command: Callable[[str], None] = lambda command: None,
 ) -> Episode:
     """Answer a question with the best of N samples, each quoting the one page its prompt shows.
 
@@ -84,14 +100,28 @@ def answer_with_gophercite(
     nothing that matters differs. A quote becomes the whole sentences that it stands in, and with a
     `judge` a sample is no answer unless a quote of it answers the question and its quotes support
     each claim; text that cites nothing is then left out. `rank` orders the passages that were
-    found, and `observe` gets them. Of a chat model (`settings.window`) a reply that is no answer is
-    asked for once more, each page is asked about, and the answer is declined where none gives one.
+    found, and `observe` gets them. A chat model (`settings.window`) writes the searches, which
+    `on_command` gets; a reply of it that is no answer is asked for once more, each page is asked
+    about, and the answer is declined, with what was searched, where none gives one.
     """
-    gathered = gather_passages(question.text, library, settings.limits)
-    places = choose_best_pages(question, gathered, rank, settings.pages, observe)
-    failures = gathered.failures
+    before, searched = list[Step](), list[str]()
+    if settings.window:
+        search = ChatSearch(question, library, rank, settings.window, observe, on_command)
+        try:
+            queries = write_queries(question, policy, before, settings.window.queries)
+        except Failed as error:
+            return make_failed_episode(question, GOPHERCITE_METHOD, error)
+        passages, failures = search.add_searches(queries), tuple(search.failures)
+        searched = search.searched
+    else:
+        gathered = gather_passages(question.text, library, settings.limits)
+        ranked, failures = rank(question.text, gathered.found), gathered.failures
+        observe(ranked)
+        passages = [(each.page, each.hit) for each in ranked]
+    places = choose_best_pages(passages, settings.pages)
     if not places:
-        return Episode(question, GOPHERCITE_METHOD, (), None, Outcome.NO_EVIDENCE, failures)
+        none = Outcome.NO_EVIDENCE
+        return Episode(question, GOPHERCITE_METHOD, tuple(before), None, none, failures)
     repairs: dict[Quote, float] = {}
 
     @cache
@@ -121,14 +151,18 @@ def answer_with_gophercite(
             constrained = constrain([one.document]) if constrain else policy
             yield from sample_drafts(constrained, one.prompt, many, one.read)
 
-    episode = answer_with_best_draft(question, GOPHERCITE_METHOD, sample, choosing, failures)
-    none = Failure(GOPHERCITE_METHOD, Outcome.BAD_SYNTAX, NOT_ON_PAGE)
-    if settings.window and not episode.answer and episode.failures == (*failures, none):
+    episode = answer_with_best_draft(
+        question, GOPHERCITE_METHOD, sample, choosing, failures, before
+    )
+    no_claim = Failure(GOPHERCITE_METHOD, Outcome.BAD_SYNTAX, NOT_ON_PAGE)
+    if settings.window and not episode.answer and episode.failures == (*failures, no_claim):
         references = choose_references([(page, hits[0]) for page, hits in places], settings.window)
         nearest = choose_nearest(question, references, settings.window.longest)
-        text = f"Pages that were read and do not answer this: {len(places)}."
-        answer = Answer(text, nearest, declined=True)
-        return msgspec.structs.replace(episode, answer=answer, stop="declined", failures=failures)
+        answer = Answer(_NO_PAGE_ANSWERS.format(len(places)), nearest, declined=True)
+        episode = msgspec.structs.replace(
+            episode, answer=answer, stop="declined", failures=failures
+        )
+        return list_searches(episode, searched)
     quotes = episode.answer.quotes if episode.answer else ()
     marked = tuple(
         _report_repair(quote, repairs[mended])
@@ -136,11 +170,12 @@ def answer_with_gophercite(
         for mended in repairs
         if mended.digest == quote.digest and quote.start <= mended.start and mended.end <= quote.end
     )
-    others = (each for each in episode.failures if each != none)
+    others = (each for each in episode.failures if each != no_claim)
     return msgspec.structs.replace(episode, failures=(*others, *marked))
 
 
 NOT_ON_PAGE = "it says that the page does not answer"
+_NO_PAGE_ANSWERS = "The model says that no page that it was shown answers this. Pages shown: {}."
 _ASK_AGAIN = (
     "That reply cannot be used: {fault}. Write the JSON object again; copy the quote from the page "
     "letter by letter. If the page does not answer the question, leave claim and quote empty."
@@ -238,21 +273,15 @@ def _report_repair(quote: Quote, score: float) -> Failure:
 
 
 def choose_best_pages(
-    question: Question,
-    gathered: RetrievedPassages,
-    rank: PassageRanker,
-    most: int,
-    observe: RankingObserver = lambda ranked: None,
+    passages: Iterable[tuple[Page, Hit]], most: int
 ) -> list[tuple[Page, list[Hit]]]:
-    """Choose up to `most` pages with the best passages, best first.
+    """Choose up to `most` pages of these passages, which come best first, as their pages do.
 
-    Each page comes with its passages, best first. `observe` gets the ranked passages.
+    Each page comes with its passages, best first.
     """
-    ranked = rank(question.text, gathered.found)
-    observe(ranked)
     places: dict[str, tuple[Page, list[Hit]]] = {}
-    for one in ranked:
-        places.setdefault(one.page.url, (one.page, []))[1].append(one.hit)
+    for page, hit in passages:
+        places.setdefault(page.url, (page, []))[1].append(hit)
     return list(places.values())[:most]
 
 

@@ -215,9 +215,9 @@ def _run_gophercite(run: QuestionRun) -> Episode:
         return make_failed_episode(run.question, "gophercite", error)
     options = GopherCiteSettings(quotes=settings.quotes or 0, window=window)
     observe, library = run.callbacks.observe_ranking, run.library
-    judge = _open_claim_judge(run)
+    judge, on_command = _open_claim_judge(run), run.callbacks.observe_command
     episode = answer_with_gophercite(
-        run.question, library, model, rank, sampling, options, hold, observe, judge
+        run.question, library, model, rank, sampling, options, hold, observe, judge, on_command
     )
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
 

@@ -474,7 +474,8 @@ def make_quote_environment(
 
     def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
         gathered = gather_passages(question.text, library, quoting.limits)
-        places = choose_best_pages(question, gathered, rank, quoting.pages)
+        ranked = rank(question.text, gathered.found)
+        places = choose_best_pages([(one.page, one.hit) for one in ranked], quoting.pages)
         shown = (build_page_prompt(question, page, hits, quoting, {}) for page, hits in places)
         return [EnvironmentPrompt(*one) for one in shown]
 

@@ -95,7 +95,12 @@ from rookery.shell.languages import (
 )
 from rookery.shell.languages import translate_text as _
 from rookery.shell.rendering import format_host, replace_unseen_characters
-from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_counts, sanitize_text
+from rookery.shell.terminal_output import (
+    NO_ANSWER_MESSAGES,
+    format_failure_counts,
+    is_declined_by_model,
+    sanitize_text,
+)
 
 
 def export_answer(request: Request) -> Response:
@@ -696,6 +701,8 @@ class AnswerView(NamedTuple):
     """what is remarked on the citations of an answer"""
     decline: str
     """sentence that says why an answer is declined"""
+    refused: bool
+    """the model said that there is no answer"""
     score: str
     """score of the answer in words; empty if it has none"""
     score_meaning: str
@@ -715,7 +722,7 @@ def make_answer_view(
         claim, sides, footer = _split_sides(answer)
     episode, remarks = split_remarks(episode)
     reasons = dict.fromkeys(map(_word_failure, episode.failures))
-    refused = answer is not None and answer.score is None and episode.by in MODEL_METHODS
+    refused = is_declined_by_model(episode)
     return AnswerView(
         episode,
         pieces,
@@ -732,6 +739,7 @@ def make_answer_view(
         _("The model found no answer in what it was shown.")
         if refused
         else _("No passage reached the threshold."),
+        refused,
         word_score(episode),
         explain_score(episode),
     )

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rookery.answers.answer_results import make_ask_result, split_remarks
-from rookery.answers.methods import MODEL_METHODS
 from rookery.errors import Outcome
 from rookery.library.libraries import is_url
 from rookery.quotes.quote_links import describe_location, make_deep_link
@@ -26,6 +25,7 @@ from rookery.records import Answer, Episode, Page, Quote
 from rookery.shell.terminal_output import (
     describe_missing_answer,
     format_failure_counts,
+    is_declined_by_model,
     sanitize_text,
     to_terminal_json,
 )
@@ -210,7 +210,7 @@ def _format_headline(exported: ExportedAnswer) -> str:
     if answer is None:
         why = say(describe_missing_answer(exported.episode))
         return f"{why[0].upper()}{why[1:]}."
-    if answer.declined and answer.score is None and exported.episode.by in MODEL_METHODS:
+    if is_declined_by_model(exported.episode):
         return say("Declined: the model found no answer. The closest passages are below.")
     if answer.declined:
         return say("Declined: no passage reached the threshold. The closest are below.")

@@ -119,7 +119,10 @@ def show_answer(
     views = [format_quote(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
     print_indented(console, Text(), _format_cited_text(answer, views))
     if answer.declined and answer.quotes:
-        console.print("\nRejected as too weak an answer, the nearest that was found:", style="red")
+        nearest = "Rejected as too weak an answer, the nearest that was found:"
+        if is_declined_by_model(episode):
+            nearest = "The model found no answer in what it was shown. The nearest of that:"
+        console.print(f"\n{nearest}", style="red")
     if answer.citations == "unchecked":
         console.print(
             "\nUnchecked: the model cites nothing that it was shown. It was shown:", style="red"
@@ -134,6 +137,12 @@ def show_answer(
         highlighted = _highlight_terms(views[number - 1], episode.question.text, language)
         print_indented(console, Text.assemble(mark), highlighted)
         _show_source(console, quote, page, verdict)
+
+
+def is_declined_by_model(episode: Episode) -> bool:
+    """Tell whether a model said that there is no answer; else its score was too low."""
+    answer = episode.answer
+    return bool(answer and answer.declined and answer.score is None and episode.by in MODEL_METHODS)
 
 
 def _show_source(console: Console, quote: Quote, page: Page | None, verdict: Verdict) -> None:

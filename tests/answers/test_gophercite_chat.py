@@ -48,7 +48,8 @@ NONE = json.dumps({"claim": "", "quote": ""})
 
 
 class Reader:
-    """A policy that says of each page, which its prompt names, these things in turn."""
+    """A policy that writes a search, and says of each page, which its prompt names, these things
+    in turn."""
 
     name = "reader"
 
@@ -59,6 +60,8 @@ class Reader:
     def complete(
         self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
     ) -> list[Completion]:
+        if "You write searches" in prompt:
+            return [Completion("sticks of jays") for _ in range(n)]
         self.asked.append(prompt)
         (name,) = [name for name in self.replies if f"]: {name}" in prompt]
         said = self.replies[name]
@@ -89,6 +92,22 @@ def test_a_window_has_the_sections_of_all_passages_found_in_the_pages_order() ->
     assert answer.claims[0].quotes == (0,)
 
 
+def test_the_models_own_searches_find_what_the_question_does_not() -> None:
+    asked = Question("q", "Where do they dwell?")
+    reader = Reader(Rooks=NONE, Jays=MARCH.replace("Rooks", "Jays"))
+    commands = list[str]()
+    episode = answer_with_gophercite(
+        asked,
+        LIBRARY,
+        reader,
+        settings=GopherCiteSettings(window=ChatSettings()),
+        on_command=commands.append,
+    )
+    assert commands == ["Search Where do they dwell?", "Search sticks of jays"]
+    assert any("]: Jays" in prompt for prompt in reader.asked)
+    assert "You write searches" in episode.steps[0].prompt
+
+
 def test_pages_are_asked_about_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=30)
 
@@ -96,7 +115,8 @@ def test_pages_are_asked_about_at_the_same_time() -> None:
         def complete(
             self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
         ) -> list[Completion]:
-            both.wait()  # is broken where one waits for the other
+            if "♦Reference" in prompt:
+                both.wait()  # is broken where one waits for the other
             return super().complete(prompt, n)
 
     assert ask(Together(Rooks=MARCH, Jays=NONE)).stop == "end"
@@ -116,7 +136,10 @@ def test_where_no_page_answers_the_answer_is_declined() -> None:
     answer = episode.answer
     assert answer is not None
     assert (episode.stop, answer.declined) == ("declined", True)
-    assert answer.text == "Pages that were read and do not answer this: 2."
+    assert answer.text == (
+        "The model says that no page that it was shown answers this. Pages shown: 2.\n\n"
+        f"Searched for: {WHEN.text}; sticks of jays"
+    )
     pages = {each.digest: each for each in (ROOKS, JAYS)}
     assert answer.quotes
     assert all(each.verified for each in verify_quotes(answer, lambda q: pages[q.digest]))
@@ -141,7 +164,7 @@ def test_a_page_that_cannot_be_asked_about_costs_no_other() -> None:
         def complete(
             self, prompt: str, n: int = 1, allow: Callable[..., object] | None = None
         ) -> list[Completion]:
-            if "Jays" in prompt or not self.replies["Rooks"][0]:
+            if "♦Reference" in prompt and ("Jays" in prompt or not self.replies["Rooks"][0]):
                 raise Failed(Failure("m", "model_broke_off", "ask again"))
             return super().complete(prompt, n)
 

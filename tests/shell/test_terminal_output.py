@@ -143,6 +143,14 @@ def test_a_decline_shows_quotes_as_rejected_without_numbers() -> None:
     assert "[1]" not in said
 
 
+def test_where_a_model_says_that_there_is_no_answer_its_score_was_not_too_low() -> None:
+    declined = Answer("No page answers this.", (NEURONS,), declined=True)
+    said = render_episode(Episode(Question("1", "?"), "gophercite", (), declined, "declined"), 100)
+    begun = "No page answers this.\n\nThe model found no answer in what it was shown. The nearest"
+    assert said.startswith(begun)
+    assert "weak" not in said
+
+
 def test_the_counts_read_well() -> None:
     asked = episode(NEURONS)
     assert asked.answer is not None

@@ -615,7 +615,7 @@ class AnswerOutput(Record, frozen=True):
 
     question: str
     stop: Annotated[str, Meta(description="end, or why it ended without an answer.")]
-    declined: Annotated[bool, Meta(description="What was found is too weak to answer from.")]
+    declined: Annotated[bool, Meta(description="No answer is in what was found.")]
     text: Annotated[str, Meta(description="With [n] for the n-th quote.")]
     quotes: int
     verified: int
@@ -839,7 +839,7 @@ class McpTools:
 
     def _run_answer(self, arguments: AnswerArguments, caller: ToolCaller) -> ToolResult:
         """Searches, reads, and answers one question with quotes that were checked against their
-        stored pages; or declines where what it finds is too weak.
+        stored pages; or declines where what it finds does not answer.
         """
         method = arguments.method or self._method
         question, model, decline = arguments.question, arguments.model, arguments.decline
@@ -967,7 +967,7 @@ def _render_answer(out: AnswerOutput) -> str:
     """Render the output of `answer` as text for a model."""
     if out.answer is None:
         return f"There is no answer ({out.stop}). Search and read yourself, or ask otherwise."
-    head = "Declined: this was the nearest.\n" if out.declined else f"{out.text}\n"
+    head = f"Declined: {out.text}\nThe nearest:" if out.declined else f"{out.text}\n"
     cited = [
         f"[{number}]\n{quote_to_markdown(quote)}"
         for number, quote in enumerate(out.answer.quotes, 1)
