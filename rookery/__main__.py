@@ -250,38 +250,26 @@ def run_browse(
     question: Annotated[
         str,
         make_option(
-            "--question QUESTION  The question to answer; without it you are asked for one."
+            "--question QUESTION  A question; pages that give it away are hidden, as from a model."
         ),
     ] = "",
-    out: Annotated[
-        Path | None,
-        make_option("--out FILE  Add the finished demonstration to this file, as a JSON line."),
-    ] = None,
-    record: Annotated[
-        Path | None,
-        make_option(
-            "--record FILE  Record all pages and search results that were shown in this file."
-        ),
-    ] = None,
     plain: Annotated[bool, make_option("--plain  Print the text of the article.")] = False,
     full: Annotated[bool, make_option("--full  Print all text that the page shows.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search, read, quote and answer in a text browser, or print a page as Rookery reads it."""
+    """Search, read and quote in a text browser, or print a page as Rookery reads it."""
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
             raise CommandError("--plain, --full and --json are three ways to print: choose one")
-        if settings.places or question or out or record:
-            raise CommandError(
-                "--in, --question, --out and --record are for the text browser in a terminal"
-            )
+        if settings.places or question:
+            raise CommandError("--in and --question are for the text browser in a terminal")
         if not place:
             raise CommandError("name FILE_OR_URL to print; the text browser needs a terminal")
         _print_page(place, settings, full, as_json)
         return
     from rookery.cli import browse_command
 
-    raise typer.Exit(browse_command.run_browse_command(place, settings, question, out, record))
+    raise typer.Exit(browse_command.run_browse_command(place, settings, question))
 
 
 def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> None:

@@ -62,12 +62,6 @@ class ReplyEvent(Record, frozen=True, tag="Replied"):
     failure: Failure | None = None
 
 
-class QuestionEvent(Record, frozen=True, tag="Asked"):
-    """The question was given, or changed."""
-
-    question: Question
-
-
 class DraftEvent(Record, frozen=True, tag="Drafted"):
     """The answer as far as it is written."""
 
@@ -82,7 +76,7 @@ class SuggestionsEvent(Record, frozen=True, tag="Suggested"):
     passages: tuple[object, ...]
 
 
-SessionEvent = CommandEvent | UndoEvent | ReplyEvent | QuestionEvent | DraftEvent | SuggestionsEvent
+SessionEvent = CommandEvent | UndoEvent | ReplyEvent | DraftEvent | SuggestionsEvent
 """all that is needed to come to the same session again, without the library"""
 
 
@@ -219,19 +213,6 @@ class BrowserSession:
         self._replies = [reply for reply in self._replies if id(reply) not in failed]
         return True
 
-    def change_question(self, question: Question) -> bool:
-        """Replace the question; False, and no change, if its rules would hide what was read."""
-        former = self.task
-        state = self.observation.past, self.observation.quotes, self.pending_request
-        self.task = msgspec.structs.replace(former, question=question)
-        self._replay_commands()
-        if (self.observation.past, self.observation.quotes, self.pending_request) != state:
-            self.task = former
-            self._replay_commands()
-            return False
-        self.on_event(QuestionEvent(question))
-        return True
-
     def save_draft(self, text: str) -> None:
         """Keep the answer as far as it is written, and report the event if it has changed."""
         if text != self.draft:
@@ -250,18 +231,15 @@ class BrowserSession:
                 self.undo()
             case ReplyEvent():
                 self.accept_reply(_get_reply(event))
-            case QuestionEvent(question):
-                self.change_question(question)
             case DraftEvent(text):
                 self.save_draft(text)
 
-    def replay_session(self, wrap: Callable[[Library], Library]) -> tuple[list[Step], BrowseResult]:
+    def replay_session(self) -> tuple[list[Step], BrowseResult]:
         """Replay the session over a library of its own replies; return its steps and result.
 
-        The draft is the answer. `wrap` may record that library. Browsing that has not ended ends
-        with `End: Answer`.
+        The draft is the answer. Browsing that has not ended ends with `End: Answer`.
         """
-        walk = self.replay_steps(wrap)
+        walk = self.replay_steps()
         steps: list[Step] = []
         try:
             while True:
@@ -271,14 +249,12 @@ class BrowserSession:
             browsed: BrowseResult = ended.value
             return steps, browsed
 
-    def replay_steps(
-        self, wrap: Callable[[Library], Library] = lambda library: library
-    ) -> Generator[tuple[Observation, str], None, BrowseResult]:
+    def replay_steps(self) -> Generator[tuple[Observation, str], None, BrowseResult]:
         """Replay the session; yield each observation with the command or answer given to it.
 
-        The library is one of the session's own replies, as `wrap` returns it. Returns the result.
+        The library is one of the session's own replies. Returns the result.
         """
-        flow = browse_library(self.task, wrap(_ReplayLibrary(self._replies)), self.views)
+        flow = browse_library(self.task, _ReplayLibrary(self._replies), self.views)
         commands = iter(self.commands)
         try:
             observation = next(flow)
@@ -301,8 +277,6 @@ class BrowserSession:
         self._unused_replies = list(self._replies)
         self._handle_output(next(self._flow))
         for command in self.commands:
-            if self.pending_request is not None:
-                return  # another question has led to where nobody was: `ask` notices
             self._advance_browser(command)
 
     def _advance_browser(self, reply: str | BrowserReply) -> None:

@@ -223,11 +223,8 @@ def lint_answer(session: BrowserSession, text: str) -> list[AnswerLint]:
 
 
 def make_demonstration_episode(session: BrowserSession, person: str) -> Episode:
-    """Return the demonstration of a person as an Episode with the prompt of every step.
-
-    It is the same that `rookery browse` saves.
-    """
-    steps, browsed = session.replay_session(lambda library: library)
+    """Return the demonstration of a person as an Episode with the prompt of every step."""
+    steps, browsed = session.replay_session()
     return build_episode(session.task, person, steps, browsed)
 
 

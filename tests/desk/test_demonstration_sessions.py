@@ -9,7 +9,6 @@ from random import Random
 import msgspec
 import pytest
 from demonstrating import Desk, desk, did, fetched, state
-from desks import Person
 from event_chains import verify_event_chain
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from little import Little, html
 from rookery.browser.browser import find_quote
 from rookery.browser.browser_commands import BrowserRules
 from rookery.browser.page_view import PageView, PageViewCache, WindowText
-from rookery.cli import browse_command
 from rookery.desk import demonstration_sessions, judgement_conversion
 from rookery.desk.demonstration_sessions import (
     DemonstrationStore,
@@ -187,38 +185,6 @@ def test_a_page_that_no_file_holds_is_told_and_not_lost(opened_desk: Desk) -> No
     fetched(ours, place, Little(page))
     with ours.open_session(place) as work:
         assert "cannot be kept" in work.browser_session.observation.text
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_demonstration_is_the_one_that_the_terminal_saves(
-    seed: int, opened_desk: Desk, tmp_path: Path, web: Little
-) -> None:
-    random = Random(seed)
-    place = opened_desk.place(opened_desk.item())
-    ours = DemonstrationStore(opened_desk.store)
-    said = [random.choice(COMMANDS[:11]) for _ in range(20)]
-    said += ["Search jays", "Clicked on link 0", "Quote: Jays bury acorns.", "End: Answer"]
-    for line in said:
-        did(ours, place, web, lambda work: demonstration_commands.run_typed_command(work, line))  # noqa: B023
-    did(
-        ours,
-        place,
-        web,
-        lambda work: demonstration_commands.save_draft_answer(work, "They bury acorns [1]."),
-    )
-    with ours.open_session(place) as work:
-        made = demonstration_commands.make_demonstration_episode(work.browser_session, "Ada")
-        commands = work.browser_session.commands
-    person = Person(web)
-    person.types(*commands)
-    person.sitting.save_draft("They bury acorns [1].")
-    out = tmp_path / "d.jsonl"
-    saved = browse_command.save_demonstration(
-        person.sitting, "Ada", "s", out, tmp_path / "d.recording"
-    )
-    assert made == msgspec.structs.replace(saved, session="")
-    assert made.answer
-    assert made.answer.quotes[0].text == "Jays bury acorns."
 
 
 def test_imitation_reads_a_demonstration_as_it_was_handed_in(

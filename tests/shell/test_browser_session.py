@@ -1,13 +1,10 @@
-"""What typed lines do to a session at the prompt; taking back, merging, going on, saving."""
+"""What typed lines do to a session at the prompt; taking back, merging, going on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import pytest
@@ -23,24 +20,12 @@ from prompt_toolkit.output import DummyOutput
 
 from rookery.browser.browser import BrowserRequest, browse_library
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, Observation
-from rookery.browser.rollout import replay_episode
-from rookery.cli import browse_command
-from rookery.cli.browse_command import (
-    CommandCompleter,
-    PromptBrowser,
-    SessionStart,
-    UnfinishedSession,
-    list_unfinished,
-)
-from rookery.errors import Failed
-from rookery.library.call_recording import CallRecording
+from rookery.cli.browse_command import CommandCompleter, PromptBrowser
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
 from rookery.pages.text_folding import fold_text
-from rookery.quotes.citation_syntax import parse_numbered
-from rookery.records import Episode, Failure, Question
-from rookery.settings import Settings
+from rookery.records import Question
 from rookery.shell.browser_session import (
     BrowserSession,
     SessionEvent,
@@ -49,7 +34,6 @@ from rookery.shell.browser_session import (
     parse_typed_question,
 )
 
-EPISODE = Episode(QUESTION, "me", (), None, "end")
 LINES = [f"<p>Line {number} of a page about crows, and nothing else.</p>" for number in range(400)]
 CROWS = html("https://a.org/crows", "".join(LINES) + '<a href="/jays">Jays</a>', "Crows")
 JAYS = html(
@@ -90,13 +74,12 @@ def prompting(
     question: Question = QUESTION,
     rules: BrowserRules = BrowserRules(),
     start: str = "",
-    save: Callable[[BrowserSession], Episode] = lambda session: EPISODE,
 ) -> Iterator[PromptBrowser]:
     """A prompt whose next lines are typed already; Ctrl-D is behind them."""
     session = BrowserSession(BrowserTask(question, rules, start))
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("".join(f"{line}\r" for line in lines) + "\x04")
-        yield PromptBrowser(session, web, lambda event: None, save)
+        yield PromptBrowser(session, web)
 
 
 def run(browser: PromptBrowser) -> None:
@@ -106,7 +89,7 @@ def run(browser: PromptBrowser) -> None:
 
 
 def browse(web: Little, *lines: str, **options: Any) -> BrowserSession:
-    """The session of somebody who types these lines at the prompt, and then leaves or has saved."""
+    """The session of somebody who types these lines at the prompt, and then leaves."""
     with prompting(web, *lines, **options) as browser, suppress(EOFError, KeyboardInterrupt):
         run(browser)
     return browser.session
@@ -332,47 +315,34 @@ def test_what_is_completed_is_what_is_quoted(corvids: FolderLibrary, name: str) 
 QUOTED = ("Quote: Jays bury acorns", "End: Answer")
 
 
-def test_an_answer_is_asked_for_and_checked_before_it_is_saved(
+def test_an_end_shows_what_was_quoted_and_leaves(
     web: Little, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    saved: list[str] = []
-
-    def save(session: BrowserSession) -> Episode:
-        saved.append(session.draft)
-        return EPISODE
-
-    to_the_start = "\x01\x0b"
-    lines = ("They do [2].", f"{to_the_start}They do.", "")  # who insists is believed
-    with prompting(web, *QUOTED, *lines, start=JAYS.url, save=save) as browser:
+    with prompting(web, *QUOTED, "Top", start=JAYS.url) as browser:
+        run(browser)  # which raises nothing: nobody has to leave
+    assert browser.session.commands == list(QUOTED)
+    assert capsys.readouterr().out.count("[1] Jays bury acorns\n    Jays a.org\n") == 2
+    with prompting(web, "End: Nonsense") as browser:
         run(browser)
-    assert (saved, browser.saved) == (["They do."], EPISODE)
-    out = capsys.readouterr().out
-    assert "cites [2], but there are 1 quotes" in out
-    assert "no quote is cited" in out
+    assert browser.session.commands == ["End: Nonsense"]
 
 
-def test_what_cannot_be_saved_is_told_and_can_be_saved_again(
-    web: Little, capsys: pytest.CaptureFixture[str]
-) -> None:
-    faults = [Failed(Failure("d.jsonl", "unwritable", "make room and save again"))]
-
-    def save(session: BrowserSession) -> Episode:
-        if faults:
-            raise faults.pop()
-        return EPISODE
-
-    with prompting(web, *QUOTED, "They do [1].", "", start=JAYS.url, save=save) as browser:
-        run(browser)
-    assert "not saved: make room and save again" in capsys.readouterr().out
-
-
-def test_writing_can_be_left_for_more_reading_and_nothing_written_is_lost(web: Little) -> None:
-    session = browse(web, *QUOTED, "They bury \x03", start=JAYS.url)
-    assert (session.ending, session.draft) == (True, "They bury")
-    session = browse(web, *QUOTED, "", start=JAYS.url)
-    assert (session.ending, session.commands) == (False, ["Quote: Jays bury acorns"])
-    session = browse(web, *QUOTED, "One.\x1b\rTwo [1].", start=JAYS.url)
-    assert session.draft == "One.\nTwo [1]."
+@settings(max_examples=30, deadline=None)
+@given(st.lists(COMMANDS, max_size=12))
+def test_what_was_done_is_done_again_from_its_events_without_the_library(typed: list[str]) -> None:
+    deeds: list[SessionEvent] = []
+    person = Person(Little(CROWS, JAYS), keep=deeds.append)
+    person.types(*typed)
+    person.sitting.save_draft("They bury")
+    again = BrowserSession(BrowserTask(QUESTION))
+    for deed in deeds:
+        again.replay_event(deed)
+    assert (again.observation, again.commands) == (
+        person.sitting.observation,
+        person.sitting.commands,
+    )
+    assert (again.draft, again.pending_request) == (person.sitting.draft, None)
+    assert again.replay_session() == person.sitting.replay_session()
 
 
 def test_browsing_ends_by_itself_when_the_actions_or_the_quotes_are_used_up(web: Little) -> None:
@@ -386,215 +356,3 @@ def test_browsing_ends_by_itself_when_the_actions_or_the_quotes_are_used_up(web:
     assert len(full.observation.quotes) == 1
     nothing = browse(web, "Find in page: they", rules=BrowserRules(actions=1), start=JAYS.url)
     assert nothing.browse_result is not None
-
-
-def test_an_end_without_an_answer_is_saved_only_when_it_is_meant(web: Little) -> None:
-    with prompting(web, "End: Nonsense", "undo", "End: Controversial", "") as browser:
-        run(browser)
-    assert browser.saved
-    assert browser.session.commands == ["End: Controversial"]
-
-
-@pytest.mark.slow
-def test_just_reading_asks_for_the_question_at_the_end(
-    web: Little, capsys: pytest.CaptureFixture[str]
-) -> None:
-    session = browse(web, "", *QUOTED, "", question=Question("", ""), start=JAYS.url)
-    assert session.commands == ["Quote: Jays bury acorns"]
-    assert "nothing is saved without a question" in capsys.readouterr().out
-    session = browse(
-        web, "", *QUOTED, "x" * 20_000, "\x01\x0b  What do   jays bury? ",
-        question=Question("", ""), start=JAYS.url,
-    )  # fmt: skip
-    assert "20,000 characters" in capsys.readouterr().out
-    assert session.observation.answering
-    assert session.task.question.text == "What do jays bury?"
-    steps, _ = session.replay_session(lambda library: library)
-    assert all("What do jays bury?" in step.prompt for step in steps)
-
-
-def test_a_question_that_would_hide_what_was_read_is_not_taken(
-    web: Little, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoiler = "Line 3 of a page about crows, and nothing else. Line 4"
-    lines = ("", "Quote: Line 3 of a page", "End: Answer", spoiler)
-    session = browse(web, *lines, question=Question("", ""), start=CROWS.url)
-    assert "use other words" in capsys.readouterr().out
-    assert (session.task.question.text, session.observation.answering) == ("", True)
-
-
-def test_a_question_that_would_have_led_elsewhere_is_not_taken() -> None:
-    secret = "the crows that lived on the hill were counted by nine people in one night"
-    first = html("https://a.org/1", f"<p>So {secret}.</p><p>Nothing else.</p>", "One")
-    second = html("https://a.org/2", "<p>The crows were counted, too.</p>", "Two")
-    person = Person(Little(first, second), Question("", ""))
-    person.types("Search counted", "0", "Find in page: else", "Quote: nothing else")
-    before = person.sitting.observation
-    # It hides the first result: link 0 is another one.
-    assert not person.sitting.change_question(parse_typed_question(secret))
-    assert person.sitting.observation == before
-
-
-# Files
-
-
-BEGUN = SessionStart("me/1", BrowserTask(QUESTION), Settings(("docs",)), "/out.jsonl")
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(COMMANDS, max_size=12))
-def test_what_was_done_is_done_again_from_disk_without_the_library(typed: list[str]) -> None:
-    with TemporaryDirectory() as place:
-        journal = UnfinishedSession(Path(place) / "1.sitting")
-        journal.append_event(BEGUN)
-        person = Person(Little(CROWS, JAYS), keep=journal.append_event)
-        person.types(*typed)
-        person.sitting.save_draft("They \ud800 bury")
-        journal.close()
-        [found] = list_unfinished(Path(place))
-        begun, deeds = found.read()
-        again = BrowserSession(begun.task)
-        for deed in deeds:
-            again.replay_event(deed)
-        found.delete()
-        assert list(Path(place).iterdir()) == []
-    assert begun == BEGUN
-    assert (again.observation, again.commands) == (
-        person.sitting.observation,
-        person.sitting.commands,
-    )
-    assert (again.draft, again.pending_request) == (person.sitting.draft, None)
-    assert again.replay_session(lambda library: library) == person.sitting.replay_session(
-        lambda library: library
-    )
-
-
-def test_a_sitting_that_somebody_is_at_is_not_offered(tmp_path: Path) -> None:
-    mine = UnfinishedSession(tmp_path / "2.sitting")
-    mine.append_event(BEGUN)
-    earlier = UnfinishedSession(tmp_path / "1.sitting")
-    earlier.append_event(BEGUN)
-    earlier.close()
-    (tmp_path / "3.sitting").write_bytes(b"This is a letter. " * 100)
-    [found] = list_unfinished(tmp_path)
-    assert found.read() == (BEGUN, [])
-    found.close()
-    mine.close()
-    both = list(list_unfinished(tmp_path))
-    assert len(both) == 2
-    for journal in both:
-        journal.close()
-
-
-def test_what_a_full_disk_does_not_take_is_told_and_added_later(
-    web: Little, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    journal = UnfinishedSession(tmp_path / "1.sitting")
-    journal.append_event(BEGUN)
-    used = journal._file.execute("pragma page_count").fetchone()[0]
-    limits = iter([used] * 4)  # for two commands and what they are given
-
-    def keep(event: SessionEvent) -> None:
-        journal._file.execute(f"pragma max_page_count = {next(limits, 1_000_000)}")
-        journal.append_event(event)
-
-    session = BrowserSession(BEGUN.task)
-    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        keys.send_text("Search crows\r0\rScrolled down 1\r\x04")
-        with suppress(EOFError):
-            PromptBrowser(session, web, keep, lambda session: EPISODE).run()
-    assert capsys.readouterr().out.count("not kept on disk: the disk is full") == 1
-    _, deeds = journal.read()
-    journal.close()
-    again = BrowserSession(BEGUN.task)
-    for deed in deeds:
-        again.replay_event(deed)
-    assert again.observation == session.observation
-
-
-def demonstrated(web: Little, out: Path, name: str = "me/1") -> Episode:
-    """A demonstration with a failure, a taking back and merged scrolling in it, saved."""
-
-    person = Person(web, start=JAYS.url)
-    person.types("0", "Back", "Search crows", "0", *["Scrolled down 1"] * 4, "Search owls")
-    person.types("undo", "Quote: Line 3 of a page", "End: Answer")
-    person.sitting.save_draft("A page has lines [1].")
-    return browse_command.save_demonstration(
-        person.sitting, "me", name, out, out.with_suffix(".recording")
-    )
-
-
-def test_a_demonstration_is_saved_with_the_prompts_of_its_merged_commands(
-    web: Little, tmp_path: Path
-) -> None:
-    out = tmp_path / "sub" / "d.jsonl"
-    episode = demonstrated(web, out)
-    assert [step.said.text for step in episode.steps] == [
-        "Clicked on link 0", "Back", "Search crows", "Clicked on link 0", "Scrolled down 3",
-        "Scrolled down 1", "Quote: Line 3 of a page", "End: Answer", "A page has lines [1].",
-    ]  # fmt: skip
-    flow = browse_library(BrowserTask(QUESTION, start=JAYS.url), Little(CROWS, JAYS))
-    prompts = [next(flow).prompt]
-    for step in episode.steps[:-1]:
-        prompts.append(flow.send(step.said.text).prompt)
-    assert [step.prompt for step in episode.steps] == prompts
-    assert episode.answer is not None
-    assert episode.answer == parse_numbered("A page has lines [1].", episode.answer.quotes)
-    assert (episode.by, episode.stop, episode.session) == ("me", "end", "me/1")
-    assert episode.count_failures() == {"http_404": 1}
-    assert Episode.from_json(out.read_text("utf-8")) == episode
-    with CallRecording(out.with_suffix(".recording")) as recording:
-        assert replay_episode(episode, recording) == episode
-    assert browse_command.has_demonstration(out, "me/1")
-    for other in ("me/2", "me/", "me", "e/1", "Line 3", ""):
-        assert not browse_command.has_demonstration(out, other), other
-    whole = out.read_bytes()
-    out.write_bytes(whole + b'{"me/3": 1}\n' + whole.replace(b"me/1", b"me/4").rstrip(b"\n"))
-    assert not browse_command.has_demonstration(out, "me/3"), "it is no demonstration"
-    assert not browse_command.has_demonstration(out, "me/4"), "its line is not whole"
-
-
-def test_demonstrations_are_added_and_what_a_kill_left_of_a_line_is_removed(
-    web: Little, tmp_path: Path
-) -> None:
-    out = tmp_path / "d.jsonl"
-    first = demonstrated(web, out)
-    whole = out.read_bytes()
-    out.write_bytes(whole + whole[: len(whole) // 2])
-    browse_command.check_demonstration_file(out)
-    demonstrated(web, out, "me/2")
-    lines = out.read_text("utf-8").splitlines()
-    assert [Episode.from_json(line).session for line in lines] == ["me/1", "me/2"]
-    assert Episode.from_json(lines[0]) == first
-    out.write_bytes(whole.rstrip(b"\n"))  # an editor may have taken the last line break
-    demonstrated(web, out, "me/3")
-    assert len(out.read_text("utf-8").splitlines()) == 2
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_takes_nothing_and_the_next_file_all(web: Little, tmp_path: Path) -> None:
-    person = Person(web, start=JAYS.url)
-    person.types(*QUOTED)
-    person.sitting.save_draft("They do [1].")
-    save = partial(browse_command.save_demonstration, person.sitting, "me", "me/1")
-    with pytest.raises(Failed, match=r"No space left on device.*save again"):
-        save(Path("/dev/full"), tmp_path / "r")
-    save(tmp_path / "d.jsonl", tmp_path / "r")
-    with CallRecording(tmp_path / "r") as recording:
-        episode = Episode.from_json((tmp_path / "d.jsonl").read_text("utf-8"))
-        assert replay_episode(episode, recording) == episode
-
-
-@pytest.mark.parametrize("content", ["This is a letter.\n", '{"id": "1", "text": "Why?"}\n'])
-def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path, content: str) -> None:
-    out = tmp_path / "letter.txt"
-    out.write_text(content)
-    with pytest.raises(ValueError, match="something else than demonstrations"):
-        browse_command.check_demonstration_file(out)
-    assert out.read_text() == content
-    with pytest.raises(ValueError, match="is a folder"):
-        browse_command.check_demonstration_file(tmp_path)
-    with pytest.raises(ValueError, match="cannot be written to"):
-        browse_command.check_demonstration_file(out / "d.jsonl")
-    browse_command.check_demonstration_file(tmp_path / "new" / "d.jsonl")
-    assert list(tmp_path.iterdir()) == [out]
