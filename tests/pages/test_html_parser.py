@@ -16,6 +16,7 @@ from rookery.pages.html.html_parser import (
 )
 from rookery.pages.page_reader import read_page
 from rookery.pages.page_text import join_visible_text, neutralize_text
+from rookery.pages.passages import find_sentences
 from rookery.records import Link, Page
 
 URL = "https://example.org/dir/page.html"
@@ -78,6 +79,37 @@ def test_pre_keeps_indentation_and_blank_lines() -> None:
     assert "def f():\n    return 1\n\n  # end" in found.text
     assert texts(found, "code") == ["def f():", "    return 1", "  # end"]
     assert join_visible_text(found) == "x\n\ndef f():\n    return 1\n\n  # end\n\ny"
+
+
+PREFORMATTED = """<pre>
+ROOKS
+
+   The rook is a bird that lives in large colonies, and it
+   eats grain and worms.  In winter it roosts with
+   jackdaws.
+
+colour    the colour of the bird in its first year
+size      the size of the bird. Small ones are given
+
+def find(rooks, colour):
+    return [rook for rook in rooks if rook.colour == colour]
+
+Installing the rook needs the package that is named here.
+Removing the rook needs the package that is named there.
+</pre>"""
+
+
+def test_prose_in_pre_is_one_paragraph_with_its_sentences() -> None:
+    found = page(PREFORMATTED)
+    [prose] = texts(found, "paragraph")
+    assert prose.startswith("The rook is a bird that lives in large colonies, and it\n   eats")
+    assert prose.endswith("jackdaws.")
+    assert [line.split()[0] for line in texts(found, "code")] == [
+        *("ROOKS", "colour", "size", "def", "return", "Installing", "Removing")
+    ]
+    sentences = [found.text[slice(*each)] for each in find_sentences(found, 0, len(found.text))]
+    assert "In winter it roosts with\n   jackdaws." in sentences
+    assert "In winter it roosts with\n   jackdaws.\n\ncolour" in join_visible_text(found)
 
 
 def test_blocks_have_kinds_and_levels() -> None:

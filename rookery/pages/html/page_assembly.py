@@ -145,14 +145,41 @@ def _split_by_article(in_article: bytearray, first: int, stop: int) -> list[tupl
 def _split_code_lines(
     text: str, start: int, stop: int, article: bool, furniture: bool
 ) -> list[Block]:
-    """Return each line of code that is not blank, with its indentation."""
+    """Return each line of code that is not blank, with its indentation; between blank lines, prose
+    that is broken to fit a width is one paragraph."""
     blocks: list[Block] = []
-    for line in text[start:stop].split("\n"):
+    lines: list[Block] = []
+    for line in [*text[start:stop].split("\n"), ""]:
         body = line.rstrip(HTML_SPACE)
         if body.strip(UNSEEN_SPACE):
-            blocks.append(Block(start, start + len(body), "code", 0, article, False, furniture))
+            lines.append(Block(start, start + len(body), "code", 0, article, False, furniture))
+        elif lines:
+            first, end = lines[0].start, lines[-1].end
+            if _is_broken_prose(text[first:end]):
+                first = end - len(text[first:end].lstrip())
+                lines = [Block(first, end, "paragraph", 0, article, False, furniture)]
+            blocks += lines
+            lines = []
         start += len(line) + 1
     return blocks
+
+
+_WORD = re.compile(r"[\"'(\[]*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,;:!?)\]\"']*")
+_SENTENCE_END = re.compile(r"\w[\"')\]]*[.!?:][\"')\]]*(?!\S)")
+_SHORTEST_FULL_LINE = 30
+
+
+def _is_broken_prose(text: str) -> bool:
+    """Return True for full lines of words that go on from line to line, and end a sentence."""
+    lines, words = [line.strip() for line in text.split("\n")], text.split()
+    return (
+        len(lines) > 1
+        and min(map(len, lines[:-1])) >= _SHORTEST_FULL_LINE
+        and 3 * sum(line[:1].islower() for line in lines[1:]) >= len(lines) - 1
+        and sum(map(bool, map(_WORD.fullmatch, words))) >= 0.8 * len(words)
+        and _SENTENCE_END.search(text) is not None
+        and re.search(r"\S {3,}\S", text) is None  # columns
+    )
 
 
 class _BlockKinds:
