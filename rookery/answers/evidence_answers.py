@@ -126,7 +126,9 @@ def judge_sections(
     question: str, gathered: RetrievedPassages, judge: EvidenceJudge
 ) -> list[JudgedSection]:
     """Judge the sections that the found passages stand in, and return them, best first."""
-    by_digest = {page.digest: list_sections(page) for page, _ in gathered.found}
+    # A page is cut once and not for each passage: a huge one takes tens of milliseconds.
+    pages = {page.digest: page for page, _ in gathered.found}
+    by_digest = {digest: list_sections(page) for digest, page in pages.items()}
     sections: dict[tuple[str, int], PageSection] = {}
     scores: dict[tuple[str, int], float] = {}
     for page, hit in gathered.found:

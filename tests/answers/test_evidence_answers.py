@@ -6,18 +6,21 @@ from collections.abc import Sequence
 
 import pytest
 
+from rookery.answers import evidence_answers
 from rookery.answers.evidence_answers import (
     EvidenceSettings,
     JudgedSection,
+    PageSection,
     answer_by_evidence,
     choose_quote,
     estimate_probabilities,
+    list_sections,
     narrow_section,
 )
 from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
-from rookery.records import Episode, Question
+from rookery.records import Episode, Page, Question
 
 STEPS = """<h1>Nest boxes</h1>
 <p>Old boxes are cleaned each autumn, when the birds have left them for good.</p>
@@ -84,6 +87,18 @@ def test_code_is_quoted_with_the_sentence_before_it_and_keeps_its_lines() -> Non
     assert "box count --all\nbox list" in first
     assert episode.answer is not None
     assert episode.answer.text == first
+
+
+def test_a_page_is_cut_once_for_all_passages_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut: list[str] = []
+
+    def note_page(page: Page) -> list[PageSection]:
+        cut.append(page.url)
+        return list_sections(page)
+
+    monkeypatch.setattr(evidence_answers, "list_sections", note_page)
+    ask(WordJudge(screws=3.0))
+    assert len(cut) == len(set(cut)) == 2
 
 
 def test_a_paragraph_is_quoted_alone() -> None:
