@@ -605,8 +605,11 @@ def _leans_on_earlier(question: str) -> bool:
     return words <= MOST_POINTING_WORDS and _POINTS_BACK.search(question) is not None
 
 
-MAX_REPLY_CHARACTERS = 4000
-"""characters of an earlier answer that a chat model is shown"""
+MAX_TURN_CHARACTERS = 4000
+"""characters of the last question before, and of its answer, that a chat model is shown; of each
+before that, half as many"""
+MIN_TURN_CHARACTERS = 50
+"""the same below which a conversation is not followed back any further"""
 
 
 def rewrite_by_model(
@@ -618,17 +621,22 @@ def rewrite_by_model(
     """Have a chat model rewrite a question so that it stands alone without the `earlier` ones.
 
     `complete` returns what the model writes after a prompt. `replies` are the answers to the last
-    of the earlier questions. Returns None where what it writes is no single question of a plausible
-    length.
+    of the earlier questions, "" where one has none. Returns None where what it writes is no single
+    question of a plausible length.
     """
     from rookery.answers.best_of_n import render_prompt
 
     question = " ".join(question.split())
-    turns = [f"Question: {' '.join(each.split())}" for each in earlier]
-    longest = 2 * (len(question) + max(map(len, turns), default=0)) + 200
-    for at, reply in enumerate(replies, len(turns) - len(replies)):
-        turns[at] += f"\nAnswer: {reply[:MAX_REPLY_CHARACTERS]}"
-    turn = neutralize_text("\n\n".join([*turns, f"Last question: {question}"]))
+    longest = 2 * (len(question) + max(map(len, earlier), default=0)) + 200
+    turns, room = [f"Last question: {question}"], MAX_TURN_CHARACTERS
+    replies = [*[""] * (len(earlier) - len(replies)), *replies]
+    for before, reply in zip(reversed(earlier), reversed(replies), strict=True):
+        if room < MIN_TURN_CHARACTERS:
+            break
+        answer = f"\nAnswer: {reply.strip()[:room]}" if reply.strip() else ""
+        turns.insert(0, f"Question: {' '.join(before.split())[:room]}{answer}")
+        room //= 2
+    turn = neutralize_text("\n\n".join(turns))
     prompt = render_chat_prompt(render_prompt("chat_follow_up"), [turn])
     line = complete(prompt).strip().partition("\n")[0]
     line = re.sub(r"^(?:rewritten|(?:last )?question): *", "", line, flags=re.IGNORECASE)

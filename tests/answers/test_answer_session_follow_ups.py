@@ -73,3 +73,24 @@ def test_a_model_rewrites_unless_what_it_writes_is_no_question(
 
     assert rewrite_by_model("For how long?", [FACES], complete) == taken
     assert prompts[0].endswith(f"\n♦User\nQuestion: {FACES}\n\nLast question: For how long?")
+
+
+def test_a_model_is_shown_the_answers_too_and_less_of_older_ones() -> None:
+    prompts = list[str]()
+
+    def complete(prompt: str) -> str:
+        prompts.append(prompt)
+        return "How long does a raven sleep?"
+
+    earlier = [f"Question {n}?" for n in range(20)]
+    replies = ["", "old", *(f"{n} " + "♦ and words. " * 900 for n in range(18))]
+    assert rewrite_by_model("And the second one?", earlier, complete, replies)
+    assert 8000 < len(prompts[0]) < 10_000
+    *_, before, last = prompts[0].split("\n\nQuestion: ")
+    assert before.startswith("Question 18?\nAnswer: 16 ◆ and")
+    assert last.startswith("Question 19?\nAnswer: 17 ◆ and")
+    assert 3900 < len(last) < 4100
+    assert 1950 < len(before) < 2100
+    assert "Question 0?" not in prompts[0]
+    rewrite_by_model("And the second one?", earlier[:2], complete, ["Ravens and rooks."])
+    assert "\nQuestion: Question 0?\n\nQuestion: Question 1?\nAnswer: Ravens" in prompts[-1]

@@ -8,7 +8,7 @@ import openai
 import pytest
 from askers import CROWS, ask, enter, home
 from models import refused, serving, write_choices
-from programs import Served, served
+from programs import Served, by_model, served
 from starlette.testclient import TestClient
 from visits import Visit
 
@@ -112,6 +112,52 @@ def test_earlier_messages_of_a_chat_give_the_last_one_its_context(service: Serve
     assert alone.rookery["searched"] == LONGER
     other = chat(service, *talk[:2], ("user", "What do ravens eat?"))
     assert other.rookery["searched"] == "What do ravens eat?"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_a_chat_model_is_shown_what_assistants_said(
+    home: Path, empty_store: Path, path: str
+) -> None:
+    place = home / f"{path.rpartition('/')[2]}.sqlite"
+    place.write_bytes(empty_store.read_bytes())
+    said = ["What do jays eat?", "jays food", "NOT FOUND: nothing says so."]
+    with (
+        serving(*(write_choices({"message": {"content": each}}) for each in said)) as model,
+        served(place, by_model(model.base_url.removesuffix("/v1"))) as here,
+    ):
+        messages = [
+            {"role": "user", "content": "Which birds hide food?"},
+            {"role": "assistant", "content": "1. Ravens\n"},
+            {"role": "assistant", "content": [{"type": "text", "text": "2. Jays"}]},
+            {"role": "tool", "content": "3. Storks"},
+            {"role": "user", "content": "What does the second one eat?"},
+        ]
+        name = "input" if path.endswith("responses") else "messages"
+        body = {"model": "rookery-webglm/small", name: messages, "max_tokens": 9}
+        about = here.send(path, body).json["rookery"]
+        prompt = model.asked[0].fields["messages"][1]["content"]
+    assert "Which birds hide food?\nAnswer: 1. Ravens\n\n2. Jays\n\nLast question:" in prompt
+    assert (about["searched"], set(about["ignored"]) - {"max_tokens"}) == (
+        "What do jays eat?",
+        {f"{name}[3]"},
+    )
+
+
+def test_a_response_is_asked_with_the_answer_that_it_names(home: Path, empty_store: Path) -> None:
+    place = home / "named.sqlite"
+    place.write_bytes(empty_store.read_bytes())
+    answer = "Ravens first, jays second [1]."
+    said = ["birds hiding food", answer, "What do jays eat?", "jays food", "NOT FOUND"]
+    with (
+        serving(*(write_choices({"message": {"content": each}}) for each in said)) as model,
+        served(place, by_model(model.base_url.removesuffix("/v1"))) as here,
+    ):
+        body = {"model": "rookery-webglm/small", "input": "Which birds hide food?", "store": True}
+        first = here.send("/v1/responses", body).json
+        more = {"input": "And the second?", "previous_response_id": first["id"]}
+        here.send("/v1/responses", body | more)
+        prompt = model.asked[2].fields["messages"][1]["content"]
+    assert "Which birds hide food?\nAnswer: Ravens first, jays second" in prompt
 
 
 def test_usage_counts_what_was_read_and_written(service: Served) -> None:

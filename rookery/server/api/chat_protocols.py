@@ -541,10 +541,17 @@ class SearchedQuestion(Struct):
     searched: str = ""
 
 
+class StoredItem(Struct):
+    """The part of an output item that a follow-up needs."""
+
+    content: list[MessagePart] = []
+
+
 class StoredResponse(Struct):
     """The part of a stored response that a follow-up needs."""
 
     rookery: SearchedQuestion
+    output: list[StoredItem] = []
 
 
 async def create_response(call: ApiRequest) -> Response:
@@ -558,8 +565,12 @@ async def create_response(call: ApiRequest) -> Response:
     conversation = extract_question(body)
     if body.previous_response_id:
         before = await _load_response(call, body.previous_response_id, "previous_response_id")
-        standing = msgspec.json.decode(before, type=prepare_type(StoredResponse)).rookery.searched
-        conversation = conversation._replace(earlier=(standing, *conversation.earlier))
+        stored = msgspec.json.decode(before, type=prepare_type(StoredResponse))
+        parts = chain.from_iterable(item.content for item in stored.output)
+        conversation = conversation._replace(
+            earlier=(stored.rookery.searched, *conversation.earlier),
+            replies=("".join(part.text or "" for part in parts), *conversation.replies),
+        )
     inquiry = apply_tools(build_question_request(call, conversation), body.tools or ())
     tools = [*enumerate(body.tools or ())]
     passed = [f"tools[{n}]" for n, tool in tools if not _is_web_search(tool)]
@@ -581,7 +592,7 @@ def extract_question(body: ResponsesRequest) -> AskedConversation:
     passed = ("instructions",) if body.instructions else ()
     if isinstance(body.input, str):
         return AskedConversation(body.input, (), passed)
-    found = extract_conversation(body.input, "input")
+    found = extract_conversation(body.input, "input", body.model)
     return found._replace(ignored=(*passed, *found.ignored))
 
 
@@ -780,7 +791,7 @@ async def create_chat_completion(call: ApiRequest) -> Response:
 
     Responds with the completion, whole or as chunks.
     """
-    conversation = extract_conversation(call.body.messages, "messages")
+    conversation = extract_conversation(call.body.messages, "messages", call.body.model)
     inquiry = build_question_request(call, conversation, call.body.search_domain_filter or ())
     return await respond_with_answer(call, inquiry, ChatWriter(call, conversation.ignored))
 
@@ -979,7 +990,7 @@ async def count_message_tokens(call: ApiRequest) -> Response:
     if body.model not in list_model_names(answering.capabilities):
         raise build_unknown_model_error(body.model)
     _refuse_documents(body.messages)
-    conversation = extract_conversation(body.messages, "messages")
+    conversation = extract_conversation(body.messages, "messages", body.model)
     texts = (*conversation.earlier, conversation.question)
     return build_json_response(TokenCount(await run_in_threadpool(answering.count_tokens, texts)))
 
@@ -994,7 +1005,7 @@ async def create_message(call: ApiRequest) -> Response:
     body: MessagesRequest = call.body
     _refuse_documents(body.messages)
     options = body.rookery or RookeryOptions()
-    conversation = extract_conversation(body.messages, "messages")
+    conversation = extract_conversation(body.messages, "messages", body.model)
     passed = [name for name in UNUSED_FIELDS if getattr(body, name) is not None]
     passed += [f"rookery.{name}" for name in ("links", "footer") if getattr(options, name)]
     inquiry = build_question_request(call, conversation, _list_domains(body.tools or ()))

@@ -217,7 +217,8 @@ class InputMessage(msgspec.Struct):
     """A message of a conversation, or another item, which is ignored."""
 
     role: str | None = None
-    """user, or another role, whose messages are not read"""
+    """user, assistant, whose messages help a language model to understand the question, or
+    another, whose messages are not read"""
     content: str | list[MessagePart] | None = None
     """a text, or parts of which the texts are read"""
 
@@ -281,6 +282,7 @@ def build_question_request(
         samples=options.samples,
         domains=tuple(domains),
         earlier=conversation.earlier,
+        replies=conversation.replies,
     )
 
 
@@ -293,36 +295,50 @@ class AskedConversation(NamedTuple):
     """texts of the earlier messages of users, oldest first"""
     ignored: tuple[str, ...]
     """names of the parts of the request that are not read"""
+    replies: tuple[str, ...] = ()
+    """what assistants said after each of the earlier messages"""
 
 
 MAX_EARLIER = 20
 """maximum number of earlier questions that give a question its context"""
 
 
-def extract_conversation(turns: Sequence[InputMessage], field: str) -> AskedConversation:
+def extract_conversation(
+    turns: Sequence[InputMessage], field: str, model: str
+) -> AskedConversation:
     """Return the last user message of `field` as the question and earlier ones as its context.
 
-    Messages of others are not read: what an assistant said is no evidence. Raises ApiError (400)
-    if no user message has content, or the last one no text.
+    What assistants said between them is read where `model` names a language model, which may be
+    shown it to understand the question: it is no evidence. Other messages are not read. Raises
+    ApiError (400) if no user message has content, or the last one no text.
     """
     at = [n for n, turn in enumerate(turns) if turn.role == "user" and turn.content]
     if not at:
         sentence = f"{field}: none is of a user with text in it, so nothing is asked."
         raise ApiError(400, sentence, "no_question", field)
-    last, read = f"{field}[{at[-1]}]", at[-1 - MAX_EARLIER :]
-    passed = [f"{field}[{n}]" for n in range(len(turns)) if n not in read]
-    texts = list[str]()
-    for number in read:
-        content = turns[number].content or ""
+    last, read = f"{field}[{at[-1]}]", set(at[-1 - MAX_EARLIER :])
+    passed, texts = list[str](), list[tuple[str, list[str]]]()
+    for number, turn in enumerate(turns):
+        inside = texts and number < at[-1] and "/" in model
+        if number not in read and not (inside and turn.role == "assistant" and turn.content):
+            passed.append(f"{field}[{number}]")
+            continue
+        content = turn.content or ""
         parts = [MessagePart("text", content)] if isinstance(content, str) else content
         readable = [part.type in TEXT_PART_TYPES for part in parts]
         passed += [f"{field}[{number}].content[{n}]" for n, text in enumerate(readable) if not text]
-        texts.append("\n".join(part.text or "" for part in parts if part.type in TEXT_PART_TYPES))
-    *before, question = texts
+        text = "\n".join(part.text or "" for part in parts if part.type in TEXT_PART_TYPES)
+        if number in read:
+            texts.append((text, []))
+        else:
+            texts[-1][1].append(text)
+    question = texts.pop()[0]
     if not question.strip():
         sentence = f"{last}: the last message of a user has no text in it, so nothing is asked."
         raise ApiError(400, sentence, "no_question", field)
-    return AskedConversation(question, tuple(filter(str.strip, before)), tuple(passed))
+    texts = [each for each in texts if each[0].strip()]
+    earlier, replies = (text for text, _ in texts), ("\n".join(each) for _, each in texts)
+    return AskedConversation(question, tuple(earlier), tuple(passed), tuple(replies))
 
 
 Worked = TypeVar("Worked")
