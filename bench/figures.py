@@ -882,9 +882,9 @@ def render_played(found: Found) -> Iterator[str]:
         "no particular model. As written: by hand; as shown: the text holds what was laid down "
         "before the run or, where it is not in the folder, it is declined. Intervals are Wilson's, "
         "95 %. What the first looks showed was mended since (docs/LOG.md), so that these figures "
-        "are of questions that were used."
+        "are of questions that were used. The marks of gophercite are its quotes."
     )
-    for method, wanted, first in (("webglm", 34, 36), ("webgpt", 18, 20)):
+    for method, wanted, first in (("webglm", 34, 36), ("webgpt", 18, 20), ("gophercite", 9, 10)):
         own = found[method]
         shares, counts = own["shares"], own["counts"]
         careful, sloppy = counts["careful"], counts["sloppy"]
@@ -917,7 +917,7 @@ def render_played(found: Found) -> Iterator[str]:
         yield (
             f"{wrong}A question takes {own['calls']:.2f} calls, {own['prompt_tokens']:.0f} tokens "
             f"of prompts and {own['completion_tokens']:.0f} of replies (median; four characters "
-            f"each; references in the last prompt: {own['references']:.0f}), and "
+            f"each; most references in a prompt: {own['references']:.0f}), and "
             f"{own['seconds']:.2f} s of one core."
         )
 

@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import re
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,9 +31,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bench.report import ROOT, choose_size, print_table, write_results
-from rookery.answers.chat_answers import CHARACTERS_PER_TOKEN, answer_by_chat
+from rookery.answers.best_of_n import BestOfNSettings
+from rookery.answers.chat_answers import (
+    CHARACTERS_PER_TOKEN,
+    ChatSettings,
+    answer_by_chat,
+    choose_by_votes,
+)
+from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite
 from rookery.answers.webgpt import answer_with_webgpt
 from rookery.browser.browser_commands import BrowserRules, make_chat_rules
+from rookery.evidence.claim_support import make_evidence_reward
 from rookery.evidence.evidence_model import (
     BUNDLED_MODEL,
     EvidenceJudge,
@@ -72,7 +81,7 @@ class ShownAnswer(msgspec.Struct):
     notes: list[str]
 
 
-class PlayedQuestion(msgspec.Struct):
+class PlayedQuestion(msgspec.Struct, omit_defaults=True):
     """A question, the replies of the model in order, and what was shown."""
 
     id: str
@@ -87,6 +96,14 @@ class PlayedQuestion(msgspec.Struct):
     shown: ShownAnswer
     judgements: dict[str, tuple[float, float, float]]
     """answers, supports and refutes of the evidence model, by `hash_judged`"""
+    prompts: list[str] = []
+    """words of the prompt that each reply is for, if prompts come side by side; none: in order"""
+    written: str = ""
+    """the claim that is to be shown, with its marks; empty: the last reply"""
+
+    def get_written(self) -> str:
+        """Return the answer as it was written."""
+        return self.written or self.replies[-1]
 
 
 class WantedAnswer(msgspec.Struct):
@@ -146,19 +163,25 @@ def record_judge(judge: EvidenceJudge, played: PlayedQuestion) -> EvidenceJudge:
 
 
 class PlayedModel:
-    """A chat model that gives these replies in their order, whatever it is asked."""
+    """A chat model that gives these replies in their order, or each to a prompt with its words."""
 
     name = "played"
 
-    def __init__(self, replies: Sequence[str]) -> None:
-        self.replies = replies
-        self.prompts: list[str] = []
-        """what it was asked"""
+    def __init__(self, played: PlayedQuestion) -> None:
+        self._lock, self._played = threading.Lock(), played
+        self.asked: dict[int, str] = {}
+        """prompts by the numbers of their replies"""
 
     def complete(self, prompt: str, n: int = 1, allow: object = None) -> list[Completion]:
         """Return the next reply, n times. Raises LookupError if there is none."""
-        self.prompts.append(prompt)
-        return [Completion(self.replies[len(self.prompts) - 1])] * n
+        replies, words = self._played.replies, self._played.prompts
+        with self._lock:  # a prompt of several has one thread, so that its replies come in order
+            rest = (number for number in range(len(replies)) if number not in self.asked)
+            number = next((each for each in rest if not words or words[each] in prompt), None)
+            if number is None:
+                raise LookupError(f"{self._played.id}: there is no reply to {prompt[-300:]!r}")
+            self.asked[number] = prompt
+        return [Completion(replies[number])] * n
 
 
 def _answer_by_webglm(
@@ -175,9 +198,19 @@ def _answer_by_webgpt(
     return answer_with_webgpt(question, library, model, rules=rules, judge=judge, chat=True)
 
 
+def _answer_by_gophercite(
+    question: Question, library: Library, model: Policy, judge: EvidenceJudge
+) -> Episode:
+    rank, choose = partial(rank_by_evidence, judge=judge), partial(choose_by_votes, model)
+    choosing = BestOfNSettings(1, make_evidence_reward(judge), choose=choose)
+    settings = GopherCiteSettings(window=ChatSettings())
+    return answer_with_gophercite(question, library, model, rank, choosing, settings)
+
+
 METHODS: dict[str, Callable[[Question, Library, Policy, EvidenceJudge], Episode]] = {
     "webglm": _answer_by_webglm,
     "webgpt": _answer_by_webgpt,
+    "gophercite": _answer_by_gophercite,
 }
 
 
@@ -185,13 +218,14 @@ def answer_played(
     method: str, played: PlayedQuestion, library: Library, judge: EvidenceJudge
 ) -> "PlayedOutcome":
     """Answer a question by its replies. Raises ValueError if not all of them are asked for."""
-    model, begun = PlayedModel(played.replies), time.process_time()
+    model, begun = PlayedModel(played), time.process_time()
     episode = METHODS[method](Question(played.id, played.question), library, model, judge)
     seconds = time.process_time() - begun
-    if len(model.prompts) != len(played.replies):
-        count = len(model.prompts)
+    prompts = [prompt for _, prompt in sorted(model.asked.items())]
+    if len(prompts) != len(played.replies):
+        count = len(prompts)
         raise ValueError(f"{played.id}: {count} replies of {len(played.replies)} were asked for")
-    return PlayedOutcome(played, episode, model.prompts, seconds)
+    return PlayedOutcome(played, episode, prompts, seconds)
 
 
 def describe_shown(episode: Episode) -> ShownAnswer:
@@ -255,7 +289,7 @@ class PlayedOutcome(NamedTuple):
 
     def is_as_written(self) -> bool:
         """Tell whether a careful reply is shown to the byte, its marks aside, or declined."""
-        shown, reply = describe_shown(self.episode), self.played.replies[-1]
+        shown, reply = describe_shown(self.episode), self.played.get_written()
         return shown.declined or shown.text == take_marks_off(reply)[0]
 
     def count_marks(self) -> tuple[int, int, int]:
@@ -267,7 +301,7 @@ class PlayedOutcome(NamedTuple):
 
     def count_changed_code(self) -> int:
         """Count the characters of code in the last reply that are not shown as they are."""
-        shown, reply = describe_shown(self.episode).text, self.played.replies[-1]
+        shown, reply = describe_shown(self.episode).text, self.played.get_written()
         code = (each for each in CODE.findall(reply) if each != reply)  # no fence round everything
         return sum(len(each) for each in code if each not in shown)
 
@@ -318,7 +352,7 @@ def summarize(
         }
     prompts = [each.prompts for each in outcomes]
     said = [each.played.replies for each in outcomes]
-    references = [len(REFERENCE.findall(own[-1] + "\n")) for own in prompts]
+    references = [max(len(REFERENCE.findall(each + "\n")) for each in own) for own in prompts]
     return {
         "shares": shares,
         "counts": counts,
