@@ -60,6 +60,7 @@ from rookery.models.constrained_decoding import (
     leave_unconstrained,
 )
 from rookery.models.installed_models import locate_local_model
+from rookery.models.openai_protocol import ModelEndpoint
 from rookery.models.remote_model import LanguageModel
 from rookery.pages.text_folding import fold_text
 from rookery.records import Completion, Failure, Library, Page, Question
@@ -80,7 +81,9 @@ SERVER_FORM = "webglm as for servers"
 """webglm with the prompt and the citations of models that are not on this machine"""
 CHAT_FORM = "webglm with a chat model"
 """webglm in the chat form, in which a model on a server writes its own searches, too"""
-SERVED_FORMS = (SERVER_FORM, CHAT_FORM)
+QUOTE_FORM = "gophercite with a chat model"
+"""gophercite in the chat form, whose pages are asked about side by side"""
+SERVED_FORMS = {SERVER_FORM: "webglm", CHAT_FORM: "webglm", QUOTE_FORM: "gophercite"}
 WRITING_METHODS = ("webgpt", "gophercite", "webglm")
 NEXT_COMMAND = "webgpt's next command"
 
@@ -282,6 +285,9 @@ class ScriptedWriter:
         if self._method != "gophercite":
             return [Completion(f"{said} [1]")] * n
         quote = said if fold_text(said).text in fold_text(shown).text else topic.paragraphs[1]
+        if "♦System" in prompt:
+            on_page = obeys or fold_text(quote).text in fold_text(shown).text
+            return [Completion(json.dumps({"claim": said, "quote": quote} if on_page else {}))] * n
         return [Completion(f"%<{said}>%({shown.splitlines()[0]})%[{quote}]%")] * n
 
 
@@ -353,7 +359,7 @@ class Reader(NamedTuple):
         """
         library = make_library(injected, page)
         question = Question(injected.name, injected.topic.question)
-        method = "webglm" if self.method in SERVED_FORMS else self.method
+        method = SERVED_FORMS.get(self.method, self.method)
         if method == NEXT_COMMAND:
             assert model is not None
             said = say_command(model, question, library, injected, page)
@@ -371,7 +377,7 @@ class ScriptedSession:
     """What a method asks of a session and of its sources and models, without a store or network."""
 
     def __init__(self, reader: Reader, kept: KeptModel | None, browser: Any, writer: Any) -> None:
-        method = "webglm" if reader.method in SERVED_FORMS else reader.method
+        method = SERVED_FORMS.get(reader.method, reader.method)
         self.settings = Settings(method=method, ranker="" if reader.judge else WORDS)
         self.sources = self
         self._reader, self._kept = reader, kept
@@ -401,7 +407,11 @@ class ScriptedSession:
 
     def uses_chat(self, role: str) -> bool:
         """Return True for the chat form; other prompts are those of completion endpoints."""
-        return self._reader.method == CHAT_FORM
+        return self._reader.method in (CHAT_FORM, QUOTE_FORM)
+
+    def get_endpoint(self, role: str) -> ModelEndpoint:
+        """Return an endpoint that takes no grammars."""
+        return ModelEndpoint("script", "http://localhost/v1")
 
     def open_model(self, role: str, observed: bool = True) -> LanguageModel:
         """Return the script that browses, or the model or script that writes."""
