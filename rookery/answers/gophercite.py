@@ -285,6 +285,9 @@ def choose_best_pages(
     return list(places.values())[:most]
 
 
+_CELL_BARS = re.compile(r"[ \t]*\|[ \t]*")
+
+
 class PagePrompt(NamedTuple):
     """The prompt with one page, and the parser of its completions."""
 
@@ -310,6 +313,8 @@ def build_page_prompt(
 
     def find(page: Page, words: str) -> Quote | None:
         mended = repair_quote(page, words)
+        if settings.window and not mended.quote and "|" in words:  # a row of a Markdown table
+            mended = repair_quote(page, _CELL_BARS.sub("\t", words).strip())
         if mended.quote and mended.outcome == "repaired":
             repairs[mended.quote] = mended.score
         return mended.quote

@@ -159,6 +159,22 @@ def test_a_quote_of_other_words_is_asked_for_once_more() -> None:
     assert (never.answer, never.stop) == (None, "bad_syntax")
 
 
+def test_a_row_of_a_table_may_be_quoted_with_bars_between_its_cells() -> None:
+    table = b"<title>Glass</title><table><tr><th>glass<th>frost</tr><tr><td>soda glass<td>no</tr>"
+    glass = read_page(table, "https://glass.org/", "text/html")
+
+    def quote(words: str) -> Episode:
+        reader = Reader(Glass=json.dumps({"claim": "No.", "quote": words}))
+        window = GopherCiteSettings(window=ChatSettings())
+        asked = Question("q", "Does soda glass bear frost?")
+        return answer_with_gophercite(asked, InMemoryLibrary([glass]), reader, settings=window)
+
+    answer = quote("| soda glass | no |").answer
+    assert answer is not None
+    assert [each.text for each in answer.quotes] == ["soda glass\tno"]
+    assert quote("| soda glass | yes |").answer is None
+
+
 def test_a_page_that_cannot_be_asked_about_costs_no_other() -> None:
     class Breaking(Reader):
         def complete(
