@@ -6,6 +6,7 @@ Each module of pages has a table of them by their paths; `build_web_app` puts th
 """
 
 import logging
+import os
 import re
 import socket
 import tempfile
@@ -13,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -55,7 +55,11 @@ from rookery.desk.store import Store
 from rookery.errors import Failed
 from rookery.library.worker_processes import end_with_parent
 from rookery.server.api.answer_queue import AnswerService, WorkerSettings
-from rookery.server.monitoring import ObservabilityMiddleware, configure_json_logging
+from rookery.server.monitoring import (
+    MULTIPROCESS_FOLDER,
+    ObservabilityMiddleware,
+    configure_json_logging,
+)
 from rookery.settings import Settings
 from rookery.shell.languages import LANGUAGE_COOKIE, LANGUAGES, LanguageMiddleware, mark_text
 from rookery.shell.rendering import PageAssets, serve_static_file
@@ -318,11 +322,12 @@ def run_server(place: str, settings: Settings, listener: socket.socket, how: Ser
     if how.log:
         configure_json_logging()
     if how.workers == 1:
-        make_app = partial(build_worker_app, place, settings, how, None)
+        make_app = partial(build_worker_app, place, settings, how)
         uvicorn.Server(_make_config(make_app, how)).run([listener])
         return
     with tempfile.TemporaryDirectory(prefix="rookery-") as folder:
-        make_app = partial(_build_supervised_app, place, settings, how, Path(folder))
+        os.environ[MULTIPROCESS_FOLDER] = folder  # of the workers, which are new processes
+        make_app = partial(_build_supervised_app, place, settings, how)
         Multiprocess(_make_config(make_app, how), [listener]).run()
 
 
@@ -343,29 +348,24 @@ def _make_config(make_app: Any, how: ServerOptions) -> uvicorn.Config:
     )
 
 
-def build_worker_app(
-    place: str, settings: Settings, how: ServerOptions, folder: Path | None
-) -> ASGIApp:
+def build_worker_app(place: str, settings: Settings, how: ServerOptions) -> ASGIApp:
     """Return the application of one process, with a store, logging and metrics of its own.
 
-    `place` is the store's, a file or an address. Worker processes share their request counts in
-    `folder`; None if there is only one. Raises Failed as the store does.
+    `place` is the store's, a file or an address. Raises Failed as the store does.
     """
     store = Store(place)
     more = (how.reading, how.at_once, how.address)
     app = build_web_app(store, settings, VisitorLimits(), *more)
     app.state.closing.append(store.close)
-    return ObservabilityMiddleware(app, how.behind_proxy, folder)
+    return ObservabilityMiddleware(app, how.behind_proxy)
 
 
-def _build_supervised_app(
-    place: str, settings: Settings, how: ServerOptions, folder: Path
-) -> ASGIApp:
+def _build_supervised_app(place: str, settings: Settings, how: ServerOptions) -> ASGIApp:
     end_with_parent()
     if how.log:
         configure_json_logging()
     try:
-        return build_worker_app(place, settings, how, folder)
+        return build_worker_app(place, settings, how)
     except Failed as failed:  # it is replaced, until what is the matter is over
         logging.getLogger("rookery.running").error("%s", failed)
         time.sleep(RESTART_SECONDS)

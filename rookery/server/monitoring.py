@@ -6,7 +6,6 @@ passwords and query strings of URLs, and values of SQL statements are cut out. T
 reads the X-Forwarded-* headers of a proxy.
 """
 
-import asyncio
 import ipaddress
 import logging
 import os
@@ -14,22 +13,27 @@ import re
 import secrets
 import sys
 import time
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections import Counter as Tally
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from itertools import accumulate
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import (
+    CONTENT_TYPE_PLAIN_0_0_4,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import JSON, Connection, cast, func, select, type_coerce
 from starlette.applications import Starlette
@@ -41,7 +45,6 @@ from starlette.types import Message, Receive, Scope, Send
 from rookery.desk.store import Store
 from rookery.desk.tables import answers, slots
 from rookery.errors import Failed
-from rookery.records import prepare_type
 from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import QuestionRequest
 from rookery.server.api.endpoints import (
@@ -107,68 +110,40 @@ def configure_json_logging() -> None:
     logging.getLogger(REQUEST_LOGGER).setLevel(logging.INFO)
 
 
+disable_created_metrics()  # type: ignore[no-untyped-call]
+MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""variable of the environment that names the folder in which processes share their metrics"""
 LATENCY_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """upper bounds of the latency histogram, in seconds"""
-WRITE_INTERVAL = 1.0
-"""seconds between two writes of a worker's counts"""
 SETTLED_SECONDS = 60.0
 """seconds after which no more answers appear with an earlier end time, so that their counts are
 final"""
 
 
-class RequestCounts(msgspec.Struct):
-    """Request counts of one worker since it started."""
+class RequestMetrics:
+    """Finished requests of this process, or of all that share PROMETHEUS_MULTIPROC_DIR.
 
-    requests: dict[str, int] = {}
-    """number of requests by `METHOD ROUTE STATUS`"""
-    buckets: dict[str, list[int]] = {}
-    """number of requests by route, in each latency bucket; the last one has no upper bound"""
-    seconds: dict[str, float] = {}
-    """total seconds by route"""
+    That variable must be set before prometheus_client is loaded.
+    """
+
+    def __init__(self) -> None:
+        own = CollectorRegistry()
+        labels = ("method", "route", "status")
+        self._requests = Counter("rookery_requests", "Finished requests.", labels, registry=own)
+        about = "Seconds from a request to the end of its response, streams included."
+        self._seconds = Histogram(
+            "rookery_request_seconds", about, ("route",), registry=own, buckets=LATENCY_BOUNDS
+        )
+        self.registry = own
+        """collects the metrics of all these processes, those that have ended among them"""
+        if MULTIPROCESS_FOLDER in os.environ:
+            self.registry = CollectorRegistry()
+            MultiProcessCollector(self.registry)  # type: ignore[no-untyped-call]
 
     def add(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a finished request."""
-        name = f"{method} {route} {status}"
-        self.requests[name] = self.requests.get(name, 0) + 1
-        spans = self.buckets.setdefault(route, [0] * (len(LATENCY_BOUNDS) + 1))
-        spans[bisect_left(LATENCY_BOUNDS, seconds)] += 1
-        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
-
-
-class RequestCounter:
-    """Request counts of this worker and, through a shared folder, of all workers."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.own = RequestCounts()
-        self._file = folder / f"{os.getpid()}.json" if folder else None
-        self._write_scheduled = False
-
-    def add(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a finished request, and schedule a write of the counts to the folder, if any.
-
-        With a folder, call it where an event loop of asyncio runs.
-        """
-        self.own.add(method, route, status, seconds)
-        if self._file and not self._write_scheduled:
-            self._write_scheduled = True
-            asyncio.get_running_loop().call_later(WRITE_INTERVAL, self.write)
-
-    def write(self) -> None:
-        """Write the counts for the other workers; disk errors are ignored."""
-        self._write_scheduled = False
-        if self._file:
-            new = self._file.with_suffix(".new")
-            with suppress(OSError):
-                new.write_bytes(msgspec.json.encode(self.own))
-                new.replace(self._file)
-
-    def read_all(self) -> list[RequestCounts]:
-        """Return the counts of all workers, including those that have ended."""
-        if self._file is None:
-            return [self.own]
-        others = [each for each in self._file.parent.glob("*.json") if each != self._file]
-        read = msgspec.json.Decoder(prepare_type(RequestCounts))
-        return [self.own, *(read.decode(each.read_bytes()) for each in others)]
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
 
 class OutcomeCounter:
@@ -177,7 +152,7 @@ class OutcomeCounter:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._until = 0.0
-        self._settled: dict[str, int] = {}
+        self._settled = Tally[str]()
 
     def count_outcomes(self) -> dict[str, int]:
         """Return the number of finished answers by outcome; one thread may call it at a time.
@@ -189,12 +164,12 @@ class OutcomeCounter:
         with self._store.begin_read() as connection:
             old = _count_stops(connection, self._until, until)
             new = _count_stops(connection, until, float("inf"))
-        self._settled = sum_counts([self._settled, old])
+        self._settled += old
         self._until = until
-        return sum_counts([self._settled, new])
+        return self._settled + new
 
 
-def _count_stops(connection: Connection, after: float, until: float) -> dict[str, int]:
+def _count_stops(connection: Connection, after: float, until: float) -> Tally[str]:
     body = answers.c.episode
     postgresql = connection.dialect.name == "postgresql"
     record = cast(body, JSON) if postgresql else type_coerce(body, JSON)
@@ -202,32 +177,21 @@ def _count_stops(connection: Connection, after: float, until: float) -> dict[str
     stop = record["stop"].as_string()
     span = (answers.c.ended > after) & (answers.c.ended <= until)
     query = select(stop, declined, func.count()).where(span).group_by(stop, declined)
-    counts: dict[str, int] = {}
+    counts = Tally[str]()
     for name, no, count in connection.execute(query):
-        kind = "failed" if name is None else "declined" if no else name
-        counts[kind] = counts.get(kind, 0) + count
+        counts["failed" if name is None else "declined" if no else name] += count
     return counts
 
 
-class MetricsCollector(Collector):
-    """Families of all metrics at one moment: of requests, of answers by outcome, of the queue."""
+class AnswerMetrics(Collector):
+    """Answers of a store by how they ended, and its queue, at one moment."""
 
-    def __init__(
-        self, counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
-    ) -> None:
-        self._counts = list(counts)
-        self._ended = ended
+    def __init__(self, store: Store, ended: Mapping[str, int]) -> None:
         self._store = store
+        self._ended = ended
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families. Raises Failed as the store does."""
-        requests = CounterMetricFamily(
-            "rookery_requests", "Finished requests.", labels=("method", "route", "status")
-        )
-        for name, count in sorted(sum_counts(each.requests for each in self._counts).items()):
-            requests.add_metric(name.split(" "), count)
-        yield requests
-        yield self._collect_seconds()
         answered = CounterMetricFamily(
             "rookery_answers", "Finished stored answers by outcome.", labels=("stop",)
         )
@@ -235,29 +199,6 @@ class MetricsCollector(Collector):
             answered.add_metric((stop,), count)
         yield answered
         yield from _collect_queue(self._store)
-
-    def _collect_seconds(self) -> HistogramMetricFamily:
-        about = "Seconds from a request to the end of its response, streams included."
-        family = HistogramMetricFamily("rookery_request_seconds", about, labels=("route",))
-        for route in sorted({route for each in self._counts for route in each.buckets}):
-            spans = [each.buckets[route] for each in self._counts if route in each.buckets]
-            counted = accumulate(map(sum, zip(*spans, strict=True)))
-            bounds = (*map(str, LATENCY_BOUNDS), "+Inf")
-            total = sum(each.seconds.get(route, 0.0) for each in self._counts)
-            family.add_metric((route,), list(zip(bounds, counted, strict=True)), total)
-        return family
-
-
-def render_metrics(
-    counts: Iterable[RequestCounts], ended: Mapping[str, int], store: Store
-) -> bytes:
-    """Render all metrics in the Prometheus text format. Raises Failed as the store does."""
-    return generate_latest(MetricsCollector(counts, ended, store))
-
-
-def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Add up counts by name; names whose sum is 0 are left out."""
-    return sum(map(Counter[str], parts), Counter[str]())
 
 
 def _collect_queue(store: Store) -> Iterator[Metric]:
@@ -291,10 +232,10 @@ class HealthEndpoints:
     machine and for holders of an API key.
     """
 
-    def __init__(self, app: Starlette, counting: RequestCounter) -> None:
+    def __init__(self, app: Starlette, requests: RequestMetrics) -> None:
         self._app = app
         self._store: Store = app.state.desk.store
-        self._counter = counting
+        self._requests = requests
         self._outcomes = OutcomeCounter(self._store)
         self._counting_lock = Lock()
         self._library_lock = Lock()
@@ -336,7 +277,8 @@ class HealthEndpoints:
             authenticate_key(self._store, read_authorization(request.headers), open_here=False)
         with self._counting_lock:
             ended = self._outcomes.count_outcomes()
-        body = render_metrics(self._counter.read_all(), ended, self._store)
+        collectors = (self._requests.registry, AnswerMetrics(self._store, ended))
+        body = b"".join(map(generate_latest, collectors))
         return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     def _check_parts(self) -> dict[str, str]:
@@ -380,26 +322,21 @@ class ObservabilityMiddleware:
     """ASGI middleware that logs and counts each request and answers health checks.
 
     With `behind_proxy` every request is taken to come through a proxy whose X-Forwarded-* headers
-    are true; without, they are ignored. Worker processes share their counts in `folder`.
+    are true; without, they are ignored.
     """
 
-    def __init__(
-        self, app: Starlette, behind_proxy: bool = False, folder: Path | None = None
-    ) -> None:
+    def __init__(self, app: Starlette, behind_proxy: bool = False) -> None:
         self._app = app
         self._behind_proxy = behind_proxy
-        self._counting = RequestCounter(folder)
-        self._health = HealthEndpoints(app, self._counting)
+        self._metrics = RequestMetrics()
+        self._health = HealthEndpoints(app, self._metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or the lifespan of the application."""
         if scope["type"] == "http":
             await self._handle_http(scope, receive, send)
             return
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._counting.write()
+        await self._app(scope, receive, send)
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give the request an id, serve it, then log and count it."""
@@ -434,7 +371,7 @@ class ObservabilityMiddleware:
         route = getattr(scope.get("route"), "path", "")
         route = scope["path"] if scope["path"] in self._health.handlers else route or "none"
         method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
-        self._counting.add(method, route, status, seconds)
+        self._metrics.add(method, route, status, seconds)
         if _LOG.isEnabledFor(logging.INFO):
             client = (scope.get("client") or ("",))[0]
             about = {"method": method, "route": route, "status": status, "client": client}
