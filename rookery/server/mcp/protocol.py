@@ -15,7 +15,6 @@ import re
 import secrets
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -66,10 +65,6 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """revisions that begin with an `initialize` handshake, oldest first"""
 STATELESS_VERSIONS = ("2026-07-28",)
 """revisions without a handshake, in which every request carries its version"""
-BATCH_VERSIONS = HANDSHAKE_VERSIONS[:2]
-"""revisions in which several messages may be sent as one JSON list"""
-MAX_BATCH = 50
-"""maximum number of messages in one list"""
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
 """JSON-RPC error codes"""
@@ -119,12 +114,15 @@ class McpRequest(NamedTuple):
 
 
 def decode_message(data: bytes) -> Any:
-    """Decode a message from JSON. Raises McpError (PARSE_ERROR)."""
+    """Decode a message from JSON. Raises McpError: PARSE_ERROR; INVALID_REQUEST for a list."""
     try:
-        return msgspec.json.decode(data)
+        message = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         why = "it goes too deep" if isinstance(error, RecursionError) else str(error)
         raise McpError(PARSE_ERROR, f"this is not JSON: {why}") from error
+    if isinstance(message, list):
+        raise McpError(INVALID_REQUEST, "send one message at a time, and no list")
+    return message
 
 
 def parse_request(message: Any) -> McpRequest | None:
@@ -176,22 +174,9 @@ def read_agreed_version(reply: Any) -> str:
 
 
 def is_call(message: Any) -> bool:
-    """Return True for tool calls and lists of messages, which may take long."""
+    """Return True for tool calls, which may take long."""
     called = isinstance(message, dict) and message.get("method") == "tools/call"
-    return isinstance(message, list) or (called and read_request_id(message) is not None)
-
-
-def check_batch(message: Any, version: str) -> None:
-    """Raise McpError if a message is a list, unless this revision takes lists of its length.
-
-    BATCH_VERSIONS take lists of 1 to MAX_BATCH messages.
-    """
-    if not isinstance(message, list):
-        return
-    if version not in BATCH_VERSIONS:
-        raise McpError(INVALID_REQUEST, "this revision of the protocol takes one message at a time")
-    if not 1 <= len(message) <= MAX_BATCH:
-        raise McpError(INVALID_REQUEST, f"a list holds from 1 to {MAX_BATCH} messages")
+    return called and read_request_id(message) is not None
 
 
 def build_error_reply(refusal: McpError, identity: str | int | None = None) -> JsonObject:
@@ -209,20 +194,11 @@ class McpProtocol:
         self.tools = tools
         self._tool_list = tools.describe_tools()
 
-    def answer_message(
-        self, message: Any, caller: ToolCaller
-    ) -> JsonObject | list[JsonObject] | None:
-        """Answer one decoded message, or each of a list.
+    def answer_message(self, message: Any, caller: ToolCaller) -> JsonObject | None:
+        """Answer one decoded message; errors become JSON-RPC error replies.
 
-        Notifications, responses and calls that were cancelled have no answer: None if there is
-        nothing to send. Errors become JSON-RPC error replies.
+        Notifications, responses and calls that were cancelled have no answer: None.
         """
-        if not isinstance(message, list):
-            return self._answer_single(message, caller)
-        replies = [self._answer_single(each, caller) for each in message]
-        return [reply for reply in replies if reply is not None] or None
-
-    def _answer_single(self, message: Any, caller: ToolCaller) -> JsonObject | None:
         try:
             request = parse_request(message)
             if request is None or request.id is None:
@@ -423,7 +399,6 @@ class StdioConnection:
     limits: StdioLimits = field(default_factory=StdioLimits)
 
     def __post_init__(self) -> None:
-        self._version = ""
         self._lock, self._write_lock = threading.Lock(), threading.Lock()
         self._cancellations: dict[str | int, threading.Event] = {}
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(self.limits.waiting)
@@ -449,7 +424,6 @@ class StdioConnection:
             if line is None:
                 raise McpError(INVALID_REQUEST, f"a message has at most {self.limits.line:,} bytes")
             message = decode_message(line)
-            check_batch(message, self._version)
         except McpError as refusal:
             self._send(build_error_reply(refusal))
             return
@@ -461,9 +435,9 @@ class StdioConnection:
             self._send(build_error_reply(McpError(INTERNAL_ERROR, sentence), identity))
         else:
             cancelled = threading.Event()
-            if identity is not None:  # a list has none
-                with self._lock:
-                    self._cancellations[identity] = cancelled
+            assert identity is not None  # of every call
+            with self._lock:
+                self._cancellations[identity] = cancelled
             self._queue.put(partial(self._reply_to, message, cancelled))
 
     def _reply_immediately(self, message: Any) -> None:
@@ -474,7 +448,6 @@ class StdioConnection:
                 self._cancellations[identity].set()
         caller = ToolCaller(STDIO_OWNER, partial(self.answer, lambda: False))
         reply = self.protocol.answer_message(message, caller)
-        self._version = read_agreed_version(reply) or self._version
         if reply is not None:
             self._send(reply)
 
@@ -492,7 +465,7 @@ class StdioConnection:
         if reply is not None and not cancelled.is_set():
             self._send(reply)
 
-    def _send(self, reply: JsonObject | list[JsonObject]) -> None:
+    def _send(self, reply: JsonObject) -> None:
         data = msgspec.json.encode(reply) + b"\n"
         with self._write_lock:
             self.send(data)
@@ -504,11 +477,8 @@ DEFAULT_VERSION = "2025-03-26"
 _ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
-def require_known_version(headers: Headers, message: Any) -> None:
-    """Check the version header and the batch size for revisions with a handshake.
-
-    Raises McpError (INVALID_REQUEST).
-    """
+def require_known_version(headers: Headers) -> None:
+    """Check the version header of revisions with a handshake. Raises McpError (INVALID_REQUEST)."""
     version = headers.get(VERSION_HEADER, DEFAULT_VERSION)
     if version not in HANDSHAKE_VERSIONS:
         versions = ", ".join(HANDSHAKE_VERSIONS)
@@ -516,19 +486,15 @@ def require_known_version(headers: Headers, message: Any) -> None:
             INVALID_REQUEST,
             f"this MCP-Protocol-Version is not supported here: use one of {versions}",
         )
-    check_batch(message, version)
 
 
 def require_matching_headers(headers: Headers, message: Any) -> None:
     """Check that headers and message agree, for revisions in which both carry the same values.
 
     Proxies route by the headers and we act on the message, so a difference is refused.
-    Notifications are not checked. Raises McpError: HEADER_MISMATCH, or INVALID_REQUEST for a list
-    of messages.
+    Notifications are not checked. Raises McpError (HEADER_MISMATCH).
     """
-    if not isinstance(message, dict):
-        raise McpError(INVALID_REQUEST, "this revision of the protocol takes one message at a time")
-    if "id" not in message:
+    if not isinstance(message, dict) or "id" not in message:
         return
     expected = {VERSION_HEADER: read_message_version(message), "mcp-method": message.get("method")}
     if message.get("method") == "tools/call":
@@ -552,7 +518,7 @@ def _decode_header(value: str | None) -> str | None:
 
 SESSION_HEADER = "mcp-session-id"
 NONCE_CHARACTERS = 16
-ALLOW_HEADER = {"Allow": "POST, DELETE"}
+ALLOW_HEADER = {"Allow": "POST"}
 
 
 class McpLimits(msgspec.Struct, frozen=True):
@@ -569,8 +535,6 @@ class McpLimits(msgspec.Struct, frozen=True):
     connection alive"""
     ping: float = 10.0
     """seconds between keep-alive comments in an event stream"""
-    ended: int = 10_000
-    """number of ended session ids to remember"""
 
 
 class McpHttpRequest(NamedTuple):
@@ -614,7 +578,6 @@ class McpEndpoint:
         self._rates = TokenBuckets()
         self._call_limiter = CapacityLimiter(limits.at_once)
         self._protocol: McpProtocol | None = None
-        self._ended_sessions: OrderedDict[str, None] = OrderedDict()
         self._running_calls: dict[asyncio.Task[Any], McpHttpRequest] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -640,31 +603,20 @@ class McpEndpoint:
 
     async def _handle_request(self, request: Request, ended: threading.Event) -> Response:
         key = await authenticate_request(request, self._rates)
-        match request.method:
-            case "POST":
-                return await self._handle_post(request, key, ended)
-            case "DELETE":
-                return self._end_session(request, key)
-        # The server never sends unasked, so a GET has no stream to listen to.
+        if request.method == "POST":
+            return await self._handle_post(request, key, ended)
+        # The server never sends unasked, so a GET has no stream to listen to; and sessions, which
+        # hold nothing, need no DELETE.
         return _build_error_response("send messages with POST", 405, ALLOW_HEADER)
 
-    def _end_session(self, request: Request, key: ApiKey) -> Response:
-        if SESSION_HEADER not in request.headers:
-            raise ApiError(400, "Name the session to end in the header Mcp-Session-Id.")
-        self._require_session(request, key)
-        self._ended_sessions[request.headers[SESSION_HEADER]] = None
-        if len(self._ended_sessions) > self._limits.ended:
-            self._ended_sessions.popitem(last=False)
-        return Response(status_code=204)
-
     def _require_session(self, request: Request, key: ApiKey) -> None:
-        """Raise ApiError (404) for a session id that was ended, or was not given to this key.
+        """Raise ApiError (404) for a session id that was not given to this key.
 
         Sessions have no state here, so any worker process may continue one.
         """
         named = request.headers.get(SESSION_HEADER)
         own = _make_session_id(key, (named or "")[:NONCE_CHARACTERS])
-        if named is not None and (named != own or named in self._ended_sessions):
+        if named is not None and named != own:
             raise ApiError(404, "There is no such session any more: initialize a new one.")
 
     async def _handle_post(self, request: Request, key: ApiKey, ended: threading.Event) -> Response:
@@ -685,7 +637,7 @@ class McpEndpoint:
             require_matching_headers(request.headers, message)
         else:
             self._require_session(request, key)
-            require_known_version(request.headers, message)
+            require_known_version(request.headers)
         self._cancel_call(visit)
         protocol = self._open_protocol(request)
         if is_call(message):
