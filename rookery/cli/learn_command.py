@@ -179,7 +179,7 @@ def _get_run_folder(table: dict[str, Any], config: Path) -> Path:
 def _show_result(
     what: str, reached: msgspec.Struct, folder: Path, json: bool, err: Console
 ) -> None:
-    from rookery.learn.training_run import plot_metrics
+    from rookery.measure.plotting import plot_metrics
 
     (folder / "curves.svg").write_text(plot_metrics(load_run_metrics(folder)), encoding="utf-8")
     if json:

@@ -1,5 +1,5 @@
-"""The folder of a training run: its configuration, checkpoints, metrics and stop file, and plots
-and likely faults of the metrics.
+"""The folder of a training run: its configuration, checkpoints, metrics and stop file, and likely
+faults of the metrics.
 
 A run that was killed at any moment continues from its last complete checkpoint with the same
 result.
@@ -14,7 +14,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -470,65 +469,6 @@ def _sync_path(path: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
-
-
-PLOT_COLUMNS, PANEL_WIDTH, PANEL_HEIGHT, PANEL_MARGIN = 3, 300, 170, 34
-LINE_COLOR = "#1f5fa8"
-
-
-def plot_metrics(history: Sequence[Mapping[str, float | None]]) -> str:
-    """Return an SVG with a curve of every metric over the steps, which each line has as `step`.
-
-    Values that are None are left out, and so are metrics that have no others.
-    """
-    names = dict.fromkeys(name for line in history for name in line if name != "step")
-    panels = [(name, points) for name in names if (points := _list_points(history, name))]
-    rows = math.ceil(len(panels) / PLOT_COLUMNS) or 1
-    parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 '
-        f'{PLOT_COLUMNS * PANEL_WIDTH} {rows * PANEL_HEIGHT}" '
-        'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
-    ]
-    for number, (name, points) in enumerate(panels):
-        row, column = divmod(number, PLOT_COLUMNS)
-        parts.append(f'<g transform="translate({column * PANEL_WIDTH} {row * PANEL_HEIGHT})">')
-        parts += [*_draw_panel(name, points), "</g>"]
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _list_points(
-    history: Sequence[Mapping[str, float | None]], name: str
-) -> list[tuple[float, float]]:
-    return [
-        (float(line["step"] or 0), value)
-        for line in history
-        if (value := line.get(name)) is not None
-    ]
-
-
-def _draw_panel(name: str, points: Sequence[tuple[float, float]]) -> list[str]:
-    steps, values = zip(*points, strict=True)
-    low, high, right, bottom = (
-        min(values),
-        max(values),
-        PANEL_WIDTH - PANEL_MARGIN / 2,
-        PANEL_HEIGHT - PANEL_MARGIN,
-    )
-    across = (right - PANEL_MARGIN) / (max(steps) - min(steps) or 1)
-    up = (bottom - PANEL_MARGIN) / (high - low or 1)
-    line = " ".join(
-        f"{PANEL_MARGIN + (step - min(steps)) * across:.1f},{bottom - (value - low) * up:.1f}"
-        for step, value in points
-    )
-    return [
-        f'<path d="M{PANEL_MARGIN} {PANEL_MARGIN}V{bottom}H{right}" fill="none" stroke="#999"/>',
-        f'<polyline points="{line}" fill="none" stroke="{LINE_COLOR}" stroke-width="1.5"/>',
-        f'<text x="{PANEL_MARGIN}" y="{PANEL_MARGIN - 16}" '
-        f'font-weight="bold">{escape(name)}</text>',
-        f'<text x="{PANEL_MARGIN}" y="{PANEL_MARGIN - 4}">{high:.4g}</text>',
-        f'<text x="{PANEL_MARGIN}" y="{bottom + 13}">{low:.4g}</text>',
-        f'<text x="{right}" y="{bottom + 13}" text-anchor="end">step {max(steps):g}</text>',
-    ]
 
 
 MetricHistory = Sequence[Mapping[str, float | None]]

@@ -7,7 +7,7 @@ must be finite.
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import BytesIO
@@ -34,6 +34,8 @@ WIDTH, HEIGHT = 5.2, 3.3
 """inches, at which letters of 9.5 points can still be read on a phone"""
 MAX_MARKED_POINTS = 40
 """most points of a line that are marked one by one"""
+METRIC_COLUMNS = 3
+"""panels of a run's metrics beside each other"""
 MAX_LINE_LETTERS = 58
 """letters that fit beside each other"""
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -72,9 +74,33 @@ PLOT_STYLE: dict[str, Any] = {
 def render_svg(figure: "Figure") -> str:
     """Render the picture as SVG, with its words as text."""
     with _draw_figure(figure) as canvas:
-        file = BytesIO()
-        told = {"Title": figure.title, "Date": None, "Creator": None}
-        canvas.savefig(file, format="svg", metadata=told)
+        return _encode_svg(canvas, figure.title)
+
+
+def plot_metrics(history: Sequence[Mapping[str, float | None]]) -> str:
+    """Render a curve of every metric of a run over the steps, which each line has as `step`.
+
+    Values that are None are left out, and so are metrics that have no others.
+    """
+    names = dict.fromkeys(name for line in history for name in line if name != "step")
+    curves = {
+        name: [(line["step"], value) for line in history if (value := line.get(name)) is not None]
+        for name in names
+    }
+    panels = [(name, points) for name, points in curves.items() if points]
+    rows = -(-len(panels) // METRIC_COLUMNS) or 1
+    with _use_style("curves"):
+        canvas = Canvas(figsize=(METRIC_COLUMNS * 3, rows * 1.8), layout="constrained")
+        for number, (name, points) in enumerate(panels, 1):
+            axes = canvas.add_subplot(rows, METRIC_COLUMNS, number)
+            axes.plot(*zip(*points, strict=True), gid=name)
+            axes.set_title(name, parse_math=False)
+        return _encode_svg(canvas, "Metrics of a training run, over its steps")
+
+
+def _encode_svg(canvas: Canvas, title: str) -> str:
+    file = BytesIO()
+    canvas.savefig(file, format="svg", metadata={"Title": title, "Date": None, "Creator": None})
     drawn = NO_XML.sub("\N{REPLACEMENT CHARACTER}", file.getvalue().decode())
     return drawn.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, Arial, sans-serif")
 
@@ -109,15 +135,21 @@ def render_png(figure: "Figure") -> bytes:
 
 
 @contextmanager
-def _draw_figure(figure: "Figure") -> Iterator[Canvas]:
-    """Draw the figure with our own style, whatever the user's settings of matplotlib.
+def _use_style(name: str) -> Iterator[None]:
+    """Plot with our own style, whatever the user's settings of matplotlib.
 
     Letters that the font lacks are left to the reader's fonts.
     """
-    picture = figure.picture
-    named = {"svg.hashsalt": figure.name}
+    named = {"svg.hashsalt": name}
     with warnings.catch_warnings(), mpl_style.context(["default", PLOT_STYLE, named]):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+@contextmanager
+def _draw_figure(figure: "Figure") -> Iterator[Canvas]:
+    picture = figure.picture
+    with _use_style(figure.name):
         lines = [line for line in picture.lines if line.points]
         canvas = Canvas(figsize=(WIDTH, _choose_height(picture)), layout="constrained")
         axes = canvas.add_subplot()

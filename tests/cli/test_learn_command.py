@@ -176,7 +176,7 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
     assert (again.code, again.err, again.out.count("\n")) == (0, "", 1)
     told = json.loads(again.out)
     assert BETTER[what] in told["before"]
-    assert (tmp_path / "run" / "curves.svg").read_text().startswith("<svg")
+    assert "<svg" in (tmp_path / "run" / "curves.svg").read_text()
 
 
 @pytest.mark.slow
