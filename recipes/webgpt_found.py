@@ -18,7 +18,7 @@ from rookery.measure.reward_frontiers import (
     BudgetPoint,
     estimate_best_of_n,
     estimate_best_of_n_curve,
-    find_compute_optimal,
+    find_compute_frontier,
 )
 from rookery.records import Question
 
@@ -124,11 +124,11 @@ def choose_by_compute(
         for name in costs.policies
     }
     one = costs.policies[CLONED_POLICY]
+    frontier = find_compute_frontier(curves, costs.policies, costs.judging)
+    budgets = {k: k * (one + costs.judging * (k > 1)) for k in (1, max(1, n // 4), n)}
     return {
-        k: find_compute_optimal(
-            curves, costs.policies, k * (one + costs.judging * (k > 1)), costs.judging
-        )
-        for k in dict.fromkeys((1, max(1, n // 4), n))
+        k: [point for point in frontier if point.cost <= budget][-1]
+        for k, budget in budgets.items()
     }
 
 

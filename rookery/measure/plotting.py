@@ -82,16 +82,15 @@ def plot_metrics(history: Sequence[Mapping[str, float | None]]) -> str:
 
     Values that are None are left out, and so are metrics that have no others.
     """
-    names = dict.fromkeys(name for line in history for name in line if name != "step")
-    curves = {
-        name: [(line["step"], value) for line in history if (value := line.get(name)) is not None]
-        for name in names
-    }
-    panels = [(name, points) for name, points in curves.items() if points]
-    rows = -(-len(panels) // METRIC_COLUMNS) or 1
+    curves: dict[str, list[tuple[float | None, float]]] = {}
+    for line in history:
+        for name, value in line.items():
+            if name != "step" and value is not None:
+                curves.setdefault(name, []).append((line["step"], value))
+    rows = -(-len(curves) // METRIC_COLUMNS) or 1
     with _use_style("curves"):
         canvas = Canvas(figsize=(METRIC_COLUMNS * 3, rows * 1.8), layout="constrained")
-        for number, (name, points) in enumerate(panels, 1):
+        for number, (name, points) in enumerate(curves.items(), 1):
             axes = canvas.add_subplot(rows, METRIC_COLUMNS, number)
             axes.plot(*zip(*points, strict=True), gid=name)
             axes.set_title(name, parse_math=False)
@@ -140,8 +139,8 @@ def _use_style(name: str) -> Iterator[None]:
 
     Letters that the font lacks are left to the reader's fonts.
     """
-    named = {"svg.hashsalt": name}
-    with warnings.catch_warnings(), mpl_style.context(["default", PLOT_STYLE, named]):
+    style = ["default", PLOT_STYLE, {"svg.hashsalt": name}]
+    with warnings.catch_warnings(), mpl_style.context(style):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 

@@ -83,30 +83,14 @@ def compute_best_of_n_kl(n: int) -> float:
     return math.log(n) - (n - 1) / n
 
 
-def find_compute_optimal(
-    curves: Mapping[str, BestOfNCurve],
-    costs: Mapping[str, float],
-    budget: float,
-    judging: float = 0.0,
-) -> BudgetPoint:
-    """Return the model and n of the highest validation reward within the budget (WebGPT, figure 8).
-
-    `costs` is the cost of one answer of each model, such as floating point operations; `judging`
-    that of the reward model for an answer, which is paid where there are two or more to choose
-    from. Of equal rewards, the cheapest. Raises ValueError if the budget buys no answer.
-    """
-    affordable = [each for each in _list_offers(curves, costs, judging) if each.cost <= budget]
-    if not affordable:
-        raise ValueError(f"a budget of {budget:g} buys no answer: the cheapest costs more")
-    return max(affordable, key=lambda each: (each.worth.value, -each.cost))
-
-
 def find_compute_frontier(
     curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], judging: float = 0.0
 ) -> list[BudgetPoint]:
     """Return the choices of model and n that no cheaper choice equals in reward, cheapest first.
 
-    Costs are those of `find_compute_optimal`.
+    The last one within a budget is the best that it buys (WebGPT, figure 8). `costs` is the cost of
+    one answer of each model, such as floating point operations; `judging` that of the reward model
+    for an answer, which is paid where there are two or more to choose from.
     """
     points: list[BudgetPoint] = []
     offers = _list_offers(curves, costs, judging)
@@ -164,7 +148,7 @@ def make_compute_figure(
     """Make the figure of reward by cost for every model and n, with the frontier.
 
     WebGPT has such a one as figure 8. `says` is the caption; costs are those of
-    `find_compute_optimal`.
+    `find_compute_frontier`.
     """
     best = find_compute_frontier(curves, costs, judging)
     offers = _list_offers(curves, costs, judging)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.reward_frontiers import (
+    BudgetPoint,
     compute_best_of_n_kl,
     estimate_best_of_n,
     estimate_best_of_n_curve,
     find_compute_frontier,
-    find_compute_optimal,
     make_best_of_n_figure,
     make_compute_figure,
 )
@@ -163,15 +163,24 @@ def point(value: float) -> Estimate:
     return Estimate(value, value - 0.1, value + 0.1, 20)
 
 
-CURVES = {
+Curves = dict[str, dict[int, Estimate]]
+CURVES: Curves = {
     "small": {1: point(0.0), 4: point(0.3), 16: point(0.4)},
     "large": {1: point(0.2), 4: point(0.6), 16: point(0.9)},
 }
-COSTS = {"small": 1.0, "large": 10.0}
+COSTS: dict[str, float] = {"small": 1.0, "large": 10.0}
+
+
+def buy(
+    curves: Curves, costs: dict[str, float], budget: float, judging: float = 0.0
+) -> BudgetPoint:
+    """The best that a budget buys."""
+    frontier = find_compute_frontier(curves, costs, judging)
+    return [point for point in frontier if point.cost <= budget][-1]
 
 
 def test_a_budget_buys_the_best_that_it_can() -> None:
-    bought = [find_compute_optimal(CURVES, COSTS, budget) for budget in (1, 10, 16, 40, 159, 1000)]
+    bought = [buy(CURVES, COSTS, budget) for budget in (1, 10, 16, 40, 159, 1000)]
     assert [(each.model, each.n) for each in bought] == [
         ("small", 1),
         ("small", 4),
@@ -181,13 +190,11 @@ def test_a_budget_buys_the_best_that_it_can() -> None:
         ("large", 16),
     ]
     assert (bought[3].cost, bought[3].worth) == (40, point(0.6))
-    with pytest.raises(ValueError, match=r"0\.5 buys no answer"):
-        find_compute_optimal(CURVES, COSTS, 0.5)
 
 
 def test_of_equal_worth_the_cheapest_is_bought() -> None:
     same = {"dear": {1: point(1)}, "cheap": {1: point(1), 2: point(1)}}
-    bought = find_compute_optimal(same, {"dear": 3, "cheap": 1}, 9)
+    bought = buy(same, {"dear": 3, "cheap": 1}, 9)
     assert (bought.model, bought.n) == ("cheap", 1)
 
 
@@ -198,14 +205,16 @@ def test_of_equal_worth_the_cheapest_is_bought() -> None:
         min_size=1,
     )
 )
-def test_the_frontier_is_what_budgets_buy(curves: dict[str, dict[int, Estimate]]) -> None:
+def test_the_frontier_is_what_budgets_buy(curves: Curves) -> None:
     costs = {"a": 1.0, "b": 2.0, "c": 8.0}
-    every = sorted({n * costs[model] for model, each in curves.items() for n in each})
-    bought = [find_compute_optimal(curves, costs, budget) for budget in every]
-    distinct = [each for at, each in enumerate(bought) if each.worth not in
-                [other.worth for other in bought[:at]]]  # fmt: skip
+    offers = [(n * costs[model], each[n]) for model, each in curves.items() for n in each]
+    for budget, _ in offers:
+        affordable = [(cost, worth) for cost, worth in offers if cost <= budget]
+        best = max(affordable, key=lambda offer: (offer[1].value, -offer[0]))
+        point = buy(curves, costs, budget)
+        assert (point.cost, point.worth.value) == (best[0], best[1].value)
     line = find_compute_frontier(curves, costs)
-    assert [(each.cost, each.worth) for each in line] == [(e.cost, e.worth) for e in distinct]
+    assert [each.worth.value for each in line] == sorted({each.worth.value for each in line})
 
 
 def test_figures_have_the_points_with_their_intervals() -> None:
@@ -244,7 +253,7 @@ def test_the_figure_of_compute_marks_the_frontier() -> None:
 def test_judging_is_paid_for_each_answer_where_there_is_a_choice() -> None:
     curves = {"it": {1: Estimate(0.5, 0.4, 0.6, 9), 2: Estimate(0.6, 0.5, 0.7, 9)}}
     # one answer costs 1; two cost 2 and are judged for 10 each
-    bought = [find_compute_optimal(curves, {"it": 1}, budget, 10) for budget in (1, 21, 22)]
+    bought = [buy(curves, {"it": 1}, budget, 10) for budget in (1, 21, 22)]
     assert [(each.n, each.cost) for each in bought] == [(1, 1), (1, 1), (2, 22)]
     assert [each.cost for each in find_compute_frontier(curves, {"it": 1}, 10)] == [1, 22]
     figure = make_compute_figure(curves, {"it": 1}, "", judging=10)
