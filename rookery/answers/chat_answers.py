@@ -34,7 +34,11 @@ from rookery.pages.page_text import neutralize_line, neutralize_text
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
 from rookery.quotes.chat_replies import list_hidden_spans, read_chat_reply, strip_wrapping
 from rookery.quotes.citation_syntax import render_numbered
-from rookery.quotes.repair import list_guarded_words, measure_shared_words
+from rookery.quotes.repair import (
+    list_content_words,
+    list_guarded_words,
+    measure_shared_words,
+)
 from rookery.records import (
     Answer,
     Claim,
@@ -483,8 +487,12 @@ def check_citations(
     claims = []
     for claim in answer.claims:
         words = answer.text[claim.start : claim.end]
+        code = _LED_CODE.match(answer.text, claim.end)
+        texts = [words, f"{words}\n{code[1]}"] if code else [words]
         doubtful = tuple(
-            number for number in claim.quotes if _is_doubtful(words, answer.quotes[number], judge)
+            number
+            for number in claim.quotes
+            if all(_is_doubtful(text, number, claim.quotes, answer.quotes, judge) for text in texts)
         )
         claims.append(msgspec.structs.replace(claim, doubtful=doubtful))
     bare = [answer.text[slice(*span)] for span in list_bare_sentences(answer)]
@@ -527,10 +535,31 @@ def _measure_match(claim: str, sentence: str) -> float:
     return measure_shared_words(claim, sentence) + share
 
 
-def _is_doubtful(words: str, quote: Quote, judge: EvidenceJudge | None) -> bool:
-    """Tell whether neither shared words nor the evidence model bear a citation out."""
+_LED_CODE = re.compile(r"[*_]*:[*_]*\s*\n(```.+?```)", re.DOTALL)
+"""code below the words that lead to it, which rests on what these cite"""
+
+
+def _is_doubtful(
+    words: str,
+    number: int,
+    together: Sequence[int],
+    quotes: Sequence[Quote],
+    judge: EvidenceJudge | None,
+) -> bool:
+    """Tell whether neither shared words nor the evidence model bear a citation out.
+
+    One of several that are cited `together`, such as the head of a table beside a row, does not
+    bear out all: it is not doubtful if it adds a number, a name or two words.
+    """
+    quote = quotes[number]
     if measure_shared_words(words, quote.text) >= _UNLIKELY_SOURCE:
         return False
+    others = "\n".join(quotes[other].text for other in together if other != number)
+    if others:
+        for least, listed in ((1, list_guarded_words), (2, list_content_words)):
+            own, added, beside = ({*listed(f". {text}")} for text in (words, quote.text, others))
+            if len((own & added) - beside) >= least:
+                return False
     return judge is None or not _is_supported(words, quote, judge)
 
 
@@ -576,5 +605,7 @@ def list_bare_sentences(answer: Answer) -> list[tuple[int, int]]:
     ]
 
 
-_NO_STATEMENT = re.compile(r"\A\s*#|[:?]\W*\Z|\A\W*(?:\w+\W*){0,2}\Z|\A[\s|:-]*\Z")
+_NO_STATEMENT = re.compile(
+    r"\A\s*#|[:?]\W*(?:\d{1,3}[.)]\W*)?\Z|\A\W*(?:\w+\W*){0,2}\Z|\A[\s|:-]*\Z"
+)
 """a sentence that says nothing to be cited: a heading, a lead to a list, a question, a few words"""

@@ -50,7 +50,7 @@ def correct_citations(
     code. The claim's former citations do not count, and a claim that nothing matches is dropped.
     Correcting an answer again changes nothing.
     """
-    sources = [_list_content_words(quote.text) for quote in answer.quotes]
+    sources = [list_content_words(quote.text) for quote in answer.quotes]
     claims = []
     for claim in answer.claims:
         text = answer.text[claim.start : claim.end]
@@ -78,17 +78,18 @@ def measure_shared_words(claim: str, source: str) -> float:
 
     Words such as "the" and "is" are left out of both; 0 where the claim has no others.
     """
-    said = _list_content_words(claim)
-    return compute_rouge_n(said, _list_content_words(source)).precision if said else 0.0
+    said = list_content_words(claim)
+    return compute_rouge_n(said, list_content_words(source)).precision if said else 0.0
 
 
 def _match_quotes(claim: str, sources: list[list[str]], threshold: float) -> tuple[int, ...]:
-    said = _list_content_words(claim)
+    said = list_content_words(claim)
     shares = [compute_rouge_n(said, source).precision for source in sources] if said else []
     return tuple(number for number, share in enumerate(shares) if share >= threshold)
 
 
-def _list_content_words(text: str) -> list[str]:
+def list_content_words(text: str) -> list[str]:
+    """Return the words of a text, in small letters, without such as "the" and "is"."""
     return [word for word in split_words(text) if word not in QUESTION_WORDS]
 
 
