@@ -557,8 +557,8 @@ def _is_doubtful(
     others = "\n".join(quotes[other].text for other in together if other != number)
     if others:
         for least, listed in ((1, list_guarded_words), (2, list_content_words)):
-            own, added, beside = ({*listed(f". {text}")} for text in (words, quote.text, others))
-            if len((own & added) - beside) >= least:
+            own, added, repeated = ({*listed(f". {text}")} for text in (words, quote.text, others))
+            if len((own & added) - repeated) >= least:
                 return False
     return judge is None or not _is_supported(words, quote, judge)
 

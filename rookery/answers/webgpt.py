@@ -38,6 +38,7 @@ WEBGPT_METHOD = "webgpt"
 STUCK_REPEATS = 5
 """identical commands in a row without effect after which browsing is broken off, or replies of a
 chat model"""
+_NOTHING_QUOTED = "nothing is quoted yet: quote, or search with other words"
 HOPELESS_STEPS = 15
 """commands of any kind in a row without effect after which browsing is broken off"""
 
@@ -139,7 +140,8 @@ class ChatBrowsing:
         """Return the next command of the reply; None at its end, and where browsing has ended.
 
         `observation` is what the command before led to, None at the end of the session. The reply
-        is broken off where it finishes although a command failed, or once without a quote.
+        is broken off where it finishes although a command failed, or once without a quote before a
+        second search.
         """
         if observation is None or observation.answering:
             return None
@@ -148,11 +150,14 @@ class ChatBrowsing:
             self.results.append(f"{truncate_line(self.commands[-1], 300)} → {result}")
             self._failed += bool(observation.note)
         command = next(iter(self._read[len(self.commands) :]), None)
-        if command == "End: Answer" and (self._failed or not (observation.quotes or self._warned)):
-            why = "a command before it failed" if self._failed else "nothing is quoted yet"
-            self.results.append(f"not finished, as {why}: mend that, or finish again")
-            self._warned = self._warned or not self._failed
-            command = None
+        if command == "End: Answer":
+            searched = {each for each in observation.past if each.startswith("Search ")}
+            enough = observation.quotes or self._warned or len(searched) > 1
+            if self._failed or not enough:
+                why = "a command before it failed: mend that" if self._failed else _NOTHING_QUOTED
+                self.results.append(f"not finished, as {why}, or finish again")
+                self._warned = self._warned or not self._failed
+                command = None
         if command is not None:
             self.commands.append(command)
         else:

@@ -412,6 +412,10 @@ class _BrowserState:
             opened = self.views.open_results(query, reply, self.rules, self.forbidden_ngrams)
             self.passages |= {(h.url, h.digest): h.start for h in reversed(reply) if h.end}
             self._go_to(_open_at_top(opened, quotable=False))
+            page = opened.full.page
+            titles = (page.text[link.start : link.end] for link in page.links)
+            listed = truncate_line("; ".join(titles), self.rules.title)
+            self.effect = f"{len(page.links)} results: {listed}" if self.rules.before else ""
 
     def click_link(self, number: int) -> Generator[BrowserRequest, str | BrowserReply, None]:
         """Follow the link with this ID, to a place on this page or to another page."""

@@ -15,8 +15,10 @@ from rookery.browser.browser_commands import SCREEN_LINK, Observation, parse_com
 from rookery.browser.page_view import truncate_line
 from rookery.pages.page_text import neutralize_text
 
-_LEAD = r"[ >*_`#•–-]*+(?:\d{1,2}[.)][ *_`]++)?+(?:(?:action|command)[*_ ]*+:[ *_`]*+)?+"
-"""may stand before a command: marks of lists, of bold text and of code, `Action:`"""
+_LEAD = (
+    r"[ >*_`#•–-]*+(?:\d{1,2}[.)][ *_`]++)?+(?:(?:action|command|then|next|now)[*_ ]*+:[ *_`]*+)?+"
+)
+"""may stand before a command: marks of lists, of bold text and of code, `Action:`, `Then:`"""
 _ROWS = files("rookery.browser").joinpath("chat_commands.txt").read_text(encoding="utf-8")
 _FORMS = {
     name: (command, re.compile(f"(?i){_LEAD}(?:{written})[*_`.! ]*"))

@@ -40,7 +40,7 @@ def join_visible_text(page: Page, full: bool = False) -> str:
     """Return the text of the article view, or of the full view: unchanged slices of the page.
 
     Paragraphs stand apart by a blank line, items and lines of code by a line break, the cells of
-    a row by " | ", of which there is one for each cell left empty.
+    a row by " | ", of which there is one for each cell left empty before another.
     """
     pieces: list[str] = []
     before: Block | None = None
@@ -64,7 +64,9 @@ def join_separator(gap: str, before: Block, block: Block) -> str:
         lines = "\n\n" if gap.count("\n") > 1 else "" if "\t" in gap and "\n" not in gap else gap
         if "\t" not in gap or (lines and block.kind != "cell"):
             return lines.replace("\t", "")
-        return lines.replace("\t", "") + " " * (not lines) + "| " * gap.count("\t")
+        return (
+            lines.replace("\t", "") + " " * (not lines) + "| " * gap.rpartition("\n")[2].count("\t")
+        )
     # Something between them is left out of this view.
     if "\n" not in gap:
         return " | " if "\t" in gap else " "

@@ -50,7 +50,9 @@ _GREETING = re.compile(
     r"[^\n\[]{0,200}[!:]"
     r"|(?:based on|according to) (?:the |your )?(?:\w+ )?(?:references?|documents?|sources?|context"
     rf"|information|passages?)(?: \w+)?(?:,? {_HERE})?:|{_HERE}(?:answer|summary)[^\n\[]*:)"
-    r"[ \t]*\n+|(?:\*\*|#+ )?(?:final )?answer(?::\*\*|\*\*:|:|(?=\n))\s*",
+    r"[ \t]*\n+|(?:my |i |i(?:['’]m| am) )?(?:apolog(?:ies|i[sz]e)|sorry) (?:for|about)"
+    r" (?:the|my|that) [^\n.!:\[]{0,60}[.!:]\s+"
+    r"|(?:\*\*|#+ )?(?:final )?answer(?::\*\*|\*\*:|:|(?=\n))\s*",
     re.IGNORECASE,
 )
 _FAREWELL = re.compile(

@@ -172,6 +172,38 @@ def test_doubt_is_shown_and_deletes_nothing() -> None:
     assert told == []
 
 
+def list_doubtful(text: str, *sources: str) -> list[tuple[int, ...]]:
+    pages = references(*sources)
+    answer, _ = read_draft(text, [page.quote(0, len(page.text)) for page in pages])
+    assert answer is not None
+    checked, told = check_citations(answer, answer.quotes, None)
+    assert told == []
+    return [claim.doubtful for claim in checked.claims]
+
+
+def test_what_a_source_adds_to_others_is_not_in_doubt() -> None:
+    rent = "The rent is 1,180 a month, due on the third working day."
+    signed = "between Holt Ltd and the Makers' Club of Brandon. Signed in autumn 2028."
+    heads, row = "item\tunit\tmember price\tguest price\tstock", "PETG\tspool\t21.50\t27.00\t9"
+    leeks = "Leeks and other plants of the month grow in a garden with a roof of glass."
+    dearer = "For PETG a guest pays 27.00 and so 5.50 more than the 21.50 of each member"
+    assert list_doubtful("In the lease of 2028: 1,180 a month [1][2].", rent, signed) == [()]
+    assert list_doubtful(f"{dearer} [2][1].", heads, row) == [()]
+    assert list_doubtful(f"{dearer} [1].", heads) == [(0,)]
+    assert list_doubtful("In the lease of 2028: 1,180 a month [1][2].", rent, leeks) == [(1,)]
+
+
+def test_words_that_lead_to_code_rest_on_what_holds_the_code() -> None:
+    code = "$ borg extract repo::files home/USER/src"
+    text = f"Name the folder behind it [1]:\n\n```sh\n{code}\n```"
+    assert list_doubtful(text, code) == [()]
+    assert list_doubtful(text, "$ tar xf other.tar") == [(0,)]
+
+
+def test_the_number_of_a_list_is_not_a_sentence_that_cites_nothing() -> None:
+    assert list_doubtful("Order:\n\n1. Rooks eat worms. [1]", "Rooks eat worms.") == [()]
+
+
 def test_a_bare_sentence_gets_the_citation_of_what_it_repeats_and_no_other() -> None:
     pages = references(*SECTIONS.values())
     quotes = [page.quote(0, len(page.text)) for page in pages]

@@ -83,7 +83,7 @@ def test_tools_thoughts_and_several_commands_lead_to_an_answer(library: FolderLi
     assert first.startswith("♦System\nYou look for the answer")
     assert '♦Tools\n[{"name":"search"' in first
     assert "♦Last reply" not in first
-    assert "- Search rook nests → done\n- Clicked on link 0 → done" in second
+    assert "results: Rooks\n- Clicked on link 0 → done" in second
     assert NEST in second  # in the middle of a page that is longer than a view
     assert "quoted as [1]" in third
 
@@ -128,6 +128,15 @@ def test_without_a_quote_it_is_asked_once_and_then_declined(library: FolderLibra
     assert answer is not None
     assert (episode.stop, answer.declined, answer.quotes) == ("declined", True, ())
     assert answer.text.endswith("holds the answer.\n\nSearched for: rook price")
+
+
+def test_after_two_searches_it_may_finish_without_a_quote(library: FolderLibrary) -> None:
+    episode, policy = browse(
+        library, 'search {"query": "rook price"}\nsearch {"query": "build nests"}', "finish {}"
+    )
+    assert (episode.stop, len(policy.prompts)) == ("declined", 2)
+    told = policy.prompts[1].rpartition("♦Last reply\n")[2]
+    assert "- Search rook price → 1 results: Rooks\n- Search build nests → " in told
 
 
 def test_quotes_that_do_not_hold_the_answer_are_declined(library: FolderLibrary) -> None:

@@ -24,6 +24,7 @@ Back to the nest they bring "food"."""
         ("- Search rook nests", "Search rook nests"),
         ('Search for "rook nests"', "Search rook nests"),
         ("Action: Search rook nests", "Search rook nests"),
+        ("Then: **Search rook nests**", "Search rook nests"),
         ("Sure! I'll start by searching.\n\nSearch rook nests", "Search rook nests"),
         ("Clicked on link [4]", "Clicked on link 4"),
         ("Clicked on link 4.", "Clicked on link 4"),

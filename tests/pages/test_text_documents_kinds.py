@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import Failed
 from rookery.pages.page_reader import read_page
+from rookery.pages.page_text import join_visible_text
 from rookery.pages.passages import cut_passages, find_sentences, get_headings_above
 from rookery.pages.text_encoding import decode_text, is_text
 from rookery.records import Page
@@ -48,6 +49,12 @@ def test_real_text_is_text_and_is_read_as_it_was_written(text: str, encoding: st
     assert is_text(data)
     assert decode_text(data) == text
     assert read_page(data, "file:///a.txt").text == text
+
+
+def test_an_empty_last_cell_leaves_nothing_on_the_next_row() -> None:
+    page = read_page(b"bird,seeds,stock\nrook,20,\ncrow,30,4\njay,,5\n", "file:///a.csv")
+    shown = join_visible_text(page).splitlines()
+    assert shown == ["bird\tseeds\tstock", "rook\t20", "crow\t30\t4", "jay\t\t5"]
 
 
 @given(st.integers(min_value=64, max_value=5000), st.integers(min_value=0))

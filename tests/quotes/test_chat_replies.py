@@ -139,6 +139,8 @@ WHOLE = "Rooks nest early [1]."
         f"Here is the answer to your question:\n{WHOLE}",
         f"Based on the provided documents, here's what I found:\n\n{WHOLE}",
         "Rooks nest early [1] ().",
+        f"Apologies for the oversight! {WHOLE}",
+        f"I'm sorry about the missing citation.\n\n{WHOLE}",
     ],
 )
 def test_what_stands_around_an_answer_is_taken_off(reply: str) -> None:
