@@ -476,7 +476,7 @@ def speed_up_graph(file: Path) -> None:
     unguarded = {node.output[0]: checks[node.input[0]] for node in guards}
     for node in graph.node:
         node.input[:] = [unguarded.get(name, name) for name in node.input]
-    kept = [node for node in graph.node if node.op_type != "IsNaN" and node not in guards]
+    nodes = [node for node in graph.node if node.op_type != "IsNaN" and node not in guards]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(nodes)
     onnx.save(model, str(file))
