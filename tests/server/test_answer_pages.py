@@ -24,11 +24,13 @@ from rookery.desk.forms import Judgement
 from rookery.desk.judgement_conversion import convert_to_ratings
 from rookery.desk.store import Store
 from rookery.errors import Failed
+from rookery.records import Answer, Episode, Question
 from rookery.server.answer_pages import (
     ProgressLine,
     flag_citation,
     format_source_name,
     load_reader_rating,
+    make_answer_view,
     save_answer_rating,
 )
 from rookery.server.api.answer_queue import find_answer
@@ -36,6 +38,7 @@ from rookery.server.api.answer_sessions import FINAL_EVENTS
 from rookery.server.app import build_web_app
 from rookery.server.monitoring import ObservabilityMiddleware
 from rookery.settings import ModelSettings, Settings
+from rookery.shell.rendering import PageAssets
 
 HOUSE = Path(rookery.__file__).parent
 SCRIPT = "<script>alert(1)</script>"
@@ -562,3 +565,19 @@ def test_a_chat_model_is_shown_the_answer_that_a_follow_up_points_into(
     assert system["role"] == "system"
     assert "Question: Where do rooks nest?\nAnswer: Rooks nest in tall elms." in user["content"]
     assert user["content"].endswith("Last question: Do they return to the first one?")
+
+
+@pytest.mark.parametrize(
+    ("method", "score", "head"),
+    [
+        ("gophercite", None, "What the model was shown"),
+        ("gophercite", 0.2, "The closest quotes, rejected as too weak"),
+        ("extract", 0.2, "The closest quotes, rejected as too weak"),
+    ],
+)
+def test_only_a_score_is_too_weak(method: str, score: float | None, head: str) -> None:
+    answer = Answer("No page answers this.", declined=True, score=score)
+    episode = Episode(Question("1", "?"), method, (), answer, "declined")
+    view = make_answer_view(episode, (), lambda quote: None)
+    parts: Any = PageAssets({}).templates.get_template("reading_parts.html").module
+    assert parts.quotes_head(view) == head
