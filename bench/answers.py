@@ -2,12 +2,11 @@
 what is declined.
 
 Reads ../shared/data/squad. Prints tables and writes bench/results/answers.json and
-docs/decline.svg. A quote holds the answer if it contains the accepted string verbatim. Weights and
-the curve of `Confidence` were chosen on questions of seed 0, so that those of seed 1 are the
-held-out figure. "Without its article" is simulated: the library is searched 300 passages deeper and
-those of the article's page are left out; term rarities still count its words.
+docs/decline.svg. A quote holds the answer if it contains the accepted string verbatim. "Without its
+article" is simulated: the library is searched 300 passages deeper and those of the article's page
+are left out; term rarities still count its words.
 
-    python -m bench answers [--questions N] [--fit]
+    python -m bench answers [--questions N]
 """
 
 import argparse
@@ -19,16 +18,11 @@ from typing import Any, NamedTuple
 
 from bench.report import DOCS, choose_size, print_table, require_data, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, GoldSpans, Squad, SquadQuestion
-from rookery.answers.extract import (
-    ConfidenceModel,
-    ExtractSettings,
-    compose_extract_answer,
-    weigh_evidence,
-)
-from rookery.answers.retrieval import RetrievedPassages, gather_passages
+from rookery.answers.extract import ExtractSettings, answer_by_extraction
 from rookery.evidence.calibration import draw_coverage_curves
+from rookery.evidence.passage_ranking import RankedPassage
 from rookery.library.folder_library import FolderLibrary
-from rookery.records import Hit, Library, Page
+from rookery.records import Hit, Library, Page, Question
 
 SEEDS = (0, 1)
 PICTURE = DOCS / "decline.svg"
@@ -44,19 +38,11 @@ class Outcome(NamedTuple):
     three: bool
     """True: one of the first three quotes does."""
     score: float
-    """Stated probability that the first quote is right."""
+    """Score of the best passage by its words."""
     shown: bool
     """True: some ranked passage holds the answer."""
     top5: bool
     """True: the gold paragraph is among the five best passages of the index."""
-
-
-class Example(NamedTuple):
-    """Features and label that `fit_confidence` learns from."""
-
-    first: bool
-    passage: float
-    margin: float
 
 
 class LibraryWithoutPage(Library):
@@ -92,33 +78,23 @@ def _load_worker_state() -> _WorkerState:
 
 def answer_question(gone: bool, asked: SquadQuestion) -> Outcome:
     """Answer one question by the extract method; `gone`: without its article."""
-    gold = _load_worker_state().gold
-    gathered = _gather_passages(asked, gone)
-    answer = compose_extract_answer(asked.text, gathered, None, ExtractSettings(decline=0.0))
-    held = [_holds_answer(quote.text, asked) for quote in answer.quotes[:3]] or [False]
-    places = [(hit.url, hit.start, hit.end) for _, hit in gathered.found]
+    state, ranked = _load_worker_state(), list[RankedPassage]()
+    library: Library = state.shelf
+    if gone:
+        library = LibraryWithoutPage(state.shelf, state.squad.make_url(asked.article))
+    settings = ExtractSettings(decline=0.0)
+    question = Question("", asked.text)
+    answer = answer_by_extraction(question, library, None, settings, ranked.extend).answer
+    quotes = answer.quotes[:3] if answer else ()
+    held = [_holds_answer(quote.text, asked) for quote in quotes] or [False]
+    hits = [passage.hit for passage in ranked]
     return Outcome(
         held[0],
         any(held),
-        answer.score or 0.0,
-        any(_holds_answer(page.text[hit.start : hit.end], asked) for page, hit in gathered.found),
-        any(gold.is_hit(asked, *place) for place in places[:5]),
+        (answer.score if answer else None) or 0.0,
+        any(_holds_answer(each.page.text[each.hit.start : each.hit.end], asked) for each in ranked),
+        any(state.gold.is_hit(asked, hit.url, hit.start, hit.end) for hit in hits[:5]),
     )
-
-
-def extract_features(gone: bool, asked: SquadQuestion) -> Example:
-    """Return the features of one question, and whether its first quote is right."""
-    evidence = weigh_evidence(asked.text, _gather_passages(asked, gone))
-    if evidence is None:
-        return Example(False, 0.0, 0.0)
-    return Example(
-        _holds_answer(evidence.groups[0][0].text, asked), evidence.passage, evidence.margin
-    )
-
-
-def _gather_passages(asked: SquadQuestion, gone: bool) -> RetrievedPassages:
-    library, url = _load_worker_state().shelf, _load_worker_state().squad.make_url(asked.article)
-    return gather_passages(asked.text, LibraryWithoutPage(library, url) if gone else library)
 
 
 def _holds_answer(text: str, asked: SquadQuestion) -> bool:
@@ -187,32 +163,6 @@ def bin_by_score(seen: Sequence[Outcome]) -> list[dict[str, float]]:
     return rows
 
 
-def fit_confidence(seen: Sequence[Example], rounds: int = 30) -> ConfidenceModel:
-    """Fit the logistic regression of the two features by Newton's method."""
-    import numpy as np
-
-    x = np.array([(each.passage, each.margin, 1.0) for each in seen])
-    y = np.array([each.first for each in seen], float)
-    weights = np.zeros(3)
-    for _ in range(rounds):
-        p = 1 / (1 + np.exp(-x @ weights))
-        hessian = (x * (p * (1 - p))[:, None]).T @ x + 1e-6 * np.eye(3)
-        weights += np.linalg.solve(hessian, x.T @ (y - p))
-    passage, margin, offset = (round(float(w), 2) for w in weights)
-    return ConfidenceModel(passage, margin, offset)
-
-
-def print_refit(pool: ProcessPoolExecutor, squad: Squad, count: int) -> None:
-    """Print the curve fitted on half of seed 0's questions, to be copied into extract.py."""
-    half = squad.sample(0, count)[: count // 2]
-    examples = [
-        found
-        for gone in (False, True)
-        for found in pool.map(partial(extract_features, gone), half, chunksize=25)
-    ]
-    print(fit_confidence(examples), flush=True)
-
-
 def measure_answers(pool: ProcessPoolExecutor, squad: Squad, count: int) -> dict[str, Any]:
     """Compute and print the figures."""
     rows = {}
@@ -239,13 +189,9 @@ def main() -> None:
     require_data(DATA)
     parser = argparse.ArgumentParser()
     parser.add_argument("--questions", type=int, default=choose_size(2000, 4))
-    parser.add_argument("--fit", action="store_true", help="fit Confidence anew and print it")
     options = parser.parse_args()
     squad = Squad()
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        if options.fit:
-            print_refit(pool, squad, options.questions)
-            return
         figures = {"lexical": measure_answers(pool, squad, options.questions)}
     lines = [(point["answered"], point["correct"]) for point in figures["lexical"]["curve"]]
     picture = draw_coverage_curves({"lexical": lines}, "share of these whose first quote is right")

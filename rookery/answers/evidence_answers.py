@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rookery.answers.extract import render_quotes
 from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
 from rookery.errors import Outcome
 from rookery.evidence.evidence_model import (
@@ -24,7 +25,7 @@ from rookery.evidence.evidence_model import (
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
 from rookery.quotes.verification import is_quote_too_short
-from rookery.records import Answer, Block, Claim, Episode, Hit, Library, Page, Question, Quote
+from rookery.records import Answer, Block, Episode, Hit, Library, Page, Question, Quote
 
 SECTION_SIZES = PassageSizes(short=700, long=1000)
 """sizes of a section: as much as the model reads at once"""
@@ -260,7 +261,7 @@ def compose_evidence_answer(
         limit = settings.calibrate(settings.decline)
         text = f"No passage reached {limit:.3g}; the closest are below."
         return Answer(text, closest_quotes, declined=True, score=settings.calibrate(best))
-    return _render_quotes([quote for quote, _ in quotes], settings.calibrate(best))
+    return render_quotes([quote for quote, _ in quotes], settings.calibrate(best))
 
 
 def _repeats_quote(quote: Quote, other: Quote) -> bool:
@@ -360,13 +361,3 @@ def _cut_to_sentences(
             break
     low, high = sentences[first][0], sentences[last][1]
     return low, min(high, low + longest)
-
-
-def _render_quotes(quotes: Sequence[Quote], score: float) -> Answer:
-    """Render each quote as a paragraph of its own, with its lines, as a claim citing it."""
-    text, claims = "", []
-    for number, quote in enumerate(quotes):
-        start = len(text) + 2 * bool(text)
-        text += "\n\n" * bool(text) + quote.text
-        claims.append(Claim(start, len(text), (number,)))
-    return Answer(text, tuple(quotes), tuple(claims), score=score)

@@ -10,7 +10,7 @@ import pytest
 from bench.injection_pages import INSTRUCTIONS, InjectedPage, has_mark, list_injected_pages
 from rookery.answers.best_of_n import BestOfNSettings
 from rookery.answers.evidence_answers import list_sections
-from rookery.answers.extract import answer_by_extraction
+from rookery.answers.extract import answer_by_extraction, render_quotes
 from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite, truncate_page
 from rookery.answers.webglm import answer_with_webglm, put_into_words
 from rookery.answers.webgpt import answer_with_webgpt
@@ -109,8 +109,9 @@ def run(
     library, once = SpyLibrary(page), BestOfNSettings()
     question = Question("1", injected.topic.question)
     if method == "webglm" and judge:  # as a model on this machine is asked
-        answer = answer_by_extraction(question, library)
-        episode = put_into_words(answer, policy, judge, once)
+        start = page.text.index(said := truth(injected))
+        found = render_quotes([page.quote(start, start + len(said))], 0.9)
+        episode = put_into_words(Episode(question, "extract", answer=found), policy, judge, once)
     elif method == "webglm":
         episode = answer_with_webglm(question, library, policy, choosing=once)
     elif method == "webgpt":
