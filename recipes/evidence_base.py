@@ -37,11 +37,18 @@ def find_public_cross_encoder() -> Path:
 
 
 def convert_cross_encoder(folder: Path, out: Path) -> None:
-    """Write the weights of a quantised cross-encoder as a folder that EvidenceNetwork reads."""
+    """Write the weights of a quantised cross-encoder as a folder that EvidenceNetwork reads.
+
+    It is the public one or an exported evidence model, which brings its other heads too.
+    """
     graph = onnx.load(str(folder / MODEL_FILE)).graph
     stored = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     weights = {name: torch.tensor(value) for name, value in _list_weights(graph, stored)}
-    heads = {name: weights.pop(f"classifier.{name}") for name in ("weight", "bias")}
+    heads = {
+        name.replace("classifier.", "answers."): weights.pop(name)
+        for name in [*weights]
+        if name.startswith(("classifier.", "answers.", "support.", "span."))
+    }
     vocabulary, width = weights["embeddings.word_embeddings.weight"].shape
     layers = [
         int(match[1]) for name in weights if (match := re.match(r"encoder\.layer\.(\d+)", name))
@@ -59,7 +66,7 @@ def convert_cross_encoder(folder: Path, out: Path) -> None:
     torch.manual_seed(0)  # for the heads that it has no weights of
     network = EvidenceNetwork(BertModel(config).train(False), folder)
     network.bert.load_state_dict(weights)
-    network.answers.load_state_dict(heads)
+    network.load_state_dict(heads, strict=False)
     network.save_folder(out)
     assert (out / TOKENIZER_FILE).exists()
 
