@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 from bench.documentation import BUILD_SITES, SiteQuestion, read_site_questions
 from recipes.stages import print_progress
 from rookery.answers.evidence_answers import (
+    RANK_PRIOR,
     EvidenceSettings,
     choose_quote,
     judge_sections,
@@ -39,6 +40,8 @@ class JudgedQuestion(NamedTuple):
     answers: tuple[float, ...]
     margins: tuple[float, ...]
     right: bool
+    ranks: tuple[int, ...]
+    """in the search, from 0 on"""
 
 
 def calibrate_model(model: EvidenceModel, names: Sequence[str], scratch: Path) -> AnswerCalibration:
@@ -79,7 +82,10 @@ def _judge_questions(
                 right = quote is not None and question.is_right(quote, folder)
             judged = [section.judgement for section in sections]
             yield JudgedQuestion(
-                tuple(each.answers for each in judged), tuple(each.margin for each in judged), right
+                tuple(each.answers for each in judged),
+                tuple(each.margin for each in judged),
+                right,
+                tuple(section.rank for section in sections),
             )
 
 
@@ -94,13 +100,16 @@ def fit_calibration(judged: Sequence[JudgedQuestion]) -> AnswerCalibration:
         raise Failed(Failure("calibration", "no_data", detail))
     most = max(len(each.answers) for each in judged)
     mask = np.array([np.arange(most) < len(each.answers) for each in judged])
-    answers_of, margins_of = np.zeros((2, *mask.shape))
+    answers_of, margins_of, ranks_of = np.zeros((3, *mask.shape))
     answers_of[mask] = [value for each in judged for value in each.answers]
     margins_of[mask] = [value for each in judged for value in each.margins]
+    ranks_of[mask] = [value for each in judged for value in each.ranks]
+    prior = RANK_PRIOR * np.log1p(ranks_of)
 
     def compute_loss(weights: "np.ndarray[Any, Any]") -> float:
         answers, margin, bias = weights
-        log_odds = np.where(mask, answers * answers_of + margin * margins_of + bias, -np.inf)
+        weighted = answers * answers_of + margin * margins_of + bias - prior
+        log_odds = np.where(mask, weighted, -np.inf)
         best = 2 * log_odds[:, 0] - logsumexp(log_odds, axis=1)
         against = np.where(right, -best, best)
         return float(np.logaddexp(0, against).sum() + (answers**2 + margin**2) / 2)

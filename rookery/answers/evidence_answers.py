@@ -33,6 +33,9 @@ MOST_BLOCKS = 6
 """maximum number of neighbouring blocks in a quote"""
 _SHORT_RUNS, _LONG_RUNS, _SINGLE_BLOCKS = 6, 4, 5
 """runs of blocks that are judged in a section: around its span, and its longest blocks"""
+RANK_PRIOR = 0.3
+"""weight of the logarithm of a section's rank in the search, which is taken off its log-odds: what
+the words of a question find first answers more often than the model's judgement alone says"""
 _CLOSE = 0.1
 """probability below which only the best section is shown as close to an answer that is declined"""
 _NEARLY_BEST = 0.25
@@ -77,18 +80,24 @@ class JudgedSection(NamedTuple):
     """score of the search"""
     heading: str = ""
     """title of the page and headings above the section"""
+    rank: int = 0
+    """rank of its passage in the search, from 0 on"""
+
+    @property
+    def log_odds(self) -> float:
+        """Log-odds of the model that the section answers, less RANK_PRIOR × ln(rank + 1)."""
+        return self.judgement.answers - RANK_PRIOR * log(self.rank + 1)
 
 
 def estimate_probabilities(judged: Sequence[JudgedSection]) -> list[float]:
     """Return for each of a question's sections the probability that it answers, beside the others.
 
-    Its log-odds are those of the model plus the logarithm of the section's share in a softmax over
-    all of them: where others answer nearly as well, the best is less often right. A section alone
-    has the log-odds of the model.
+    Its log-odds are the section's plus the logarithm of its share in a softmax over all of them:
+    where others answer nearly as well, the best is less often right.
     """
     if not judged:
         return []
-    log_odds = [section.judgement.answers for section in judged]
+    log_odds = [section.log_odds for section in judged]
     best = max(log_odds)
     whole = best + log(fsum(exp(each - best) for each in log_odds))
     return [convert_to_probability(2 * each - whole) for each in log_odds]
@@ -130,14 +139,19 @@ def judge_sections(
     # A page is cut once and not for each passage: a huge one takes tens of milliseconds.
     pages = {page.digest: page for page, _ in gathered.found}
     by_digest = {digest: list_sections(page) for digest, page in pages.items()}
-    sections: dict[tuple[str, int], PageSection] = {}
-    scores: dict[tuple[str, int], float] = {}
-    for page, hit in gathered.found:
+    found: dict[tuple[str, int], tuple[PageSection, float, int]] = {}
+    for rank, (page, hit) in enumerate(gathered.found):
         for section in by_digest[page.digest]:
             if section.start < hit.end and hit.start < section.end:
-                sections.setdefault((page.digest, section.start), section)
-                scores.setdefault((page.digest, section.start), hit.score)
-    return judge_listed_sections(question, list(sections.values()), judge, list(scores.values()))
+                found.setdefault((page.digest, section.start), (section, hit.score, rank))
+    passages = [EvidencePassage(each.text, each.heading) for each, *_ in found.values()]
+    judged_sections = [
+        JudgedSection(each.page, each.start, each.end, judgement, score, each.heading, rank)
+        for (each, score, rank), judgement in zip(
+            found.values(), judge(question, passages), strict=True
+        )
+    ]
+    return sorted(judged_sections, key=lambda section: -section.log_odds)
 
 
 class PageSection(NamedTuple):
@@ -162,25 +176,6 @@ def list_sections(page: Page) -> list[PageSection]:
         for each in sorted(cut_passages(page, SECTION_SIZES), key=lambda each: each.start)
         if not _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. "))
     ]
-
-
-def judge_listed_sections(
-    question: str,
-    sections: Sequence[PageSection],
-    judge: EvidenceJudge,
-    scores: Sequence[float] = (),
-) -> list[JudgedSection]:
-    """Judge these sections and return them, best first.
-
-    `scores` are those of a search, one for each section in the same order; without them all are 0.
-    """
-    judged = judge(question, [EvidencePassage(each.text, each.heading) for each in sections])
-    scores = scores or [0.0] * len(sections)
-    judged_sections = [
-        JudgedSection(each.page, each.start, each.end, judgement, score, each.heading)
-        for each, judgement, score in zip(sections, judged, scores, strict=True)
-    ]
-    return sorted(judged_sections, key=lambda section: -section.judgement.answers)
 
 
 def narrow_section(

@@ -143,6 +143,16 @@ def test_it_declines_below_the_limit_and_shows_the_closest() -> None:
     assert lower.stop == "end"
 
 
+def test_what_the_search_found_first_is_preferred_a_little() -> None:
+    """.3 of the logarithm of the rank: of two that the model judges alike, the search decides."""
+    page = read_page(b"<p>One of the box in words.</p>", "https://boxes.example/", "text/html")
+    judgement = EvidenceJudgement(1.0, (0, 3), 0.0, 0.0, 0.0, 1.0)
+    sections = [JudgedSection(page, 0, 9, judgement, 1.0, rank=rank) for rank in (0, 1, 11)]
+    assert [each.log_odds for each in sections] == pytest.approx([1.0, 0.792056, 0.254528])
+    # e × share 1 / (1 + e to the .792056 - 1), as odds
+    assert estimate_probabilities(sections[:2])[0] == pytest.approx(0.6, abs=1e-4)
+
+
 def test_a_section_that_stands_out_is_likelier_right() -> None:
     """Log-odds plus the logarithm of the share: alone, with an equal, and far above another."""
     page = read_page(b"<p>One of the box in words.</p>", "https://boxes.example/", "text/html")

@@ -10,6 +10,7 @@ import pytest
 
 from bench import documentation
 from recipes.evidence_calibration import JudgedQuestion, calibrate_model, fit_calibration
+from rookery.answers.evidence_answers import RANK_PRIOR
 from rookery.errors import Failed
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidenceModel, EvidencePassage
 from rookery.pages.search_terms import get_question_terms, split_terms
@@ -38,10 +39,15 @@ def test_the_logistic_that_made_the_outcomes_is_found() -> None:
         outputs = sorted(
             ((random.gauss(0, 2), random.gauss(0, 2)) for _ in range(1 + number % 3)), reverse=True
         )
-        odds = [exp(0.8 * answers + 0.3 * margin - 1) for answers, margin in outputs]
+        ranks = tuple(random.sample(range(12), len(outputs)))
+        odds = [
+            exp(0.8 * answers + 0.3 * margin - 1) / (rank + 1) ** RANK_PRIOR
+            for (answers, margin), rank in zip(outputs, ranks, strict=True)
+        ]
         likely = odds[0] * odds[0] / sum(odds)
         answers, margins = zip(*outputs, strict=True)
-        judged.append(JudgedQuestion(answers, margins, random.random() < likely / (1 + likely)))
+        right = random.random() < likely / (1 + likely)
+        judged.append(JudgedQuestion(answers, margins, right, ranks))
     found = fit_calibration(judged)
     assert found.answers == pytest.approx(0.8, abs=0.1)
     assert found.margin == pytest.approx(0.3, abs=0.1)
@@ -49,7 +55,7 @@ def test_the_logistic_that_made_the_outcomes_is_found() -> None:
 
 
 def test_too_few_outcomes_of_a_kind_are_refused() -> None:
-    judged = [JudgedQuestion((1.0,), (1.0,), number < 29) for number in range(200)]
+    judged = [JudgedQuestion((1.0,), (1.0,), number < 29, (0,)) for number in range(200)]
     with pytest.raises(Failed, match="29 of 200 are right"):
         fit_calibration(judged)
 
