@@ -139,16 +139,16 @@ def judge_sections(
     # A page is cut once and not for each passage: a huge one takes tens of milliseconds.
     pages = {page.digest: page for page, _ in gathered.found}
     by_digest = {digest: list_sections(page) for digest, page in pages.items()}
-    found: dict[tuple[str, int], tuple[PageSection, float, int]] = {}
+    section_hits: dict[tuple[str, int], tuple[PageSection, float, int]] = {}
     for rank, (page, hit) in enumerate(gathered.found):
         for section in by_digest[page.digest]:
             if section.start < hit.end and hit.start < section.end:
-                found.setdefault((page.digest, section.start), (section, hit.score, rank))
-    passages = [EvidencePassage(each.text, each.heading) for each, *_ in found.values()]
+                section_hits.setdefault((page.digest, section.start), (section, hit.score, rank))
+    passages = [EvidencePassage(each.text, each.heading) for each, *_ in section_hits.values()]
     judged_sections = [
         JudgedSection(each.page, each.start, each.end, judgement, score, each.heading, rank)
         for (each, score, rank), judgement in zip(
-            found.values(), judge(question, passages), strict=True
+            section_hits.values(), judge(question, passages), strict=True
         )
     ]
     return sorted(judged_sections, key=lambda section: -section.log_odds)

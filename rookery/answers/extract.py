@@ -57,8 +57,8 @@ def answer_by_extraction(
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
     if similarity is None:
-        found = [RankedPassage(page, hit, hit.score, ()) for page, hit in gathered.found]
-        ranked = drop_repeated_passages(found)
+        passages = [RankedPassage(page, hit, hit.score, ()) for page, hit in gathered.found]
+        ranked = drop_repeated_passages(passages)
     else:
         ranked = rank_passages(question.text, gathered.found, similarity)
     observe(ranked)
