@@ -139,8 +139,8 @@ def _use_style(name: str) -> Iterator[None]:
 
     Letters that the font lacks are left to the reader's fonts.
     """
-    style = ["default", PLOT_STYLE, {"svg.hashsalt": name}]
-    with warnings.catch_warnings(), mpl_style.context(style):
+    named = {"svg.hashsalt": name}
+    with warnings.catch_warnings(), mpl_style.context(["default", PLOT_STYLE, named]):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
