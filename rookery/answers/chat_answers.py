@@ -23,7 +23,7 @@ from rookery.answers.best_of_n import (
     make_failed_episode,
     render_prompt,
 )
-from rookery.answers.retrieval import RetrievalLimits, gather_passages
+from rookery.answers.retrieval import RetrievalLimits, find_document_date, gather_passages
 from rookery.answers.webglm import WEBGLM_METHOD
 from rookery.errors import Failed, Outcome
 from rookery.evidence.claim_support import judge_claim_support
@@ -282,12 +282,16 @@ def choose_references(
 
 
 def render_reference_blocks(references: Sequence[Reference]) -> str:
-    """Render numbered references: title and headings, address, and the text with its lines."""
+    """Render numbered references: title and headings, address, date, and the text with its lines.
+
+    The date is the one that the document gives itself, if it does.
+    """
     blocks = []
-    for number, (_, quote, heading) in enumerate(references, 1):
+    for number, (page, quote, heading) in enumerate(references, 1):
         split = urlsplit(quote.url)
         name = unquote(split.path.rpartition("/")[2]) if split.scheme == "file" else quote.url
-        head = f"♦Reference [{number}]: {neutralize_line(heading)} ({neutralize_line(name)})"
+        place = ", ".join(filter(None, [name, find_document_date(page, quote.start)]))
+        head = f"♦Reference [{number}]: {neutralize_line(heading)} ({neutralize_line(place)})"
         blocks.append(f"{head}\n{neutralize_text(quote.text).strip()}")
     return "\n\n".join(blocks)
 

@@ -1,13 +1,19 @@
-"""Retrieval: search a library for a question, open pages, and collect scored passages."""
+"""Retrieval: search a library, open pages, and collect scored passages; dates of documents."""
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import msgspec
 
 from rookery.errors import Failed
 from rookery.library.search_index import SearchIndex
 from rookery.network.fetcher import fetch_pages
-from rookery.records import Failure, Hit, Library, Page
+from rookery.records import Failure, Hit, Library, Mark, Page
 
 
 class RetrievalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,3 +100,38 @@ def _search_pages(question: str, pages: Sequence[Page], k: int) -> list[tuple[Pa
     index.commit()
     by_name = {(page.url, page.digest): page for page in pages}
     return [(by_name[hit.url, hit.digest], hit) for hit in index.search(question, k)]
+
+
+_SENT = re.compile(r"^Date: ((?:19|20)\d\d-\d\d-\d\d) \d\d:\d\d$", re.MULTILINE)
+"""the line in which a mail shows its date"""
+
+
+def find_document_date(page: Page, at: int = 0) -> str:
+    """Return the date that the document at an offset of the page gives itself, as YYYY-MM-DD.
+
+    Of a mail or a mailbox it is that of the message there. Empty where the document gives none, and
+    for pages that version 0.2 read.
+    """
+    day = next((each.value for each in page.marks if each.kind == "date"), "")
+    messages = (each for each in page.marks if each.kind == "message" and each.start <= at)
+    message = max(messages, key=lambda each: each.start, default=Mark(0, len(page.text), ""))
+    for block in page.blocks:
+        if block.furniture and message.start <= block.start < message.end:
+            sent = _SENT.search(page.text, block.start, block.end)
+            day = sent[1] if sent and (block.start <= at or not day) else day
+    return day
+
+
+def find_sorting_date(page: Page, at: int = 0) -> str:
+    """Return the document's date, else the day on which its file was changed; empty without any.
+
+    It serves to put the newer of two documents first, and is no statement about either: copying
+    changes a file's day.
+    """
+    own = find_document_date(page, at)
+    if own or not page.url.startswith("file:///"):
+        return own
+    with suppress(OSError, ValueError):
+        changed = Path(url2pathname(urlsplit(page.url).path)).stat().st_mtime
+        return datetime.fromtimestamp(changed, UTC).date().isoformat()
+    return ""

@@ -5,6 +5,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from html import escape
 from urllib.parse import unquote, urlsplit
@@ -26,7 +27,7 @@ from rookery.pages.pdf_documents import read_pdf
 from rookery.pages.text_documents import TEXT_READERS, read_markdown, read_notebook, read_text
 from rookery.pages.text_encoding import decode_text, is_text
 from rookery.pages.xml_documents import read_feed, rewrite_xhtml
-from rookery.records import Page
+from rookery.records import Mark, Page
 
 _HEAD = 4096
 _OFFICE = {"word/document": "docx", "ppt/presentation": "pptx", "xl/workbook": "xlsx"}
@@ -144,6 +145,24 @@ _JSON_LD = re.compile(
 _WAITING = re.compile(r"\W*(?:loading|please wait|one moment|redirecting)\b", re.IGNORECASE)
 
 
+_DAY = r"((?:19|20)\d\d-[01]\d-[0-3]\d)"
+_DATES = [
+    re.compile(
+        rf"""(?i)<meta\b(?=[^<>]*\s[\w-]+=["']?(?:{names})["'\s>])[^<>]*?\scontent=["']?{_DAY}"""
+        rf"""|"(?=date[mp])(?:{names})"\s*:\s*"{_DAY}|<(?:{names})(?=[\s>])[^<>]*>\s*{_DAY}"""
+    )
+    for names in (
+        "article:modified_time|og:updated_time|datemodified|last-modified|dcterms:modified|dc:date",
+        r"article:published_time|datepublished|date|dc(?:terms)?[.:](?:date|created|issued)[a-z.]*",
+    )
+]
+"""by meta elements, JSON-LD, and the properties of documents in archives: changed, else written"""
+_TIME = re.compile(rf"""(?i)<time\b[^<>]*\sdatetime=["']?{_DAY}""")
+_PROPERTIES = re.compile(r"^(?:docProps/core\.xml|meta\.xml|.*\.opf)$")
+_TEMPLATED = re.compile(r"(?s)generated (?:by|using) python-.*:modified\b[^<>]*>2013-")
+"""the properties of the template from which libraries make documents"""
+
+
 def read_page(
     data: bytes,
     url: str,
@@ -186,7 +205,8 @@ def _read_by_kind(
     if kind in TEXT_READERS:
         return read_text(decode_text(data, content_type, False), url, fetched, kind)
     if kind in DOCUMENT_READERS or kind in ("man", "picture"):
-        return _load_document_readers()[kind](data, url, fetched, limits)
+        page = _load_document_readers()[kind](data, url, fetched, limits)
+        return _mark_date(page, _read_properties(data)) if data.startswith(b"PK") else page
     if kind == "encrypted":
         raise build_read_error(Outcome.ENCRYPTED, "the document needs a password")
     if content_type and not content_type.startswith("text/"):
@@ -306,7 +326,25 @@ def _read_html(data: bytes, url: str, content_type: str, fetched: str, limits: R
     if len(tree.text) < _SHELL and (body := _find_article_body(html)):
         tree = read_html(body)
     _refuse_shell(tree)
-    return build_page(tree, url, fetched)
+    return _mark_date(build_page(tree, url, fetched), html)
+
+
+def _mark_date(page: Page, markup: str) -> Page:
+    """Return the page with a mark of the date that its markup gives it, the last change first."""
+    days = [match[match.lastindex or 0] for each in _DATES for match in each.finditer(markup)]
+    times = {*_TIME.findall(markup)}
+    days += times if len(times) == 1 else ()
+    marks = [Mark(0, len(page.text), "date", day) for day in days[:1]]
+    return msgspec.structs.replace(page, marks=(*marks, *page.marks))
+
+
+def _read_properties(data: bytes) -> str:
+    """Return the XML in which an Office document, one of LibreOffice or an e-book has its dates."""
+    about, damage = "", (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError)
+    with suppress(*damage), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in filter(_PROPERTIES.search, archive.namelist()):
+            about = archive.open(name).read(100_000).decode("utf-8", "replace")
+    return "" if _TEMPLATED.search(about) else about
 
 
 def _find_article_body(html: str) -> str:

@@ -133,7 +133,7 @@ def read_pdf(
     its own.
     """
     with PDFIUM_LOCK:
-        pages, title = _read_lines(data, limits)
+        pages, title, days = _read_lines(data, limits)
     pictures = [n for n, lines in enumerate(pages) if all(line.hidden for line in lines)]
     recognized: dict[int, list[str]] = {}
     try:
@@ -154,6 +154,7 @@ def read_pdf(
         for number, mark in enumerate(marks)
         if number in recognized and mark.end > mark.start
     ]
+    marks += [Mark(0, len(text), "date", day) for day in days[:1]]
     return Page(
         url=url,
         title=title or _choose_title(parts)[:_TITLE_LENGTH],
@@ -164,8 +165,8 @@ def read_pdf(
     )
 
 
-def _read_lines(data: bytes, limits: ReadLimits) -> tuple[list[list[_Line]], str]:
-    """Return the lines of each page, and the title that the PDF gives itself."""
+def _read_lines(data: bytes, limits: ReadLimits) -> tuple[list[list[_Line]], str, list[str]]:
+    """Return the lines of each page, and the title and the dates that the PDF gives itself."""
     import pypdfium2
 
     try:
@@ -178,7 +179,10 @@ def _read_lines(data: bytes, limits: ReadLimits) -> tuple[list[list[_Line]], str
         if len(document) > limits.pdf_pages:
             raise build_read_error(Outcome.TOO_LARGE, f"a PDF of {len(document):,} pages")
         spaced = _has_spaced_letters(data)
-        return list(_iter_page_lines(document, limits, spaced)), _read_title(document)
+        written = [_read_value(document, name) for name in ("ModDate", "CreationDate")]
+        days = ["-".join(day.groups()) for day in map(_DAY.match, written) if day]
+        lines = list(_iter_page_lines(document, limits, spaced))
+        return lines, _read_value(document, "Title"), days
     finally:
         document.close()
 
@@ -197,10 +201,13 @@ def _has_spaced_letters(data: bytes) -> bool:
     return False
 
 
-def _read_title(document: Any) -> str:
-    """Return the title that the PDF gives itself; empty where it has none or it is damaged."""
+_DAY = re.compile(r"(?:D:)?((?:19|20)\d\d)([01]\d)([0-3]\d)")
+
+
+def _read_value(document: Any, name: str) -> str:
+    """Return what the PDF says of itself; empty where it says nothing or that is damaged."""
     try:
-        return str(document.get_metadata_value("Title") or "").strip()
+        return str(document.get_metadata_value(name) or "").strip()
     except UnicodeDecodeError:
         return ""
 

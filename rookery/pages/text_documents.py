@@ -34,6 +34,9 @@ _FRONT = re.compile(
 )
 """a block of values between lines of marks; other text between two lines is text"""
 _FRONT_TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
+_FRONT_DAY = re.compile(
+    r"""(?m)^(?:date|lastmod|updated|modified)[ \t]*[:=][ \t]*["']?((?:19|20)\d\d-[01]\d-[0-3]\d)"""
+)
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
 _UNDERLINED = re.compile(
     r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"
@@ -359,13 +362,15 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
     """
     _check_markdown(len(text), limits)
     text = text.replace("\r\n", "\n").lstrip("\ufeff")
-    front, title, hidden = _FRONT.match(text), "", ""
+    front, title, hidden, days = _FRONT.match(text), "", "", list[str]()
     if front:
         named = _FRONT_TITLE.search(front[2])
         title, hidden = named[1] if named else "", f"<div hidden>{escape(front[2])}</div>"
-        text = text[front.end() :]
+        text, days = text[front.end() :], sorted(_FRONT_DAY.findall(front[2]))
     html = _make_markdown_parser().render(text) + hidden
-    return join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
+    page = join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
+    marks = [Mark(0, len(page.text), "date", day) for day in days[-1:]]
+    return msgspec.structs.replace(page, marks=(*marks, *page.marks))
 
 
 def _check_markdown(size: int, limits: ReadLimits) -> None:

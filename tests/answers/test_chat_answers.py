@@ -23,6 +23,7 @@ from rookery.evidence.passage_ranking import rank_passages
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
 from rookery.models.recorded_policies import ScriptedPolicy
+from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Claim, Completion, Episode, Failure, Hit, Page, Policy, Question
 
 SECTIONS = {
@@ -231,6 +232,19 @@ def test_references_fit_the_budget_best_first_and_copies_are_left_out() -> None:
     assert render_reference_blocks(chosen[1:]) == "♦Reference [1]: T3 (3.txt)\nOther words."
     few = ChatSettings(context_tokens=300)
     assert [each.page.title for each in choose_references(found, few)] == ["T0"]
+
+
+def test_a_reference_says_the_date_that_its_document_gives_itself() -> None:
+    front = "---\ndate: 2024-05-01\n---\n\nRooks nest in March.\n"
+    pages = [
+        read_page(text.encode(), f"https://a.org/{name}.md")
+        for name, text in (("dated", front), ("plain", "Jays hide acorns.\n"))
+    ]
+    found = [(page, Hit(page.url, page.title, "", page.digest, 0, 5, 1.0)) for page in pages]
+    blocks = render_reference_blocks(choose_references(found, ChatSettings())).split("\n\n")
+    head = "♦Reference [1]: Rooks nest in March. (https://a.org/dated.md, 2024-05-01)\n"
+    assert blocks[0].startswith(head)
+    assert blocks[-1].startswith("♦Reference [2]: Jays hide acorns. (https://a.org/plain.md)\n")
 
 
 def test_a_page_forges_no_reference() -> None:
