@@ -264,7 +264,7 @@ def list_hidden_spans(text: str) -> list[tuple[int, int]]:
     for line in text.split("\n"):
         lines.append(lines[-1] + len(line) + 1)
     spans = [
-        (lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)])
+        (lines[token.map[0]], min(lines[min(token.map[1], len(lines) - 1)], len(text)))
         for token in MarkdownIt("commonmark").parse(text)
         if token.type in ("fence", "code_block") and token.map
     ]

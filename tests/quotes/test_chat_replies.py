@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rookery.quotes.chat_replies import list_hidden_spans, read_chat_reply, strip_wrapping
@@ -199,6 +199,7 @@ def test_a_refusal_is_told_from_an_answer(text: str, refuses: bool) -> None:
     assert read_chat_reply(text, REFERENCES).refuses == refuses
 
 
+@example("```")
 @given(st.text("ab .,[]()^\\`$1239-–|\n#*【】†"))
 def test_any_text_is_read_and_words_are_never_lost(text: str) -> None:
     answer = read_chat_reply(text, REFERENCES).answer
