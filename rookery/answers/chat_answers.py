@@ -392,7 +392,7 @@ class ChatQuestion(NamedTuple):
                 episode, answer=answer, stop="declined", failures=tuple(failures)
             )
             return episode, _SEARCH_LINE.findall(text)
-        text = read_chat_reply(drafts[0].step.said.text, quotes).answer.text[:MAX_ANSWER_CHARACTERS]
+        text = read_chat_reply(drafts[0].step.said.text[:MAX_ANSWER_CHARACTERS], quotes).answer.text
         if text.strip():
             nearest = choose_nearest(self.question, references, self.settings.longest)
             answer = Answer(text, nearest, citations="unchecked")
@@ -412,6 +412,10 @@ class ChatQuestion(NamedTuple):
         def sample(n: int) -> Iterator[AnswerDraft]:
             for said in self.policy.complete(prompt, n):
                 answer, fault = read_draft(said.text, quotes)
+                if said.stop == "length" and not said.text.strip():
+                    fault = (
+                        "it came to its limit before it wrote anything: allow more (--max-tokens)"
+                    )
                 drafts.append(AnswerDraft(Step(prompt, said), answer, fault))
                 yield drafts[-1]
 

@@ -13,34 +13,62 @@ from rookery.pages.passages import find_sentences
 from rookery.quotes.citation_syntax import find_claim_start, render_numbered
 from rookery.records import Answer, Claim, Page, Quote
 
-_NAME = r"(?:references?|refs?\.?|sources?|documents?|docs?|citations?)"
+_NAME = (
+    r"♦?(?:references?|refs?\.?|sources?|src|documents?|docs?|citations?|referenz(?:en)?|quellen?"
+    r"|dokumente?|références?|referencias?|fuentes?|参考资料|参考文献|来源)"
+)
+_SAYS = (
+    r"(?=[ \t]+(?:says?|states?|shows?|notes?|explains?|adds?|contradicts?|describes?|recommends?"
+    r"|mentions?|gives?|defines?|lists?|disagrees?|confirms?)\b)"
+)
+"""stands behind a citation that is the subject of its sentence"""
 _NUMBER = r"\^?\d{1,4}\^?"
 _NUMBERS = rf"{_NUMBER}(?:\s?(?:[,;&–-]|and|to)\s?(?:{_NAME}\s)?{_NUMBER})*"
+_PLACE = r"(?:†[^】\]\n]{0,60}|,\s?(?:pp?\.|§|sect?(?:ion|\.)|lines?|chapter)\s?\w[^\[\]\n]{0,60})"
+"""where in a reference, which is left out"""
 _BRACKETS = (
-    rf"(?:\^?\\?\[(?:{_NAME}\s?)?#?{_NUMBERS}\\?\](?:\((?:#|https?://)[^()\s]*\))?"
-    rf"|\[\[{_NUMBER}\]\](?:\([^()\s]*\))?|【{_NUMBERS}(?:†[^】\n]{{0,60}})?】)"
+    rf"(?:\^?\\?[\[［〔](?:{_NAME}:?\s?|♦)?#?{_NUMBERS}{_PLACE}?\\?[\]］〕]"
+    r"(?:\((?:#|https?://)[^()\s]*\))?"
+    rf"|\[\[{_NUMBER}\]\](?:\([^()\s]*\))?|\[{_NAME}\s\[{_NUMBERS}\]\]"
+    rf"|【(?:{_NAME}:?\s?)?{_NUMBERS}{_PLACE}?】)"
 )
+_MORE = rf"(?:[ \t]?[–-]?[ \t]?{_BRACKETS}|[ \t]?[,;][ \t]?{_BRACKETS}(?!{_SAYS}))*"
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _MARK = re.compile(
-    rf"[ \t]*\((?:see )?(?:(?:references?|refs?\.?|sources?)\s?{_NUMBERS}"
+    rf"[ \t]*\((?:(?:see|cf\.|from|siehe|vgl\.) )?(?:(?:references?|refs?\.?|sources?)\s?{_NUMBERS}"
     rf"|(?:{_NAME}\s?)?{_BRACKETS})"
     rf"(?:\s?(?:,|;|&|and)?\s?(?:{_NAME}\s)?{_BRACKETS})*\)"
-    rf"|[ \t]*(?P<raised><sup>)?{_BRACKETS}(?:[ \t]?[,;]?[ \t]?{_BRACKETS})*(?(raised)</sup>)"
+    rf"|[ \t]*(?P<around><(?:sup|cite|b)>|\*\*?|__?)?{_BRACKETS}{_MORE}"
+    r"(?(around)(?:</(?:sup|cite|b)>|\*\*?|__?))"
+    rf"|(?<=[.!?,;:。，”])(?:<sup>{_NUMBERS}</sup>|[{_RAISED}]{{1,2}})(?![\w{_RAISED}])"
     rf"|(?P<bare>(?-i:\bReferences?)) {_NUMBERS}(?!\w)",
     re.IGNORECASE,
 )
 """one or more citations that stand together; a number that links somewhere is one, too"""
 _IN_SENTENCE = re.compile(
-    r"\b(?:(?:to|in|by|from|and) reference|References?|Refs?\.?|Sources?|Documents?|Docs?)\Z"
+    r"\b(?:(?:to|in|by|from|and) reference|(?-i:References?|Refs?\.?|Sources?|Documents?|Docs?))\Z"
+    r"|\b(?:according to|stated in|see|per|as)\Z",
+    re.IGNORECASE,
 )
 """stands before a citation that is a word of its sentence: `According to Reference [1], ...`"""
-_RANGE = re.compile(r"(\d+)\^?\s?(?:[–-]|to)\s?\^?(\d+)")
+_SAYS_NEXT = re.compile(_SAYS)
+_SUBJECT = re.compile(r"(?:\A|[.!?;,:\n]|\b(?:and|but|while|that))[\s*•>-]*\Z")
+"""stands before a citation that is the subject of its sentence"""
+_RANGE = re.compile(r"(\d+)\^?\]?\s?(?:[–-]|to)\s?\[?\^?(\d+)")
+_FOOTNOTE = re.compile(rf"^[ \t]*\[\^(\d+)\]:[^\n]*?(?:{_NAME}\s\[?|\[)(\d+)", re.I | re.M)
+_FENCE_MARKS = re.compile(rf"(?im)^([ \t]*(?:```+|~~~+))[ \t]*({_BRACKETS}{_MORE}\.?)[ \t]*$")
+"""citations behind the end of a code block, which would be none with them"""
 _INDEX = re.compile(r"\s?=\s|\(|\.\w")
 """stands behind brackets that are no citation but an index, where they touch the word before"""
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^`\n]|(?!\1(?!`))`|\n(?!\s*\n))+?(?<!`)\1(?!`)")
 _LINK = re.compile(
     r"\[[^\[\]\n]*\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?: +\"[^\"\n]*\")?\)|\b\w+://[^\s<>]+"
 )
-_MATHS = re.compile(r"\$\$.+?\$\$|\\\(.+?\\\)|\\\[(?!\d).+?\\\]", re.DOTALL)
+_MATHS = re.compile(
+    r"\$\$.+?\$\$|\\\(.+?\\\)|\\\[(?!\d).+?\\\]|\$(?![\s$])[^$`\n]*(?<=[^\s$])\$(?!\w)"
+    r"|<(?P<tag>code|pre|kbd|samp)\b[^>]*>.{0,500}?</(?P=tag)>",
+    re.DOTALL,
+)
 _WHOLE_FENCE = re.compile(
     r"(`{3,}|~{3,})(?:markdown|md|text)?[ \t]*\n(.*)\n[ \t]*\1\s*\Z", re.DOTALL
 )
@@ -80,18 +108,33 @@ _TELL = (
     r"(?:say|state|mention|contain|provide|include|give|tell|cover|address|describe|explain|specify"
     r"|answer|discuss|have(?! to)|show|hold|offer|indicate|list|name)"
 )
+_ABSENT = (
+    r"(?:stated|mentioned|said|found|answered|covered|available|addressed|specified|determined)"
+)
 _REFUSAL = re.compile(
-    r"(?:\W|i(?:'|’)?m sorry|i am sorry|sorry|unfortunately|but|no\.)*"
-    rf"(?:not found\b|no(?:ne)? (?:of )?{_WORDS}[^.\n;]{{0,60}}\b{_TELL}"
+    r"(?:\W|i(?:['’]?m| am) (?:sorry|afraid)|sorry|my apologies|unfortunately|but|no\."
+    r"|as an ai\b[^,.\n]{0,30},|(?:based on|according to|from|having read|after \w+ing) (?:all )?"
+    rf"{_WORDS}[^,.\n]{{0,30}},)*"
+    r"(?:(?:not|nicht) (?:found|gefunden)\b|no encontrado|non trouvé|non trovato|не найдено"
+    r"|未找到|没有找到|見つかりません|غير موجود"
+    rf"|(?:no(?:ne)?|neither|nothing) (?:(?:of|in) )?{_WORDS}[^.\n;]{{0,60}}\b{_TELL}"
     rf"|{_WORDS}[^.\n;]{{0,40}}?(?:(?:do|does|did|can|could)(?: not|n['’]t)"
     rf" (?:actually |directly |explicitly |seem to )?{_TELL}"
-    r"|(?:contain|provide|include|give|have|make|offer)s? no\b|says? nothing|lacks?\b)"
-    r"|i (?:can(?:not|['’]t| not)|could(?: not|n['’]t)|am unable to|do(?: not|n['’]t))"
-    r" (?:find|answer|determine|tell|say|know|have|locate)\b"
-    r"|there (?:is|was|are) no(?:thing)?\b[^.\n]{0,60}"
-    r"(?:references?|documents?|sources?|passages?|information|mention)"
-    rf"|(?:this|that|it|the answer|the question)\b[^.\n;]{{0,40}}(?:not|n['’]t|never) (?:\w+ )?"
-    rf"(?:stated|mentioned|said|found|answered|covered)\b)",
+    r"|(?:contain|provide|include|give|have|make|offer)s? no\b|says? nothing|lacks?\b"
+    r"|(?:is|are) silent)"
+    r"|(?:i|we) (?:(?:can(?:not|['’]t| not)|could(?: not|n['’]t)|d(?:o|id)(?: not|n['’]t)"
+    r"|(?:am|was|were) (?:not able|unable) to)"
+    r" (?:find|answer|determine|tell|say|know|have|locate|see)\b|found (?:no|nothing)\b"
+    r"|can(?:not|['’]t) (?:help|assist|comply)\b)"
+    r"|(?:there(?:['’]s| [iaw]\w+)(?:(?: no(?:thing|t)?|n['’]t)\b(?: any| enough)?| insufficient)"
+    r"|no (?:\w+ )?(?:information|mention|details?)\b|insufficient\b)"
+    r"[^.\n]{0,60}(?:references?|documents?|sources?|passages?|information|mention)"
+    rf"|(?:this|that|it|the (?:answer|question|information))\b[^.\n;]{{0,40}}(?:not|n['’]t|never)"
+    rf" (?:\w+ )?{_ABSENT}\b"
+    r"|(?:it(?:['’]s| is) (?:not possible|impossible) to (?:answer|say|tell)"
+    r"|the (?:answer|information) (?:\w+ ){0,4}(?:is not|isn['’]t) (?:given )?in)\b"
+    rf"|not {_ABSENT}(?: in the {_WORDS}|\W*\Z)"
+    r"|(?:unanswerable|n/a|insufficient information)\W*\Z)",
     re.IGNORECASE,
 )
 _SOURCES = re.compile(
@@ -120,13 +163,15 @@ def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
     A citation that is a word of its sentence stays in the text, with the number that its reference
     has among the answer's quotes.
     """
-    text = strip_wrapping(text)
+    notes = {int(note): int(number) for note, number in _FOOTNOTE.findall(text)}
+    text = _FENCE_MARKS.sub(r"\1\n\2", strip_wrapping(text))
     hidden = list_hidden_spans(text)
     out, position, unknown = "", 0, list[int]()
     used = dict[int, int]()
     marks = list[tuple[int, tuple[int, ...], bool]]()
     for mark in _MARK.finditer(text):
         numbers = _list_numbers(mark[0])
+        numbers = [notes.get(n, n) for n in numbers] if "[^" in mark[0] else numbers
         existing = [n for n in numbers if 0 < n <= len(references)]
         if any(
             start < mark.end() and mark.start() < end
@@ -140,9 +185,14 @@ def read_chat_reply(text: str, references: Sequence[Quote]) -> ChatReply:
         cited = tuple(used.setdefault(n - 1, len(used)) for n in existing)
         out += text[position : mark.start()] + (mark["bare"] or "")
         position = mark.end()
-        ahead = not out.rpartition("\n")[2].strip(" \t-*•|>#0123456789.")
-        if _IN_SENTENCE.search(out):
-            out += " " * bool(cited) + "".join(f"[{number + 1}]" for number in cited)
+        line = out[marks[-1][0] :] if marks and marks[-1][2] else "\n"
+        again = "\n" not in line and out[-1:] in ".!?" and text[position : position + 2].strip()
+        ahead = bool(again) or not out.rpartition("\n")[2].strip(" \t-*•|>#0123456789.")
+        if _IN_SENTENCE.search(out[-40:]) or (
+            _SAYS_NEXT.match(text, position) and _SUBJECT.search(out[-40:])
+        ):
+            out += " " * (bool(cited) and out[-1:] not in "\n ")
+            out += "".join(f"[{number + 1}]" for number in cited)
             ahead = True
         elif ahead:
             out += mark[0][: len(mark[0]) - len(mark[0].lstrip(" \t"))]
@@ -166,16 +216,16 @@ def rewrite_citations(reply: str, references: Sequence[Quote]) -> str:
 
 
 def _is_citation(text: str, mark: re.Match[str], numbers: list[int], existing: list[int]) -> bool:
-    """Return False for brackets that are an index or hold a year."""
+    """Return False for brackets that are an index or a range of characters, or hold a year."""
     touches = mark[0][:1] not in " \t" and text[mark.start() - 1 : mark.start()].isalnum()
-    if touches and (not existing or _INDEX.match(text, mark.end())):
+    if 0 in numbers or (touches and (not existing or _INDEX.match(text, mark.end()))):
         return False
     return bool(existing) or all(0 < number < 1000 for number in numbers)
 
 
 def _list_numbers(marks: str) -> list[int]:
     numbers, at = list[int](), 0
-    marks = re.sub("†[^】]*", "", marks)
+    marks = re.sub(_PLACE, "", marks, flags=re.I).translate(str.maketrans(_RAISED, "0123456789"))
     for piece in _RANGE.finditer(marks):
         first, last = int(piece[1]), int(piece[2])
         numbers += map(int, re.findall(r"\d+", marks[at : piece.start()]))
@@ -204,12 +254,17 @@ def _make_claims(text: str, marks: Sequence[tuple[int, tuple[int, ...], bool]]) 
                 pending = cited
                 continue
         end = floor + len(text[floor:end].rstrip())
-        if cited and end > floor:
+        if cited and end == floor and claims:
+            cited = tuple(dict.fromkeys((*claims[-1].quotes, *cited)))
+            claims[-1] = Claim(claims[-1].start, floor, cited)
+        elif cited and end > floor:
             start = find_claim_start(text, floor, end)
+            if (fence := text[max(floor, end - 3) : end]) in ("```", "~~~"):
+                start = max(text.rfind(fence, floor, end - 3), floor)
+                end = min(end + 1, place)  # a mark beside the fence would keep it open
             start = end - len(text[start:end].lstrip(" ,;"))
-            if claims and not any(
-                map(str.isalnum, text[start:end])
-            ):  # marks on both sides of a dot
+            # marks on both sides of a dot
+            if claims and not any(map(str.isalnum, text[start:end])):
                 start, cited = claims[-1].start, tuple(dict.fromkeys((*claims[-1].quotes, *cited)))
                 claims.pop()
             claims.append(Claim(start, end, cited))

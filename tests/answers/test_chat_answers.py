@@ -98,6 +98,21 @@ def test_a_reply_that_cites_nothing_is_asked_for_once_more(
     assert episode.answer.text == NESTS.replace(" [1]", "")
 
 
+def test_a_reply_that_came_to_its_limit_before_a_word_says_so(
+    library: FolderLibrary, tmp_path: Path
+) -> None:
+    class Thinker:
+        name = "thinker"
+
+        def complete(self, prompt: str, n: int = 1, allow: object = None) -> list[Completion]:
+            return [Completion("", stop="length")]
+
+    thinker = Thinker()
+    episode = answer_by_chat(QUESTION, library, thinker, thinker, rank_passages)
+    assert episode.answer is None
+    assert "--max-tokens" in episode.failures[-1].detail
+
+
 def test_a_reply_that_never_cites_is_shown_unchecked(
     library: FolderLibrary, tmp_path: Path
 ) -> None:

@@ -35,6 +35,8 @@ def mark(answer: Answer) -> str:
         *("[References 1 and 3]", "(Reference [1], [3])", "(see [1][3])", "(References 1 and 3)"),
         *("[[1]](#one)[[3]](#three)", "[1](https://a.example/x)[3](#y)", "^[1]^[3]"),
         *("<sup>[1][3]</sup>", "<sup>[1, 3]</sup>"),
+        *("**[1][3]**", "*[1]*[3]", "<cite>[1]</cite>[3]", "［1］〔3〕", "[♦1][♦Reference [3]]"),
+        *("[1, p. 4][3, section 2.1]", "[1†L3-L5][3†a]", "[ref: 1] [Referenz 3]", "(cf. [1], [3])"),
         *("[Source 1][Source 3]", "[#1][#3]", r"\[1\]\[3\]", "(Ref. 1, 3)", "[ref 1][doc 3]"),
     ],
 )
@@ -50,7 +52,36 @@ def test_every_form_of_two_citations_is_read(cited: str, space: str) -> None:
     assert reply.unknown == ()
 
 
+def test_raised_numbers_behind_a_full_stop_are_citations() -> None:
+    text = "They nest.¹ Of 10² m or 5<sup>2</sup> m.<sup>3</sup>"
+    assert mark(read_chat_reply(text, REFERENCES).answer) == (
+        "They nest.[1] Of 10² m or 5<sup>2</sup> m.[3]"
+    )
+
+
+def test_footnotes_cite_the_references_that_they_name() -> None:
+    text = "Rooks nest[^1], jays hide[^2].\n\n[^1]: Reference [3], line 2\n[^2]: see [5]"
+    assert mark(read_chat_reply(text, REFERENCES).answer) == "Rooks nest[3], jays hide[5]."
+
+
+def test_marks_behind_a_code_block_leave_it_closed() -> None:
+    for space in (" ", "\n", "\n\n"):
+        answer = read_chat_reply(
+            f"Run:\n```sh\nls a[2]\n```{space}[1]\nDone [3].", REFERENCES
+        ).answer
+        assert "```sh\nls a[2]\n```\n[1]" in mark(answer)
+        first, second = answer.claims
+        assert answer.text[first.start : first.end] == "```sh\nls a[2]\n```\n"
+        assert answer.text[second.start : second.end] == "Done"
+
+
+def test_a_citation_on_a_line_of_its_own_belongs_to_what_stands_above() -> None:
+    answer = read_chat_reply("Rooks nest [1]\n[2]\n\nJays hide [3]", REFERENCES).answer
+    assert [claim.quotes for claim in answer.claims] == [(0, 1), (2,)]
+
+
 def test_a_range_is_all_its_numbers() -> None:
+    assert mark(read_chat_reply("They nest [2]–[4].", REFERENCES).answer) == "They nest[2][3][4]."
     assert mark(read_chat_reply("They nest [2-4] [1–2].", REFERENCES).answer) == (
         "They nest[2][3][4][1]."
     )
@@ -62,7 +93,8 @@ def test_code_links_formulas_and_tables_keep_every_character() -> None:
         "```sql\nSELECT json_extract('[11,22,33]', '$[1]');\n```\n\n"
         "- item [2]\n\n      code[3]\n\n"
         "| a | b |\n|---|---|\n| lz4 [1] | `c[4]` |\n"
-        "https://a.example/[3] and list[0] and items[1] = 5, in [2019]."
+        "https://a.example/[3] and list[0] and items[1] = 5, in [2019], $x[2]$ and [0-9],"
+        " <code>a[1]</code>."
     )
     reply = read_chat_reply(text, REFERENCES)
     assert mark(reply.answer) == re.sub(r" (\[[12]\])(?=:|\n| \|)", r"\1", text)
@@ -104,6 +136,13 @@ def test_words_that_look_like_a_citation_stay(text: str) -> None:
     assert (answer.text, [claim.quotes for claim in answer.claims]) == (f"{text}.", [(0,)])
 
 
+def test_a_citation_that_is_the_subject_or_object_of_its_sentence_stays_in_it() -> None:
+    text = "[3] says so. See [1] for more. Jays hide [2]; [4] contradicts it."
+    answer = read_chat_reply(text, REFERENCES).answer
+    assert answer.text == "[1] says so. See [2] for more. Jays hide; [4] contradicts it."
+    assert [claim.quotes for claim in answer.claims] == [(0,), (1,), (2,), (3,)]
+
+
 def test_a_number_in_a_sentence_that_no_reference_has_leaves_no_gap() -> None:
     reply = read_chat_reply("Reference [99] says so [1].", REFERENCES)
     assert (reply.answer.text, reply.unknown) == ("Reference says so.", (99,))
@@ -117,6 +156,8 @@ def test_marks_on_both_sides_of_a_full_stop_are_of_one_claim() -> None:
 def test_a_citation_ahead_of_its_sentence_belongs_to_it() -> None:
     answer = read_chat_reply("- [2] Rooks nest. Early.\n- [3] Jays hide", REFERENCES).answer
     assert mark(answer) == "- Rooks nest.[2] Early.\n- Jays hide[3]"
+    answer = read_chat_reply("[2] Rooks nest. [3] Jays hide. [1]", REFERENCES).answer
+    assert mark(answer) == "Rooks nest.[2] Jays hide.[3][1]"
 
 
 WHOLE = "Rooks nest early [1]."
@@ -182,6 +223,25 @@ def test_what_belongs_to_an_answer_stays(reply: str) -> None:
         ("None of the references mention the price.", True),
         ("Unfortunately, the answer is not stated there.", True),
         ("The references do not give a number, but rooks nest early [1].", False),
+        ("Based on the references provided, I cannot determine the price.", True),
+        ("According to the references, there's no mention of rooks.", True),
+        ("The answer to this question isn't in the references.", True),
+        ("This information is not available in the documents.", True),
+        ("No information about rooks is given in the references.", True),
+        ("I'm afraid the documents don't say.", True),
+        ("I'm sorry, but I can't assist with that request.", True),
+        ("After reviewing all references, I found no mention of rooks.", True),
+        ("Nothing in the references addresses rooks.", True),
+        ("Neither reference mentions rooks.", True),
+        ("Not mentioned in the references.", True),
+        ("It's not possible to answer this from the references.", True),
+        ("NICHT GEFUNDEN: nichts.", True),
+        ("未找到：没有。", True),
+        ("Not specified means the default [1].", False),
+        ("Not found errors are returned for it [1].", False),
+        ("I can't say it better: they nest [1].", False),
+        ("No, the documentation names no limit, and there is none [1].", False),
+        ("It cannot be answered with yes or no: it depends [1].", False),
         ("No. Rooks do not nest [1].", False),
         ("The documentation does not mention rooks. It only lists crows [1].", True),
         ("Unfortunately, none of the references says anything about it. Jays hide [1].", True),
