@@ -34,9 +34,7 @@ _FRONT = re.compile(
 )
 """a block of values between lines of marks; other text between two lines is text"""
 _FRONT_TITLE = re.compile(r"""^title[ \t]*[:=][ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
-_FRONT_DAY = re.compile(
-    r"""(?m)^(?:date|lastmod|updated|modified)[ \t]*[:=][ \t]*["']?((?:19|20)\d\d-[01]\d-[0-3]\d)"""
-)
+_FRONT_DAY = re.compile(r"""(?m)^(?:date|lastmod|updated)[ \t]*[:=][ \t]*["']?(20\d\d-\d\d-\d\d)""")
 _SENTENCE_END = re.compile(r"""[.!?:;]["'”’)\]]*$""")
 _UNDERLINED = re.compile(
     r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"

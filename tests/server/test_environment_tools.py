@@ -74,7 +74,7 @@ def test_a_step_tells_what_each_call_did_and_why_one_failed(address: str) -> Non
         )
         prompt = reply["observation"]["prompt"]
         assert "- Clicked on link 7 → there is no link 7 on this page\n" in prompt
-        assert "- Search crows → done\n" in prompt
+        assert "- Search crows → 1 results: Gifts\n" in prompt
         assert "- not finished, as a command before it failed" in prompt
         assert reply["metadata"]["commands"] == ["Clicked on link 7", "Search crows"]
         reply = ask(socket, "step", command="Let me think.")
