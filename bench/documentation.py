@@ -32,6 +32,7 @@ from rookery.evidence.evidence_model import BUNDLED_MODEL, is_evidence_model, lo
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
+from rookery.library.search_index import FUSED_DEPTH
 from rookery.measure.intervals import estimate_share
 from rookery.records import Answer, Episode, Library, Question, Quote
 from rookery.settings import FileSelection
@@ -130,8 +131,8 @@ def read_site_questions(part: str, sites: Sequence[str]) -> list[SiteQuestion]:
 
 
 def answer_by_bm25(question: Question, library: Library) -> Episode:
-    """Quote the three best passages of the index, as they are."""
-    hits = library.search(question.text, 3)
+    """Quote the three best passages by words, as they are."""
+    hits = sorted(library.search(question.text, FUSED_DEPTH), key=lambda hit: -hit.score)[:3]
     quotes = tuple(library.fetch(hit.url).quote_whole_words(hit.start, hit.end) for hit in hits)
     score = hits[0].score if hits else 0.0
     return Episode(question, "bm25", answer=Answer("", quotes, declined=not quotes, score=score))

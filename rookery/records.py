@@ -364,6 +364,13 @@ class Hit(Record, frozen=True):
     start: int = 0
     end: int = 0
     score: float = 0.0
+    """by words; comparable across queries of one library"""
+    word_rank: int = 0
+    """rank among the passages by words, from 1 on; 0: not among the best, or not known"""
+    vector_rank: int = 0
+    """rank among the passages by static vectors, likewise"""
+    similarity: float = 0.0
+    """cosine of the passage's vector and the query's"""
 
 
 class Failure(Record, frozen=True):

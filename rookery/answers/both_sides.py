@@ -29,6 +29,7 @@ from rookery.evidence.passage_ranking import (
     ScoredSentence,
     rank_passages,
 )
+from rookery.library.search_index import compute_fused_score
 from rookery.models.chat_prompts import render_chat_prompt
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences, get_headings_above
@@ -224,7 +225,7 @@ def _search_claim(
     turns = chain.from_iterable(zip_longest(*(gathered.found for gathered in each)))
     for page, hit in filter(None, turns):
         place = hit.url, hit.digest, hit.start, hit.end
-        if place not in best or best[place][1].score < hit.score:
+        if place not in best or compute_fused_score(best[place][1]) < compute_fused_score(hit):
             best[place] = page, hit
     failures = dict.fromkeys(chain.from_iterable(gathered.failures for gathered in each))
     unsearched = sum(bool(gathered.failures) and not gathered.found for gathered in each)

@@ -11,7 +11,7 @@ from urllib.request import url2pathname
 import msgspec
 
 from rookery.errors import Failed
-from rookery.library.search_index import SearchIndex
+from rookery.library.search_index import SearchIndex, order_by_fusion
 from rookery.network.fetcher import fetch_pages
 from rookery.records import Failure, Hit, Library, Mark, Page
 
@@ -33,7 +33,7 @@ class RetrievedPassages(msgspec.Struct, frozen=True):
     """Passages found for a question, and failures on the way."""
 
     found: tuple[tuple[Page, Hit], ...]
-    """passages by descending score, each with its page"""
+    """passages, the best first by words and vectors, each with its page"""
     failures: tuple[Failure, ...] = ()
     """searches and pages that failed"""
     opened: int = 0
@@ -60,7 +60,7 @@ def gather_passages(
     moved = [hit.url for hit in placed if not _is_from_page(hit, pages)]
     if unplaced := [pages[url] for url in dict.fromkeys([*unread, *moved]) if url in pages]:
         passages += _search_pages(question, unplaced, limits.passages)
-    passages.sort(key=lambda pair: -pair[1].score)
+    passages.sort(key=lambda pair: order_by_fusion(pair[1]))
     passages = _drop_copies(passages)
     return RetrievedPassages(tuple(passages[: limits.passages]), tuple(failures), len(pages))
 

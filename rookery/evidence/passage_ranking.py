@@ -14,6 +14,7 @@ from heapq import nlargest
 import msgspec
 
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
+from rookery.library.search_index import compute_fused_score
 from rookery.pages.passages import find_sentences, get_headings_above
 from rookery.pages.search_terms import (
     QUESTION_WORDS,
@@ -287,6 +288,7 @@ MAX_JUDGED_PASSAGES = 20
 LONG_QUERY_WORDS = 25
 """words beyond which a query is no question as the model has learnt them but a search query or a
 post, for which the judge's order alone is worse than the search's"""
+
 FUSION_OFFSET = 60
 """what is added to a rank before its reciprocal is taken (Cormack and others 2009)"""
 
@@ -301,7 +303,7 @@ def rank_by_evidence(
     the search and of the judge are fused (reciprocal rank fusion). A passage's score is the
     probability that it answers. Sentences are not scored.
     """
-    pool = nlargest(MAX_JUDGED_PASSAGES, hits, key=lambda each: each[1].score)
+    pool = nlargest(MAX_JUDGED_PASSAGES, hits, key=lambda each: compute_fused_score(each[1]))
     judged = judge(question, [_make_evidence_passage(page, hit) for page, hit in pool])
     by_judge = sorted(range(len(pool)), key=lambda number: -judged[number].answers)
     order = by_judge

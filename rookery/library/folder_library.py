@@ -404,7 +404,7 @@ class FolderLibrary:
             return len(self._open_manifest().list_digests())
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the k best passages of the files, best first, by BM25."""
+        """Return the k best passages of the files, best first, by words and static vectors."""
         with translate_index_errors(self.index_folder):
             return self._open_index().search(query, k)
 
@@ -447,6 +447,7 @@ class FolderLibrary:
         """
         with self._lock:
             changed = self._read_format() != _join_formats() or bool(self._find_changes())
+            changed = changed or self._lacks_vectors()
         if changed:
             with self._hold_index_lock():
                 if (written := self._read_format()) != _join_formats():
@@ -454,11 +455,17 @@ class FolderLibrary:
                         # The index serves until each file is read again, and if that fails.
                         self._open_manifest().forget_contents(_join_formats())
                     else:
+                        if (self.index_folder / "manifest.sqlite").is_file():
+                            reason = "another version made this index: all files are read again"
+                            self._progress(0, 0, reason)
                         self._start_over()
                 changes = self._find_changes()
                 self._apply_changes(changes)
                 if changes.skipped is not None:
                     self._open_manifest().record_skipped(changes.skipped)
+                if self._lacks_vectors():  # whoever indexed was killed before it computed them
+                    with translate_index_errors(self.index_folder):
+                        self._open_index().renew_vectors()
         with self._lock, translate_index_errors(self.index_folder):
             self._open_index().commit()  # shows what other processes have added, too
         selected = msgspec.structs.astuple(self._selection)
@@ -530,8 +537,13 @@ class FolderLibrary:
     def _open_index(self) -> SearchIndex:
         with self._lock:
             if self._index is None:
-                self._index = SearchIndex(self.index_folder / "index")
+                part = self._shard is not None
+                self._index = SearchIndex(self.index_folder / "index", part)
             return self._index
+
+    def _lacks_vectors(self) -> bool:
+        with translate_index_errors(self.index_folder):
+            return self._shard is None and self._open_index().needs_vectors()
 
     def _find_changes(self) -> FolderChanges:
         changes = self._open_manifest().find_changes(self._roots, self._selection, self._shard)

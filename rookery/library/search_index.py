@@ -1,4 +1,5 @@
-"""A search index: BM25 (Robertson and Zaragoza, 2009) over passages and their pairs of words.
+"""A search index: BM25 (Robertson and Zaragoza, 2009) over passages and their pairs of words, fused
+with static vectors (passage_vectors.py).
 
 It is in memory or in a directory, and rates by its own word statistics or by those of several
 indexes that are searched as one.
@@ -15,11 +16,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 import tantivy
 from tantivy import Occur, Query
 
 from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import translate_storage_errors, write_whole_file
+from rookery.library.passage_vectors import (
+    UNIT,
+    KeyedPieces,
+    PassageVectors,
+    VectorStatistics,
+    compute_key,
+    estimate_statistics,
+    sample_passages,
+    split_pieces,
+)
 from rookery.pages.passages import IndexEntry, build_index_entries
 from rookery.pages.search_terms import (
     ENGLISH,
@@ -150,7 +162,57 @@ def add_term_counts(parts: Sequence[TermCounts]) -> TermCounts:
     return TermCounts(sum(part.passages for part in parts), lengths, dict(having))
 
 
-INDEX_FORMAT = "5"
+FUSED_DEPTH = 100
+"""best passages by words, and by vectors, among which are the best by both"""
+SIMILARITY_WEIGHT = 0.3
+"""of the cosine of a passage's vector beside its score by words, which has more than reciprocal
+ranks have (docs/LOG.md); chosen on the questions of bench/documentation.py for building"""
+
+
+def compute_fused_score(hit: Hit) -> float:
+    """Return the score of a hit by words and by vectors."""
+    return hit.score + SIMILARITY_WEIGHT * hit.similarity
+
+
+def order_by_fusion(hit: Hit) -> tuple[bool, float, str, int]:
+    """Return the sort key of hits: the best first by words and vectors, behind them those that are
+    not among the FUSED_DEPTH best by either, and of equal ones by address and place."""
+    return not (hit.word_rank or hit.vector_rank), -compute_fused_score(hit), hit.url, hit.start
+
+
+class CandidateHit(NamedTuple):
+    """A passage that may be shown."""
+
+    hit: Hit
+    """with its score and its similarity, but without ranks"""
+    by_words: bool
+    """among the best by words"""
+    by_vectors: bool
+    """among the best by vectors"""
+
+
+def fuse_candidates(candidates: Sequence[CandidateHit], k: int) -> list[Hit]:
+    """Rank the candidates by words and by vectors, and return the k best by both."""
+    by_words = sorted((each.hit for each in candidates if each.by_words), key=_order_hits)
+    by_vectors = sorted(
+        (each.hit for each in candidates if each.by_vectors),
+        key=lambda hit: (-hit.similarity, hit.url, hit.start),
+    )
+    word_ranks, vector_ranks = (
+        {hit: rank for rank, hit in enumerate(hits[:FUSED_DEPTH], 1)}
+        for hits in (by_words, by_vectors)
+    )
+    hits = [
+        msgspec.structs.replace(
+            hit, word_rank=word_ranks.get(hit, 0), vector_rank=vector_ranks.get(hit, 0)
+        )
+        for hit in dict.fromkeys((*by_words, *vector_ranks))
+    ]
+    return sorted(hits, key=order_by_fusion)[:k]
+
+
+_VECTOR_FILE = "vectors.bin"
+INDEX_FORMAT = "6"
 """of what is stored in an index; a library rebuilds an index that was written in another"""
 HEAP_BYTES = 64_000_000
 """of each thread that writes"""
@@ -164,19 +226,24 @@ _ROUNDING = 1e-4
 
 
 class SearchIndex:
-    """Passages of many pages, found by their words.
+    """Passages of many pages, found by their words and by static vectors.
 
     `directory` None keeps all in memory. Only what `commit` has been called for is found and, in
-    a directory, survives. One process at a time may add; any number may search.
+    a directory, survives. One process at a time may add; any number may search. An index that is
+    `part` of several gets its first vectors by `renew_vectors`, with statistics that all share.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, part: bool = False) -> None:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
         self._schema = _build_schema()
         self._index = tantivy.Index(self._schema, path=str(directory) if directory else None)
         self._writer: tantivy.IndexWriter | None = None
         self._lengths: tuple[int, dict[str, float]] | None = None
+        self._vectors = PassageVectors(directory / _VECTOR_FILE if directory else None)
+        self._vectors.refresh()
+        self._added: list[KeyedPieces] = []
+        self._part = part
         # An index in memory holds few pages, and threads take longer to start than it to fill.
         self._threads = min(os.cpu_count() or 1, MAX_WRITER_THREADS) if directory else 1
 
@@ -200,6 +267,12 @@ class SearchIndex:
             document.add_text("pairs", entry.pairs)
             document.add_text("language", entry.language)
             document.add_unsigned("weight", _ARTICLE_WEIGHT if entry.article else _REST_WEIGHT)
+            # The table knows English: in other languages words alone decide.
+            if entry.language == ENGLISH and len(pieces := split_pieces(entry.text)):
+                passage = KeyedPieces(compute_key(Hit.from_json(entry.hit)), pieces.tobytes())
+                document.add_unsigned("key", passage.key)
+                document.add_bytes("pieces", passage.pieces)
+                self._added.append(passage)
             self._open_writer().add_document(document)
 
     def remove(self, url: str) -> None:
@@ -213,18 +286,59 @@ class SearchIndex:
         """Make what was added and removed visible to searches, and lasting.
 
         What other processes have committed becomes visible too, and they may write from now on.
+        Where the index has grown by half, its vectors are renewed.
         """
+        written = self._writer is not None
+        self._vectors.refresh()
+        # Before the words: a passage that is found has its vector, whenever this is killed.
+        self._vectors.append(self._added)
+        self._added = []
         if self._writer is not None:
             self._writer.commit()
             self._writer.wait_merging_threads()
             self._writer = None
         self._index.reload()
         self._lengths = None
+        if written and not self._part and self.needs_vectors():
+            self.renew_vectors()
+
+    def needs_vectors(self) -> bool:
+        """Return whether the vectors are missing, or of a library half as large, or most of them
+        of passages that are gone."""
+        passages, statistics = len(self), self._vectors.statistics
+        if statistics is None:
+            return passages > 0
+        return statistics.is_outgrown(passages) or len(self._vectors) > 2 * passages + FUSED_DEPTH
+
+    def renew_vectors(self, statistics: VectorStatistics | None = None) -> None:
+        """Compute the vectors of all passages, by these statistics or by those of the index."""
+        if statistics is None:
+            statistics = estimate_statistics(self.sample_passages(), len(self))
+        self._vectors.replace(statistics, self._iter_pieces())
+
+    def sample_passages(self) -> list[KeyedPieces]:
+        """Return a sample of the passages on which statistics are estimated."""
+        return sample_passages(self._iter_pieces())
+
+    @property
+    def vector_statistics(self) -> VectorStatistics | None:
+        """The statistics of the vectors; None where there are none."""
+        return self._vectors.statistics
+
+    def _iter_pieces(self) -> Iterator[KeyedPieces]:
+        searcher = self._index.searcher()
+        every = searcher.search(Query.all_query(), max(searcher.num_docs, 1), count=False)
+        for _, address in every.hits:
+            document = searcher.doc(address)
+            if (pieces := document.get_first("pieces")) is not None:
+                yield KeyedPieces(compute_key(_decode_hit(document)), bytes(pieces))
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the k best passages, best first; of equal ones, in the order of address and place.
 
-        A score is the passage's BM25 divided by the most that the query's words could bring (about
+        They are ordered by words and vectors (`compute_fused_score`), and each has its rank by
+        both, and one word of the query at least: vectors find something for anything. Its score is
+        the passage's BM25 divided by the most that the query's words could bring (about
         0 to 1, comparable across queries); neighbouring words of the query that are neighbours in
         the passage add to it. Of one index and one query, the k best are the first k of any larger
         number. The query's words are stemmed in each language that the index holds pages in. Empty
@@ -239,11 +353,61 @@ class SearchIndex:
         count, passages = searcher.doc_freq, searcher.num_docs
         most = terms.compute_largest_score(lambda word: compute_idf(count("words", word), passages))
         index_query = self._build_query(terms.list_weights())
-        hits = [
-            _decode_hit(searcher.doc(address), score / most)
-            for score, address in _search_with_ties(searcher, index_query, k)
+        rated = _search_with_ties(searcher, index_query, depth := max(k, FUSED_DEPTH))
+        if not rated:
+            return []
+        worded = [_decode_hit(searcher.doc(address), score / most) for score, address in rated]
+        worded = sorted(worded, key=_order_hits)[:depth]
+
+        def rate_hit(score: float, address: tantivy.DocAddress) -> Hit:
+            return _decode_hit(searcher.doc(address), score / most)
+
+        return fuse_candidates(self._add_similar(query, worded, index_query, rate_hit), k)
+
+    def _add_similar(
+        self,
+        query: str,
+        worded: Sequence[Hit],
+        index_query: Query,
+        rate_hit: Callable[[float, tantivy.DocAddress], Hit],
+    ) -> list[CandidateHit]:
+        """Return the best by words with the FUSED_DEPTH passages whose vectors are nearest to the
+        query's, and those that are as near as the last of them."""
+        self._vectors.refresh()
+        dots = self._vectors.compute_dots(query)
+        if dots is None:
+            return [CandidateHit(hit, True, False) for hit in worded]
+        searcher, near, limit = self._index.searcher(), dict[int, Hit](), FUSED_DEPTH
+        while len(near) < FUSED_DEPTH and limit < 2 * max(len(dots), FUSED_DEPTH):
+            # Rows of passages that are gone, copies, and passages without a word are not counted.
+            limit *= 2
+            place = max(len(dots) - limit, 0)
+            rows = np.flatnonzero(dots >= np.partition(dots, place)[place])
+            found = self._search_keys(searcher, self._vectors.get_keys(rows), index_query)
+            near = {compute_key(hit): hit for hit in (rate_hit(*each) for each in found)}
+        hits = {compute_key(hit): hit for hit in worded}
+        cosines = self._vectors.select_dots(dots, [*hits, *near]) / UNIT**2
+        similar = dict(zip([*hits, *near], cosines.tolist(), strict=True))
+        least = sorted((similar[key] for key in near), reverse=True)[:FUSED_DEPTH][-1:] or [2.0]
+        return [
+            CandidateHit(
+                msgspec.structs.replace(hit, similarity=similar[key]),
+                key in hits,
+                key in near and similar[key] >= least[0],
+            )
+            for key, hit in (near | hits).items()
+            if key in hits or similar[key] >= least[0]
         ]
-        return sorted(hits, key=_order_hits)[:k]
+
+    def _search_keys(
+        self, searcher: tantivy.Searcher, keys: Iterable[int], rating: Query
+    ) -> list[tuple[float, tantivy.DocAddress]]:
+        """Return the passages with these keys that a query finds, rated by it."""
+        terms = [Query.term_query(self._schema, "key", key) for key in keys]
+        any_key = Query.boolean_query([(Occur.Should, term) for term in terms])
+        parts = [(Occur.Must, Query.const_score_query(any_key, 0.0)), (Occur.Must, rating)]
+        query, limit = Query.boolean_query(parts), 2 * len(terms)
+        return list(searcher.search(query, limit, count=False, weight_by_field="weight").hits)
 
     def list_languages(self) -> list[str]:
         """Return the languages of the pages, in the order of `LANGUAGES`."""
@@ -258,11 +422,13 @@ class SearchIndex:
         }
         return TermCounts(*self._measure_lengths(), having)
 
-    def search_shard(self, terms: QueryTerms, counts: TermCounts, k: int) -> list[Hit]:
-        """Return the k best passages as `search` does, with the word statistics of `counts`.
+    def search_shard(
+        self, query: str, terms: QueryTerms, counts: TermCounts, k: int
+    ) -> list[CandidateHit]:
+        """Return the passages that may be among the k best of `search`, for `fuse_candidates`.
 
-        These are of all the indexes of which this one is a part, so that the scores of all can be
-        compared: they are those that one index over the same passages gives.
+        The word statistics `counts` are of all the indexes of which this one is a part, so that the
+        scores of all can be compared: they are those that one index over the same passages gives.
         """
         searcher, own = self._index.searcher(), self.count_terms(terms)
         if k < 1 or not own.passages:
@@ -276,7 +442,7 @@ class SearchIndex:
         ]
         if not boosted:
             return []
-        query = self._build_query(boosted)
+        index_query, k = self._build_query(boosted), max(k, FUSED_DEPTH)
         # Passages are rated here by the mean length of this part, which may overrate or underrate
         # any of them by as much as it differs from the mean of all.
         fields = {each.field for each in boosted}
@@ -284,19 +450,22 @@ class SearchIndex:
         low, high = min(1.0, *ratios) * (1 - _ROUNDING), max(1.0, *ratios) * (1 + _ROUNDING)
         limit, index_hits = 2 * k, list[tuple[float, tantivy.DocAddress]]()
         while True:
-            index_hits = searcher.search(query, limit, count=False, weight_by_field="weight").hits
+            index_hits = searcher.search(
+                index_query, limit, count=False, weight_by_field="weight"
+            ).hits
             if len(index_hits) < limit or index_hits[-1][0] * high < index_hits[k - 1][0] * low:
                 break
             limit *= 2
         least = index_hits[k - 1][0] * low / high if len(index_hits) >= k else 0.0
         most = terms.compute_largest_score(lambda word: counts.compute_idf("words", word))
-        rated = [
-            (address, self._score_passage(searcher, address, score, boosted, weights, counts))
-            for score, address in index_hits
-            if score >= least
-        ]
-        hits = [_decode_hit(searcher.doc(address), score / most) for address, score in rated]
-        return sorted(hits, key=_order_hits)[:k]
+
+        def rate_hit(score: float, address: tantivy.DocAddress) -> Hit:
+            score = self._score_passage(searcher, address, score, boosted, weights, counts)
+            return _decode_hit(searcher.doc(address), score / most)
+
+        worded = [rate_hit(*each) for each in index_hits if each[0] >= least]
+        worded = sorted(worded, key=_order_hits)[:k]
+        return self._add_similar(query, worded, index_query, rate_hit)
 
     def _score_passage(
         self,
@@ -385,6 +554,8 @@ def _build_schema() -> tantivy.Schema:
     for name in ("url", "language"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_bytes_field("hit", stored=True)
+    builder.add_bytes_field("pieces", stored=True)
+    builder.add_unsigned_field("key", indexed=True)
     for name in ("words", "pairs"):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
     builder.add_unsigned_field("weight", fast=True)
@@ -432,7 +603,7 @@ class _TermInPassage(NamedTuple):
 
 
 def _decode_hit(document: tantivy.Document, score: float = 0.0) -> Hit:
-    hit = Hit.from_json(bytes(document.to_dict()["hit"][0]))
+    hit = Hit.from_json(bytes(document.get_first("hit")))
     return msgspec.structs.replace(hit, score=score)
 
 
@@ -547,7 +718,7 @@ class InMemoryLibrary(Library):
         self._index.commit()
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the k best passages of the pages, best first, by BM25."""
+        """Return the k best passages of the pages, best first, by words and static vectors."""
         return self._index.search(query, k)
 
     def fetch(self, url: str) -> Page:

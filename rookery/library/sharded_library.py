@@ -1,8 +1,8 @@
 """A library of shards that are searched side by side as one index over the same pages.
 
 Each shard first counts the words of the question; rated by the sums, the passages of all shards
-have the scores that one index over them gives (`SearchIndex.search_shard`). A text that stands in
-two shards counts twice in these sums and is shown once.
+have the scores that one index over them gives (`SearchIndex.search_shard`), and the vectors of all
+have the statistics of all. A text that stands in two shards counts twice and is shown once.
 """
 
 import os
@@ -30,11 +30,15 @@ from rookery.library.folder_library import (
     resolve_roots,
 )
 from rookery.library.page_archive import PageArchive, translate_storage_errors, write_whole_file
+from rookery.library.passage_vectors import estimate_statistics, sample_passages
 from rookery.library.search_index import (
+    FUSED_DEPTH,
+    CandidateHit,
     QueryTerms,
     SearchIndex,
     TermCounts,
     add_term_counts,
+    fuse_candidates,
     parse_query,
     translate_index_errors,
 )
@@ -155,10 +159,12 @@ class Shard:
         with translate_index_errors(self.folder):
             return self._index.count_terms(terms)
 
-    def search(self, terms: QueryTerms, counts: TermCounts, k: int) -> Sequence[Hit]:
-        """Return the k best passages, rated by the statistics of all shards."""
+    def search(
+        self, query: str, terms: QueryTerms, counts: TermCounts, k: int
+    ) -> Sequence[CandidateHit]:
+        """Return what may be among the k best passages, rated by the statistics of all shards."""
         with translate_index_errors(self.folder):
-            return self._index.search_shard(terms, counts, k)
+            return self._index.search_shard(query, terms, counts, k)
 
     def fetch(self, url: str) -> Page:
         """Return the page of a file of this shard.
@@ -311,8 +317,12 @@ class ShardedLibrary:
             detail = f"no shard could be searched: {detail}"
             raise Failed(Failure(query, Outcome.SEARCH_FAILED, detail))
         total = add_term_counts([*counts.values()])
-        hits_by_shard: dict[int, Sequence[Hit]] = self._ask(list(counts), "search", terms, total, k)
-        return _merge_hits([*hits_by_shard.values()])[:k]
+        depth = max(k, FUSED_DEPTH)
+        found: dict[int, Sequence[CandidateHit]] = self._ask(
+            list(counts), "search", query, terms, total, depth
+        )
+        distinct = _drop_copies([each for some in found.values() for each in some])
+        return fuse_candidates(distinct, k)
 
     def fetch(self, url: str) -> Page:
         """Return the page of the file at this `file://` address, and store it in the archive.
@@ -368,16 +378,27 @@ class ShardedLibrary:
         return Failure(str(self.index_folder), Outcome.SHARD_FAILED, detail)
 
 
-def _merge_hits(shard_hits: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Merge the hits of all shards, best first; a text that two files have is shown once."""
-    hits = [hit for some in shard_hits for hit in some]
+def _drop_copies(candidates: Sequence[CandidateHit]) -> list[CandidateHit]:
+    """Drop copies: a text that two files have is shown once."""
     shown: dict[str, str] = {}
-    for url, digest in {(hit.url, hit.digest) for hit in hits}:
+    for url, digest in {(each.hit.url, each.hit.digest) for each in candidates}:
         shown[digest] = min(url, shown.get(digest, url), key=lambda one: (one.count("/"), one))
-    return sorted(
-        (hit for hit in hits if shown[hit.digest] == hit.url),
-        key=lambda hit: (-hit.score, hit.url, hit.start),
-    )
+    return [each for each in candidates if shown[each.hit.digest] == each.hit.url]
+
+
+def _share_vectors(directory: Path, count: int) -> None:
+    """Compute the vectors of all shards with statistics of all their passages, where one has none
+    or others, or where they have grown by half."""
+    folders = [get_shard_folder(directory, number) for number in range(count)]
+    indexes = [SearchIndex(folder / "index", part=True) for folder in folders]
+    passages, former = sum(map(len, indexes)), [each.vector_statistics for each in indexes]
+    names = {None if each is None else each.encode() for each in former}
+    if len(names) == 1 and former[0] is not None and not former[0].is_outgrown(passages):
+        return
+    sample = [each for index in indexes for each in index.sample_passages()]
+    statistics = estimate_statistics(sample_passages(sample), passages)
+    for index in indexes:
+        index.renew_vectors(statistics)
 
 
 def build_sharded_index(
@@ -418,6 +439,8 @@ def build_sharded_index(
     if not any(shard.pages for shard in built):
         detail = "no file could be read: name other places or patterns"
         raise Failed(Failure(", ".join(roots), Outcome.EMPTY_LIBRARY, detail))
+    with translate_index_errors(directory):
+        _share_vectors(directory, count)
     whole = msgspec.structs.replace(note, shards=tuple(built), reader=READER_FORMAT)
     with translate_storage_errors(directory):
         write_shards_note(directory, whole)

@@ -171,7 +171,7 @@ class SiteLibrary(Library):
         return len(set(self._crawl.pages.values()))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the k best passages of the site, best first, by BM25."""
+        """Return the k best passages of the site, best first, by words and static vectors."""
         with translate_index_errors(self.index_folder):
             return self._index.search(query, k)
 

@@ -415,7 +415,7 @@ class WarcLibrary(Library):
         return len(set(self._contents.pages.values()))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return the k best passages of the pages, best first, by BM25.
+        """Return the k best passages of the pages, best first, by words and static vectors.
 
         A text at two addresses is found once.
         """

@@ -301,6 +301,8 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
     """False: outside the article view, worth half"""
     language: str
     """of the page, as its words were stemmed"""
+    text: str
+    """title, headings and the passage, of which its vector is made"""
 
 
 def build_index_entries(page: Page) -> list[IndexEntry]:
@@ -316,9 +318,11 @@ def build_index_entries(page: Page) -> list[IndexEntry]:
         if over not in above:
             terms = split_terms(f"{page.title} {' '.join(over)}", language)
             above[over] = terms * TITLE_REPETITIONS
-        words = above[over] + split_terms(page.text[passage.start : passage.end], language)
+        text = page.text[passage.start : passage.end]
+        words = above[over] + split_terms(text, language)
         hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))
-        entries.append(IndexEntry(hit, " ".join(words), pairs, passage.article, language))
+        text = " ".join((page.title, *over, text))
+        entries.append(IndexEntry(hit, " ".join(words), pairs, passage.article, language, text))
     return entries
 
 

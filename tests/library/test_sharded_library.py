@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -22,11 +23,13 @@ from rookery.errors import Failed
 from rookery.library.folder_library import FolderLibrary, FolderManifest, get_shard_number
 from rookery.library.libraries import get_bundled_folder, open_places
 from rookery.library.page_archive import PageArchive
+from rookery.library.passage_vectors import estimate_statistics, sample_passages
 from rookery.library.search_index import (
     QueryTerms,
     SearchIndex,
     TermCounts,
     add_term_counts,
+    fuse_candidates,
     parse_query,
 )
 from rookery.library.sharded_library import (
@@ -111,7 +114,7 @@ def test_the_order_is_that_of_one_index(tmp_path: Path, archive: PageArchive, sh
 def test_statistics_of_all_parts_rate_as_one_index_does(
     texts: list[str], query: str, parts: int, k: int
 ) -> None:
-    one, many = SearchIndex(), [SearchIndex() for _ in range(parts)]
+    one, many = SearchIndex(), [SearchIndex(part=True) for _ in range(parts)]
     for number, text in enumerate(texts):
         page = Page(f"https://a.example/{number}", "A page", text, digest=digest_of(text))
         entries = build_index_entries(page)
@@ -122,14 +125,22 @@ def test_statistics_of_all_parts_rate_as_one_index_does(
     terms = parse_query(query, one.list_languages())
     counts = add_term_counts([index.count_terms(terms) for index in many])
     assert counts.passages == len(one)
-    found = [hit for index in many for hit in index.search_shard(terms, counts, k)]
-    found.sort(key=lambda hit: (-hit.score, hit.url, hit.start))
-    expected = one.search(query, k)
-    assert [hit.score for hit in found[:k]] == pytest.approx([hit.score for hit in expected], 1e-5)
+    sample = sample_passages(each for index in many for each in index.sample_passages())
+    statistics = estimate_statistics(sample, len(one))
+    for index in many:
+        index.renew_vectors(statistics)
+    assert one.vector_statistics is not None
+    assert statistics.encode() == one.vector_statistics.encode()
+    found = [each for index in many for each in index.search_shard(query, terms, counts, k)]
+    hits, expected = fuse_candidates(found, 99), one.search(query, 99)
+    scores = {hit.url: hit.score for hit in expected}
+    assert {hit.url: hit.score for hit in hits} == pytest.approx(scores, 1e-5)
+    assert {h.url: h.similarity for h in hits} == {h.url: h.similarity for h in expected}
+    assert {h.url: h.vector_rank for h in hits} == {h.url: h.vector_rank for h in expected}
     # Rounded as tantivy rounds, those of one score may stand in either order.
-    tie = expected[-1].score * (1 + 1e-5) if expected else 0.0
-    better = [hit for hit in expected if hit.score > tie]
-    assert {hit.url for hit in found[:k]} >= {hit.url for hit in better}
+    by_words = sorted(hits, key=lambda hit: hit.word_rank)
+    for better, worse in pairwise(by_words):
+        assert scores[better.url] >= scores[worse.url] * (1 - 1e-5)
 
 
 @pytest.mark.slow
