@@ -207,7 +207,9 @@ class ChatSearch:
         fused: dict[tuple[Page, Hit], float] = {}
         for key in nlargest(settings.ranked, scores, scores.__getitem__):
             page, hit = self._passages[key]
-            hit = msgspec.structs.replace(hit, score=scores[key] * _FUSION / len(self.searched))
+            hit = msgspec.structs.replace(
+                hit, score=scores[key] * _FUSION / len(self.searched), similarity=0.0
+            )
             fused[page, hit] = scores[key]
         ranked = self._rank(self._question.text, list(fused))
         self._observe(ranked)

@@ -135,7 +135,8 @@ class VectorStatistics(NamedTuple):
         sums -= (sums * self.direction).sum(axis=1, keepdims=True) * self.direction
         known = np.array([len(text) > 0 for text in texts], bool)
         scaled = np.round(_normalize(sums) * UNIT * known[:, None])
-        return scaled.clip(-127, 127).astype(np.int8)
+        vectors: npt.NDArray[np.int8] = scaled.clip(-127, 127).astype(np.int8)
+        return vectors
 
 
 _STATISTICS = (("<u8", 1), ("<f4", 30_522), ("<f4", WIDTH), ("<f4", WIDTH))

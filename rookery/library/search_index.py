@@ -603,7 +603,7 @@ class _TermInPassage(NamedTuple):
 
 
 def _decode_hit(document: tantivy.Document, score: float = 0.0) -> Hit:
-    hit = Hit.from_json(bytes(document.get_first("hit")))
+    hit = Hit.from_json(document.to_dict()["hit"][0])
     return msgspec.structs.replace(hit, score=score)
 
 

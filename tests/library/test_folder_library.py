@@ -54,6 +54,7 @@ class Place:
         self.archive = archive
         self.opened: list[FolderLibrary] = []
         self.read: list[str] = []
+        self.sentences: list[str] = []
 
     def write(self, name: str, text: str) -> Path:
         path = self.documents / name
@@ -72,7 +73,10 @@ class Place:
         return folder
 
     def note(self, count: int, total: int, what: str) -> None:
-        self.read.append(Path(what).name)
+        if total:
+            self.read.append(Path(what).name)
+        else:
+            self.sentences.append(what)
 
 
 @pytest.fixture
@@ -413,6 +417,7 @@ def test_what_version_0_2_indexed_is_read_again_although_no_file_changed(
     for read in (["ferry.html", "wells.md"], []):
         place.read.clear()
         with FolderLibrary(*parts, shard=part) as folder:
+            assert place.sentences == ["another version made this index: all files are read again"]
             assert sorted(place.read) == read
             address = (place.documents / "wells.md").as_uri()
             assert address in {hit.url for hit in folder.search("deepest well", 9)}
