@@ -424,7 +424,7 @@ def test_what_version_0_2_indexed_is_read_again_although_no_file_changed(
             assert folder.fetch(address).title == "Wells"
 
 
-@pytest.mark.parametrize("written", ["4.5", "4.5.0"])
+@pytest.mark.parametrize("written", ["4.6", "4.6.0"])
 def test_files_read_by_another_reader_are_found_until_each_is_read_again(
     place: Place, written: str
 ) -> None:
