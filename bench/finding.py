@@ -67,7 +67,7 @@ def measure_scanning(rows: int) -> Sequence[float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.bin"
         vectors = PassageVectors(path)
-        vectors.replace(estimate_statistics([], rows), [])
+        vectors.replace_vectors(estimate_statistics([], rows), [])
         chance = np.random.default_rng(0)
         with path.open("ab") as file:
             for _ in range(0, rows, 10_000):

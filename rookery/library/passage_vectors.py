@@ -134,7 +134,7 @@ class VectorStatistics(NamedTuple):
         sums = _sum_pieces(texts, self.rarity) - self.mean
         sums -= (sums * self.direction).sum(axis=1, keepdims=True) * self.direction
         known = np.array([len(text) > 0 for text in texts], bool)
-        scaled = np.round(_normalize(sums) * UNIT * known[:, None])
+        scaled = np.round(_normalize_rows(sums) * UNIT * known[:, None])
         vectors: npt.NDArray[np.int8] = scaled.clip(-127, 127).astype(np.int8)
         return vectors
 
@@ -162,10 +162,10 @@ def _sum_pieces(
             rows = table[every] * weights[every, None]
             sums[some] = np.add.reduceat(rows, starts, axis=0)
         first = last
-    return _normalize(sums)
+    return _normalize_rows(sums)
 
 
-def _normalize(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _normalize_rows(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     normalized: npt.NDArray[np.float32] = rows / np.maximum(lengths, 1e-6)
     return normalized
@@ -231,7 +231,9 @@ class PassageVectors:
                 if count:
                     self._rows = np.memmap(file, _ROW, "r", _HEADER_BYTES, (count,))
 
-    def replace(self, statistics: VectorStatistics, passages: Iterable[KeyedPieces]) -> None:
+    def replace_vectors(
+        self, statistics: VectorStatistics, passages: Iterable[KeyedPieces]
+    ) -> None:
         """Compute the vectors of all passages anew, and put them in the place of the earlier ones.
 
         Raises OSError.

@@ -314,7 +314,7 @@ class SearchIndex:
         """Compute the vectors of all passages, by these statistics or by those of the index."""
         if statistics is None:
             statistics = estimate_statistics(self.sample_passages(), len(self))
-        self._vectors.replace(statistics, self._iter_pieces())
+        self._vectors.replace_vectors(statistics, self._iter_pieces())
 
     def sample_passages(self) -> list[KeyedPieces]:
         """Return a sample of the passages on which statistics are estimated."""

@@ -315,7 +315,7 @@ def test_shards_that_another_version_read_are_searched_named_and_read_again(
         assert library.count_pages() == 5
     for number in (0, 1):
         with closing(FolderManifest(get_shard_folder(shards, number) / SHARD_MANIFEST)) as manifest:
-            manifest.forget_contents("4.5")
+            manifest.forget_contents("4.6")
     read = dict[int, int]()
     build_sharded_index(
         places, 2, shards, 1, progress=lambda number, _, files: read.update({number: files})
