@@ -106,7 +106,7 @@ class KeyedPieces(NamedTuple):
 
 
 class VectorStatistics(NamedTuple):
-    """What the vectors of a library's passages have in common; shards share them."""
+    """Statistics of a library by which the vectors of its passages are made; shards share them."""
 
     passages: npt.NDArray[np.uint64]
     """one number: the passages with pieces when this was estimated"""
@@ -133,8 +133,8 @@ class VectorStatistics(NamedTuple):
         """
         sums = _sum_pieces(texts, self.rarity) - self.mean
         sums -= (sums * self.direction).sum(axis=1, keepdims=True) * self.direction
-        known = np.array([len(text) > 0 for text in texts], bool)
-        scaled = np.round(_normalize_rows(sums) * UNIT * known[:, None])
+        has_pieces = np.array([len(text) > 0 for text in texts], bool)
+        scaled = np.round(_normalize_rows(sums) * UNIT * has_pieces[:, None])
         vectors: npt.NDArray[np.int8] = scaled.clip(-127, 127).astype(np.int8)
         return vectors
 

@@ -383,8 +383,8 @@ class SearchIndex:
             limit *= 2
             place = max(len(dots) - limit, 0)
             rows = np.flatnonzero(dots >= np.partition(dots, place)[place])
-            found = self._search_keys(searcher, self._vectors.get_keys(rows), index_query)
-            near = {compute_key(hit): hit for hit in (rate_hit(*each) for each in found)}
+            rated = self._search_keys(searcher, self._vectors.get_keys(rows), index_query)
+            near = {compute_key(hit): hit for hit in (rate_hit(*each) for each in rated)}
         hits = {compute_key(hit): hit for hit in worded}
         cosines = self._vectors.select_dots(dots, [*hits, *near]) / UNIT**2
         similar = dict(zip([*hits, *near], cosines.tolist(), strict=True))

@@ -318,10 +318,10 @@ class ShardedLibrary:
             raise Failed(Failure(query, Outcome.SEARCH_FAILED, detail))
         total = add_term_counts([*counts.values()])
         depth = max(k, FUSED_DEPTH)
-        found: dict[int, Sequence[CandidateHit]] = self._ask(
+        candidates: dict[int, Sequence[CandidateHit]] = self._ask(
             list(counts), "search", query, terms, total, depth
         )
-        distinct = _drop_copies([each for some in found.values() for each in some])
+        distinct = _drop_copies([each for some in candidates.values() for each in some])
         return fuse_candidates(distinct, k)
 
     def fetch(self, url: str) -> Page:
