@@ -271,11 +271,9 @@ def _sentences_in_block(text: str, start: int, end: int, by_line: bool) -> list[
     piece = text[start:end]
     language = "de" if find_language(text) == "german" else "en"  # "am 3. Mai", "vgl. Abb. 3"
     pieces = piece.split("\n") if by_line else sentencex.segment(language, piece.replace("\n", " "))
-    spans = []
-    at = start
+    spans, at = list[tuple[int, int]](), start
     for sentence in pieces:
-        inner = sentence.strip()
-        if inner:
+        if inner := sentence.strip():
             low = at + len(sentence) - len(sentence.lstrip())
             spans.append((low, low + len(inner)))
         at += len(sentence) + by_line
@@ -311,21 +309,19 @@ def build_index_entries(page: Page) -> list[IndexEntry]:
     This is nearly all of the work of indexing. It needs no index, so another process can do it.
     """
     above: dict[tuple[str, str], list[str]] = {}
-    entries = []
-    language = find_language(page.text)
+    entries, language = list[IndexEntry](), find_language(page.text)
     for passage in cut_passages(page):
         over = passage.context, passage.label
         if over not in above:
-            terms = split_terms(f"{page.title} {' '.join(over)}", language)
-            above[over] = terms * TITLE_REPETITIONS
-        text = page.text[passage.start : passage.end]
-        words = above[over] + split_terms(text, language)
+            above[over] = TITLE_REPETITIONS * split_terms(" ".join((page.title, *over)), language)
+        words = split_terms(text := page.text[passage.start : passage.end], language)
+        words[:0] = above[over]
         hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))
-        text = " ".join((page.title, *over, text))
-        entries.append(IndexEntry(hit, " ".join(words), pairs, passage.article, language, text))
+        rest = passage.article, language, " ".join((page.title, *over, text))
+        entries.append(IndexEntry(hit, " ".join(words), pairs, *rest))
     return entries
 
 
 def _make_hit(page: Page, passage: Passage) -> Hit:
-    snippet = page.text[passage.start : passage.end][:SNIPPET_LENGTH]
-    return Hit(page.url, page.title, snippet, page.digest, passage.start, passage.end)
+    start, end = passage.start, passage.end
+    return Hit(page.url, page.title, page.text[start:end][:SNIPPET_LENGTH], page.digest, start, end)
