@@ -166,7 +166,6 @@ def _split_code_lines(
 
 _WORD = re.compile(r"[\"'(\[]*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,;:!?)\]\"']*")
 _SENTENCE_END = re.compile(r"\w[\"')\]]*[.!?:][\"')\]]*(?!\S)")
-_SHORTEST_FULL_LINE = 30
 
 
 def _is_broken_prose(text: str) -> bool:
@@ -174,7 +173,7 @@ def _is_broken_prose(text: str) -> bool:
     lines, words = [line.strip() for line in text.split("\n")], text.split()
     return (
         len(lines) > 1
-        and min(map(len, lines[:-1])) >= _SHORTEST_FULL_LINE
+        and min(map(len, lines[:-1])) >= 30  # they are full
         and 3 * sum(line[:1].islower() for line in lines[1:]) >= len(lines) - 1
         and sum(map(bool, map(_WORD.fullmatch, words))) >= 0.8 * len(words)
         and _SENTENCE_END.search(text) is not None
