@@ -426,6 +426,8 @@ class Answer(Record, frozen=True):
     citations: Literal["unchecked"] | msgspec.UnsetType = msgspec.UNSET
     """"unchecked": a model wrote the text and cites nothing that it was shown, also when asked once
     more; the quotes are what it was shown"""
+    certain: Literal[False] | msgspec.UnsetType = msgspec.UNSET
+    """False: a possible answer, whose quotes are likely enough to be looked at and no more"""
 
     def __post_init__(self) -> None:
         for claim in self.claims:

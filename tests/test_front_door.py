@@ -153,7 +153,7 @@ def test_the_front_doors_functions_stand_in_no_packages_place() -> None:
 def test_the_bundled_model_declines_what_the_documents_say_nothing_about(asked: str) -> None:
     answer = rookery.ask(asked, "rookery:corvids")
     assert answer.declined
-    assert answer.text == "No passage reached 0.5; the closest are below."
+    assert answer.text == "Nothing that was found answers this; the closest is below."
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_370, 7),  # outcomes are an enum, and what a word is: for every quote
+    "(top)": (1_371, 7),  # outcomes are an enum, and what a word is: for every quote
     "answers": (3_441, 15),
     "browser": (1_700, 8),
     "cli": (3_854, 13),

@@ -8,12 +8,13 @@ declined where no section reaches a probability (GopherCite, section 2.9).
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import exp, fsum, log
 from typing import NamedTuple
 
 import msgspec
 
-from rookery.answers.extract import render_quotes
+from rookery.answers.extract import NOTHING_ANSWERS, NOTHING_FOUND, render_quotes
 from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
 from rookery.errors import Outcome
 from rookery.evidence.evidence_model import (
@@ -29,25 +30,34 @@ from rookery.records import Answer, Block, Episode, Hit, Library, Page, Question
 
 SECTION_SIZES = PassageSizes(short=700, long=1000)
 """sizes of a section: as much as the model reads at once"""
-MOST_BLOCKS = 6
-"""maximum number of neighbouring blocks in a quote"""
-_SHORT_RUNS, _LONG_RUNS, _SINGLE_BLOCKS = 6, 4, 5
-"""runs of blocks that are judged in a section: around its span, and its longest blocks"""
+MOST_UNITS = 6
+"""maximum number of neighbouring sentences, rows and the like that are judged together"""
+_SHORT_BLOCK, _LONGEST_WIDENED = 60, 80
+"""words of a block that is quoted whole, and of a quote with what it leans on or announces"""
 RANK_PRIOR = 0.3
 """weight of the logarithm of a section's rank in the search, which is taken off its log-odds: what
 the words of a question find first answers more often than the model's judgement alone says"""
 _CLOSE = 0.1
 """probability below which only the best section is shown as close to an answer that is declined"""
-_NEARLY_BEST = 0.25
-"""log-odds below the best run at which a shorter one is preferred"""
+_NUMBER = re.compile(r"\W*\w{1,3}[.)]")
+"""of a list, which belongs to the sentence behind it"""
 _NEVER_QUOTED = re.compile(
     r"(?:notes and )?references|bibliography|further reading|external links|see also|footnotes"
     r"|(?:table of )?contents|(?:general |subject )?index|list of (?:figures|tables|examples)",
     re.IGNORECASE,
 )
 """headings of what lists other texts and answers nothing itself"""
-_ANNOUNCED = ("code", "item", "cell", "quotation")
-"""kinds of blocks that the block before them may announce"""
+_LEANS = re.compile(
+    r"(?:it|its|this|these|they|that|those|such|he|she|his|her|their|then|there|however|but|also|"
+    r"otherwise|instead|in (?:this|that|these|such) cases?)\b",
+    re.IGNORECASE,
+)
+"""beginning of a sentence that is not understood without the one before it"""
+_EXCEPTS = re.compile(
+    r"(?:however|but|except|unless|otherwise|only|exceptions?|this (?:does|is) (?:not|only))\b",
+    re.IGNORECASE,
+)
+"""beginning of a sentence that takes something back of the one before it"""
 
 
 class EvidenceSettings(msgspec.Struct, frozen=True):
@@ -55,10 +65,12 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
 
     quotes: int = 3
     """maximum number of quotes in an answer"""
-    decline: float = 0.5
-    """probability that a section answers, below which an answer is declined"""
-    second: float = 0.3
-    """the same for each quote after the first; from here on three of ten and more are right"""
+    certain: float = 0.5
+    """probability that a section answers, below which an answer is a possible one"""
+    decline: float = 0.15
+    """the same, below which nothing was found"""
+    second: float = 0.5
+    """the same for each further quote of an answer that is certain"""
     longest: int = 900
     """maximum characters of a quote"""
     calibrate: Callable[[float], float] = float
@@ -121,7 +133,7 @@ def answer_by_evidence(
         return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
     probabilities = estimate_probabilities(judged)
     for number, section in enumerate(judged[: settings.quotes]):
-        if probabilities[number] >= (settings.second if number else settings.decline):
+        if not number or probabilities[number] >= settings.decline:
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
     calibrated = map(settings.calibrate, probabilities)
     observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
@@ -181,37 +193,70 @@ def list_sections(page: Page) -> list[PageSection]:
 def narrow_section(
     question: str, section: JudgedSection, judge: EvidenceJudge, longest: int
 ) -> JudgedSection:
-    """Judge runs of a section's blocks, and make the best run the span that answers.
+    """Judge runs of a section's sentences, and make the best run the span that answers.
 
-    The span of the whole section misses the block that answers more often than a judgement of each
-    run does. Among runs nearly as good as the best, the shortest is taken. Runs have at most
-    `longest` characters; a section with fewer than two is returned as it is. The other parts of the
-    judgement stay those of the whole section.
+    The span of the whole section misses the sentence that answers more often than a judgement of
+    each run does. Runs of up to MOST_UNITS sentences, rows of a table or pieces of code are judged
+    that hold a part of the span, and whole blocks. They have at most `longest` characters, and go
+    on in another block only from item to item and the like, and behind a colon. A section with
+    fewer than two is returned as it is. The other parts of the judgement stay those of the whole
+    section.
     """
-    page = section.page
     first, last = (section.start + each for each in section.judgement.span)
-    blocks = _list_quotable_blocks(section)
+    units = _list_units(section)
     runs = [
-        (blocks[begin].start, blocks[end].end)
-        for begin in range(len(blocks))
-        for end in range(begin, min(begin + MOST_BLOCKS, len(blocks)))
-        if blocks[end].end - blocks[begin].start <= longest
+        (units[begin].start, units[end].end)
+        for begin in range(len(units))
+        for end in range(begin, min(begin + MOST_UNITS, len(units)))
+        if units[end].end - units[begin].start <= longest
+        and not any(_is_apart(section.page, *pair) for pair in pairwise(units[begin : end + 1]))
+        if (units[begin].start < last and first < units[end].end) or _is_block(units, begin, end)
     ]
     if len(runs) < 2:
         return section
-    around = sorted(
-        (run for run in runs if run[0] < last and first < run[1]), key=lambda run: run[1] - run[0]
-    )
-    single = sorted((block.start - block.end, block.start, block.end) for block in blocks)
-    singles = [(start, end) for _, start, end in single[:_SINGLE_BLOCKS] if (start, end) in runs]
-    tested = [*dict.fromkeys((*around[:_SHORT_RUNS], *around[-_LONG_RUNS:], *singles))]
-    passages = [EvidencePassage(page.text[slice(*run)], section.heading) for run in tested]
+    passages = [EvidencePassage(section.page.text[slice(*run)], section.heading) for run in runs]
     judged = judge(question, passages)
-    limit = max(each.answers for each in judged) - _NEARLY_BEST
-    good = [run for run, each in zip(tested, judged, strict=True) if each.answers >= limit]
-    start, end = min(good, key=lambda run: run[1] - run[0])
-    span = max(0, start - section.start), end - section.start
+    best = max(range(len(runs)), key=lambda number: judged[number].answers)
+    span = max(0, runs[best][0] - section.start), runs[best][1] - section.start
     return section._replace(judgement=section.judgement._replace(span=span))
+
+
+class _Unit(NamedTuple):
+    """A sentence, a row of a table or a piece of code, with its block."""
+
+    start: int
+    end: int
+    block: Block
+
+
+def _is_apart(page: Page, unit: _Unit, after: _Unit) -> bool:
+    """Return True if two neighbouring units are in blocks of prose that do not belong together."""
+    same = unit.block.kind == after.block.kind != "paragraph"
+    return unit.block != after.block and not same and page.text[unit.end - 1] != ":"
+
+
+def _list_units(section: JudgedSection) -> list[_Unit]:
+    """Return what the quotable blocks of a section consist of, in order."""
+    page, units = section.page, list[_Unit]()
+    for block in _list_quotable_blocks(section):
+        spans = [(block.start, block.end)]
+        if block.kind not in ("cell", "code"):
+            start, end = max(block.start, section.start), min(block.end, section.end)
+            spans = find_sentences(page, start, end) or [(start, end)]
+        for start, end in spans:
+            if units and units[-1].block == block and _NUMBER.fullmatch(page.text, *units[-1][:2]):
+                start = units.pop().start
+            units.append(_Unit(start, end, block))
+    return units
+
+
+def _is_block(units: Sequence[_Unit], begin: int, end: int) -> bool:
+    """Return True if units[begin : end + 1] are one whole block."""
+    before, after = units[max(0, begin - 1)], units[min(len(units) - 1, end + 1)]
+    alone = (begin == 0 or before.block != units[begin].block) and (
+        end == len(units) - 1 or after.block != units[end].block
+    )
+    return alone and units[begin].block == units[end].block
 
 
 def describe_section(section: JudgedSection, probability: float) -> RankedPassage:
@@ -232,7 +277,8 @@ def compose_evidence_answer(
     quotes: list[tuple[Quote, float]] = []
     probabilities = estimate_probabilities(judged)
     for section, probability in zip(judged, probabilities, strict=True):
-        limit = settings.second if quotes else 0.0
+        is_certain = probabilities[0] >= settings.certain
+        limit = 0.0 if not quotes else settings.second if is_certain else settings.decline
         if len(quotes) == settings.quotes or probability < limit:
             break
         quote = choose_quote(section, settings.longest)
@@ -242,21 +288,25 @@ def compose_evidence_answer(
         if quotes[0][1] < settings.decline:
             break
     if not quotes:
-        return Answer("No passage was found.", declined=True)
+        return Answer(NOTHING_FOUND, declined=True)
     best = quotes[0][1]
-    if best < settings.decline:
+    score = settings.calibrate(best)
+    if best < settings.decline == settings.certain:
         close = [
             section
             for section, probability in zip(judged, probabilities, strict=True)
             if probability >= _CLOSE or section is judged[0]
         ]
-        closest = [choose_quote(section, settings.longest) for section in close]
-        closest_quotes = tuple(quote for quote in closest if quote is not None)[: settings.quotes]
-        closest_quotes = closest_quotes or tuple(quote for quote, _ in quotes)
-        limit = settings.calibrate(settings.decline)
-        text = f"No passage reached {limit:.3g}; the closest are below."
-        return Answer(text, closest_quotes, declined=True, score=settings.calibrate(best))
-    return render_quotes([quote for quote, _ in quotes], settings.calibrate(best))
+        closest = filter(None, (choose_quote(section, settings.longest) for section in close))
+        closest_quotes = tuple(closest)[: settings.quotes] or (quotes[0][0],)
+        text = (
+            f"No passage reached {settings.calibrate(settings.decline):.3g}; the closest are below."
+        )
+        return Answer(text, closest_quotes, declined=True, score=score)
+    if best < settings.decline:
+        return Answer(NOTHING_ANSWERS, (quotes[0][0],), declined=True, score=score)
+    answer = render_quotes([quote for quote, _ in quotes], score)
+    return answer if best >= settings.certain else msgspec.structs.replace(answer, certain=False)
 
 
 def _repeats_quote(quote: Quote, other: Quote) -> bool:
@@ -268,25 +318,43 @@ def _repeats_quote(quote: Quote, other: Quote) -> bool:
 
 
 def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
-    """Quote the blocks of a section that hold the answer; None if they say too little.
+    """Quote the sentences of a section that hold the answer; None if they say too little.
 
-    The block of the model's span is taken, with those that it announces or that are announced
-    with it: code, steps and rows belong to the sentence before them. A block that is too long is
-    cut to the sentences around the span.
+    They are those of the span, with the rest of a short block, of a short list or of code and the
+    sentence that announces them; with the sentence that they lean on, and the exception behind
+    them. A row of a table stands alone. What is too long is cut to whole sentences.
     """
-    page = section.page
+    text, units = section.page.text, _list_units(section)
     first, last = (section.start + each for each in section.judgement.span)
-    blocks = _list_quotable_blocks(section)
-    starts = [block.start for block in blocks]
+    starts = [unit.start for unit in units]
     begin = max(0, bisect_right(starts, first) - 1)
     end = max(begin, bisect_left(starts, max(last, first + 1)) - 1)
-    begin, end = _add_announced(page, blocks, begin, end, longest)
-    start, stop = blocks[begin].start, blocks[end].end
+
+    def fits(low: int, high: int, words: int = _LONGEST_WIDENED) -> bool:
+        inside = low >= 0 and high < len(units)
+        return inside and len(text[units[low].start : units[high].end].split()) <= words
+
+    low, high = begin, end
+    while low > 0 and not _is_apart(section.page, units[low - 1], units[low]):
+        low -= 1
+    while high + 1 < len(units) and not _is_apart(section.page, units[high], units[high + 1]):
+        high += 1
+    is_prose = units[low].block == units[high].block
+    is_table = units[begin].block.kind == "cell"
+    if not is_table and fits(low, high, _SHORT_BLOCK if is_prose else _LONGEST_WIDENED):
+        begin, end = low, high
+    if begin > low and _LEANS.match(text, units[begin].start) and fits(begin - 1, end):
+        begin -= 1
+    if end < high and _EXCEPTS.match(text, units[end + 1].start) and fits(begin, end + 1):
+        end += 1
+    while end < high and text[units[end].end - 1] == ":" and fits(begin, end + 1):
+        end += 1
+    start, stop = units[begin].start, units[end].end
     if stop - start > longest:
-        start, stop = _cut_to_sentences(page, start, stop, (first, last), longest)
-    if is_quote_too_short(page.text, start, stop):
+        start, stop = _cut_to_sentences(section.page, start, stop, (first, last), longest)
+    if is_quote_too_short(text, start, stop):
         return None
-    return page.quote_whole_words(start, stop)
+    return section.page.quote_whole_words(start, stop)
 
 
 def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
@@ -307,36 +375,6 @@ def _list_quotable_blocks(section: JudgedSection) -> list[Block]:
         else:
             rows.append(block)
     return rows or [Block(section.start, section.end, "paragraph")]
-
-
-def _add_announced(
-    page: Page, blocks: Sequence[Block], begin: int, end: int, longest: int
-) -> tuple[int, int]:
-    """Add the blocks that belong to blocks[begin : end + 1]."""
-
-    def fits_quote(first: int, last: int) -> bool:
-        size = blocks[last].end - blocks[first].start
-        return last - first < MOST_BLOCKS and size <= longest
-
-    def announces_next(number: int) -> bool:
-        return page.text[blocks[number].start : blocks[number].end].rstrip().endswith(":")
-
-    # Back to the sentence that announces a list, code or a row.
-    first = begin
-    while first > 0 and blocks[first].kind in _ANNOUNCED:
-        first -= 1
-    if first < begin and fits_quote(first, end):
-        begin = first
-    elif begin > 0 and blocks[begin].kind in _ANNOUNCED and fits_quote(begin - 1, end):
-        begin -= 1
-    # On to what the last block announces, and to the end of a list or of code.
-    kind = blocks[end].kind
-    while end + 1 < len(blocks) and fits_quote(begin, end + 1):
-        following = blocks[end + 1].kind
-        if not (announces_next(end) or (following == kind and kind in _ANNOUNCED)):
-            break
-        end, kind = end + 1, following
-    return begin, end
 
 
 def _cut_to_sentences(

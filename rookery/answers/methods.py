@@ -135,11 +135,12 @@ def _configure_evidence(session: "AnswerSession") -> "EvidenceSettings":
     from rookery.answers.evidence_answers import EvidenceSettings
 
     settings, calibration = session.settings, session.sources.read_library_calibration()
-    options = _drop_unset(decline=settings.decline, quotes=settings.quotes)
+    options = _drop_unset(quotes=settings.quotes)
     if calibration is not None:
         options |= {"calibrate": calibration.calibrate_probability, "calibrated": True}
-        if settings.decline is not None:
-            options["decline"] = calibration.find_score(settings.decline)
+    if (limit := settings.decline) is not None:
+        limit = limit if calibration is None else calibration.find_score(limit)
+        options |= {"certain": limit, "decline": limit}
     return EvidenceSettings(**options)
 
 

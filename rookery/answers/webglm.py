@@ -144,18 +144,19 @@ def put_into_words(
 ) -> Episode:
     """Have a model put an extractive answer into words, each sentence resting on its quotes.
 
-    `episode` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines or
-    has no answer is returned as it is, and the model is not asked. A sentence that no quote
-    supports is taken out, and the failures say which (unsupported). Where no sentence is left, or
-    what is left does not answer by the evidence model, lacks the words of the answer that was found
-    or only repeats the question, `episode` is returned with the failure not_written: it is still by
-    "extract". Without a judge, shared words decide what a quote supports. The score is that of
-    `episode`, and `choosing.decline` does not count. Where the model cannot be asked the stop is
-    policy_failed, and there is no answer: the extractive one is in `episode` alone.
+    `episode` is an episode of `answer_by_evidence` or `answer_by_extraction`. One that declines,
+    has no answer or a possible one is returned as it is, and the model is not asked. A sentence
+    that no quote supports is taken out, and the failures say which (unsupported). Where no sentence
+    is left, or what is left does not answer by the evidence model, lacks the words of the answer
+    that was found or only repeats the question, `episode` is returned with the failure not_written:
+    it is still by "extract". Without a judge, shared words decide what a quote supports. The score
+    is that of `episode`, and `choosing.decline` does not count. Where the model cannot be asked the
+    stop is policy_failed, and there is no answer: the extractive one is in `episode` alone.
     """
-    if episode.answer is None or episode.answer.declined or not episode.answer.quotes:
+    found = episode.answer
+    if found is None or found.declined or found.certain is False or not found.quotes:
         return episode
-    quotes = episode.answer.quotes
+    quotes = found.quotes
     question = episode.question.text
     sources = locate_answers(question, quotes, judge)
     shown_sources = sources[:WRITING_REFERENCES]
@@ -202,6 +203,6 @@ def put_into_words(
         removed.append(Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail))
         failures = (*episode.failures, *removed)
         return msgspec.structs.replace(episode, steps=written.steps, failures=failures)
-    score, calibrated = episode.answer.score, episode.answer.calibrated
-    answer = msgspec.structs.replace(written.answer, score=score, calibrated=calibrated)
+    scored = {"score": found.score, "calibrated": found.calibrated}
+    answer = msgspec.structs.replace(written.answer, **scored)
     return msgspec.structs.replace(written, answer=answer, failures=(*written.failures, *removed))

@@ -32,7 +32,7 @@ from rookery.answers.evidence_answers import EvidenceSettings
 from rookery.answers.extract import ExtractSettings
 from rookery.answers.methods import AnswerCallbacks
 from rookery.errors import Failed, Outcome
-from rookery.evidence.calibration import explain_score, get_minimum_score
+from rookery.evidence.calibration import get_minimum_score
 from rookery.evidence.passage_ranking import RankedPassage
 from rookery.library.call_recording import WrappedLibrary
 from rookery.library.libraries import BUNDLED_PLACE, get_contents_digest, is_url, resolve_place_path
@@ -147,7 +147,7 @@ class SearchLog:
             if self._settings.decline is not None:
                 return self._settings.decline
             by_evidence = self._session.sources.load_evidence_judge() is not None
-            return (EvidenceSettings() if by_evidence else ExtractSettings()).decline
+            return EvidenceSettings().certain if by_evidence else ExtractSettings().decline
         calibration = self._session.read_calibration()
         return None if calibration is None else get_minimum_score(calibration)
 
@@ -168,6 +168,7 @@ def _explain_outcome(
     if answer is None:
         return describe_missing_answer(episode)
     outcome = "declined" if answer.declined else "answered"
+    outcome = "possible" if answer.certain is False else outcome
     if settings.method == SIDES:
         return (
             "declined: no sentence found takes a side"
@@ -179,7 +180,7 @@ def _explain_outcome(
     score = "none" if answer.score is None else f"{answer.score:.4g}"
     if threshold is None:
         return f"{outcome}: the model's best sample, score {score}; no --decline was given"
-    against = "is below" if answer.declined else "reaches"
+    against = "reaches" if outcome == "answered" else "is below"
     what = "how good the model's best sample is"
     if by_extract:
         probability = "the calibrated probability" if answer.calibrated else "a score, from 0 to 1,"
@@ -254,8 +255,6 @@ def run_ask_command(
         if report:
             show_passages(out, report)
         err.print_note("\n" + summarize_answer(episode, verdicts) + spent)
-        if meaning := explain_score(episode):
-            err.print_note(meaning)
         _show_skipped(skipped, err)
         show_failures(err, select_told_failures(episode))
     if trace is not None:

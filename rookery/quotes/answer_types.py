@@ -65,6 +65,26 @@ def extract_answer_terms(sentence: str, kind: str, question: str) -> set[str]:
     return {name for name in found if name not in question.lower()} if kind == "name" else found
 
 
+_MOST_MARKED = 4
+
+
+def find_answering_words(text: str, question: str) -> list[tuple[int, int]]:
+    """Return the spans of the words of a quote that the question asks for, for marking them.
+
+    They are its dates, numbers or names, or a reason up to the end of its sentence. None are found
+    where the question expects nothing of that kind, or where so many stand there that it is open
+    which is meant.
+    """
+    kind = detect_answer_type(question)
+    if not kind:
+        return []
+    pattern = re.compile(rf"(?:{_REASON.pattern})[^.;\n]*", re.I) if kind == "reason" else None
+    spans = [match.span() for match in (pattern or _PATTERN_BY_TYPE[kind]).finditer(text)]
+    asked = question.lower()
+    spans = [span for span in spans if text[slice(*span)].lower() not in asked]
+    return spans if len(spans) <= _MOST_MARKED else []
+
+
 def is_yes_no_question(question: str) -> bool:
     """Return True if the question begins as yes-or-no questions do."""
     return _YES_OR_NO.match(question) is not None

@@ -700,13 +700,15 @@ class AnswerView(NamedTuple):
     remarks: list[str]
     """what is remarked on the citations of an answer"""
     decline: str
-    """sentence that says why an answer is declined"""
+    """sentence that says why a model's answer is declined; else empty"""
     refused: bool
     """the model said that there is no answer"""
     score: str
     """score of the answer in words; empty if it has none"""
     score_meaning: str
     """sentence on the meaning of the score; empty if none is known"""
+    asked: str
+    """question whose answering words are marked in quotes; empty: a model wrote the text"""
 
 
 def make_answer_view(
@@ -736,12 +738,11 @@ def make_answer_view(
         ),
         [sanitize_text(each) for each in list(reasons)[:MAX_FAILURES]],
         [sanitize_text(translate_borrowed_text(each)) for each in remarks],
-        _("The model found no answer in what it was shown.")
-        if refused
-        else _("No passage reached the threshold."),
+        _("The model found no answer in what it was shown.") if refused else "",
         refused,
         word_score(episode),
         explain_score(episode),
+        episode.question.text if episode.by == "extract" else "",
     )
 
 

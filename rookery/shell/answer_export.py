@@ -19,6 +19,7 @@ import msgspec
 from rookery.answers.answer_results import make_ask_result, split_remarks
 from rookery.errors import Outcome
 from rookery.library.libraries import is_url
+from rookery.quotes.answer_types import find_answering_words
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import UNCHECKED_OUTCOMES, ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Page, Quote
@@ -213,15 +214,17 @@ def _format_headline(exported: ExportedAnswer) -> str:
     if is_declined_by_model(exported.episode):
         return say("Declined: the model found no answer. The closest passages are below.")
     if answer.declined:
-        return say("Declined: no passage reached the threshold. The closest are below.")
+        return say("Declined. The closest passages are below.")
     if answer.citations == "unchecked":
         return say("Unchecked: the model cites nothing that it was shown. It was shown:")
     good = sum(verdict.verified for verdict in exported.verdicts)
+    possible = [say("A possible answer, to be checked.")] * (answer.certain is False)
     failed = [
         each for each in exported.notes if each.outcome not in ("verified", *UNCHECKED_OUTCOMES)
     ]
     return " ".join(
         [
+            *possible,
             say(f"{good} of {len(exported.verdicts)} quotes verified."),
             *(
                 f"{say('NOT VERIFIED')}: “{sanitize_text(e.text)}”: {say(e.detail)}."
@@ -317,7 +320,7 @@ def _list_html_parts(
         words = escape(exported.language.translate("Searched as"))
         yield f'<p class="soft">{words} <q dir="auto">{searched}</q></p>'
     if answer := _get_answer_text(exported):
-        yield f'<p class="answer" dir="auto">{_answer_html(answer, before)}</p>'
+        yield f'<p class="answer" dir="auto">{_answer_html(exported, answer, before)}</p>'
     yield _soft_html(line)
     if remarks := _format_remarks(exported):
         yield _soft_html(remarks)
@@ -338,12 +341,27 @@ def _quotes_html(exported: ExportedAnswer, before: int = 0) -> str:
     return f'<ol start="{before + 1}" style="counter-reset: n {before}">\n{quotes}\n</ol>'
 
 
-def _answer_html(answer: Answer, before: int = 0) -> str:
+def _answer_html(exported: ExportedAnswer, answer: Answer, before: int = 0) -> str:
     return "".join(
-        _escape_html(text)
+        _mark_words(exported, text, _escape_html, "<mark>", "</mark>")
         + "".join(f'<a class="n" href="#quote-{n}">[{n}{mark}]</a>' for n, mark in numbers)
         for text, numbers in _split_at_claims(answer, before)
     )
+
+
+def _mark_words(
+    exported: ExportedAnswer, text: str, escape_text: Callable[[str], str], before: str, after: str
+) -> str:
+    """Return a part of an answer, escaped; in quotes, with the words marked that answer."""
+    parts, last = [], 0
+    episode = exported.episode
+    is_quoted = episode.by == "extract" and episode.stop == "end"
+    asked = episode.question.text if is_quoted else ""
+    for start, end in find_answering_words(text, asked):
+        word = escape_text(text[start:end])
+        parts += [escape_text(text[last:start]), before, word, after]
+        last = end
+    return "".join((*parts, escape_text(text[last:])))
 
 
 def _quote_html(
@@ -401,7 +419,8 @@ def _list_markdown_parts(exported: ExportedAnswer, before: int = 0) -> list[str]
     if answer:
         parts.append(
             "".join(
-                _escape_markdown(text) + "".join(f"[^{number}]{mark}" for number, mark in numbers)
+                _mark_words(exported, text, _escape_markdown, "**", "**")
+                + "".join(f"[^{number}]{mark}" for number, mark in numbers)
                 for text, numbers in _split_at_claims(answer, before)
             )
         )

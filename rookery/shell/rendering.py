@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rookery.pages.page_text import neutralize_text
+from rookery.quotes.answer_types import find_answering_words
 from rookery.shell.languages import (
     DEFAULT_LANGUAGE,
     format_number,
@@ -75,6 +76,7 @@ class PageAssets:
         self.templates.filters["translated"] = translate_borrowed_text
         self.templates.filters["number"] = format_number
         self.templates.filters["file_size"] = format_file_size
+        self.templates.filters["marked"] = mark_answering_words
         self.templates.install_gettext_callables(  # type: ignore[attr-defined]
             translate_text, translate_plural, newstyle=True
         )
@@ -102,6 +104,15 @@ class PageAssets:
         if text not in self._guides:
             self._guides[text] = render_guide_html(text)
         return self._guides[text]
+
+
+def mark_answering_words(text: str, question: str) -> Markup:
+    """Return a quote as HTML with the words marked that the question asks for."""
+    parts, last = Markup(), 0
+    for start, end in find_answering_words(text, question):
+        parts += text[last:start] + Markup('<mark class="claimed">%s</mark>') % text[start:end]
+        last = end
+    return parts + text[last:]
 
 
 class _StaticFile:

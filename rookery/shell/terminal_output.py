@@ -27,9 +27,10 @@ from rookery.evidence.claim_support import ClaimVerdict
 from rookery.pages.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.pages.page_text import join_separator
 from rookery.pages.search_terms import find_language, get_question_terms, split_terms
+from rookery.quotes.answer_types import find_answering_words
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
-from rookery.records import Answer, Episode, Failure, Mark, Page, Quote, Record
+from rookery.records import Answer, Claim, Episode, Failure, Mark, Page, Quote, Record
 
 if TYPE_CHECKING:
     from rookery.models.openai_protocol import SpendingTotal
@@ -110,6 +111,7 @@ def show_answer(
 ) -> None:
     """Print the answer with numbered citations, then each quote with its source and its check.
 
+    A quote that is a part of the answer already is not printed again.
     `pages` are those of the quotes, in their order, None where one is not to be had. Nothing is
     printed where there is no answer.
     """
@@ -117,9 +119,12 @@ def show_answer(
     if answer is None:
         return
     views = [format_quote(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
-    print_indented(console, Text(), _format_cited_text(answer, views))
+    if answer.certain is False:
+        console.print("A possible answer, to be checked:", style="yellow")
+    print_indented(console, Text(), _format_cited_text(answer, views, episode.question.text))
+    printed = {quote for claim in answer.claims for quote in _list_quoted(answer, claim)}
     if answer.declined and answer.quotes:
-        nearest = "Rejected as too weak an answer, the nearest that was found:"
+        nearest = "The closest that was found:"
         if is_declined_by_model(episode):
             nearest = "The model found no answer in what it was shown. The nearest of that:"
         console.print(f"\n{nearest}", style="red")
@@ -133,10 +138,12 @@ def show_answer(
         console.print()
         uncited = answer.declined or answer.citations == "unchecked"
         mark = ("  ✗ ", "red") if uncited else (f"[{number}] ", "bold cyan")
-        language = find_language(page.text if page else quote.text)
-        highlighted = _highlight_terms(views[number - 1], episode.question.text, language)
-        print_indented(console, Text.assemble(mark), highlighted)
-        _show_source(console, quote, page, verdict)
+        if number - 1 not in printed:
+            language = find_language(page.text if page else quote.text)
+            highlighted = _highlight_terms(views[number - 1], episode.question.text, language)
+            print_indented(console, Text.assemble(mark), highlighted)
+            mark = (INDENT, "")
+        _show_source(console, mark, quote, page, verdict)
 
 
 def is_declined_by_model(episode: Episode) -> bool:
@@ -145,13 +152,21 @@ def is_declined_by_model(episode: Episode) -> bool:
     return bool(answer and answer.declined and answer.score is None and episode.by in MODEL_METHODS)
 
 
-def _show_source(console: Console, quote: Quote, page: Page | None, verdict: Verdict) -> None:
+def _list_quoted(answer: Answer, claim: Claim) -> Iterator[int]:
+    """Yield the numbers of the quotes that a claim consists of."""
+    text = _collapse_whitespace(answer.text[claim.start : claim.end])
+    return (each for each in claim.quotes if _collapse_whitespace(answer.quotes[each].text) == text)
+
+
+def _show_source(
+    console: Console, mark: tuple[str, str], quote: Quote, page: Page | None, verdict: Verdict
+) -> None:
     where = describe_location(page, quote.start) if page else ""
     about = sanitize_text(
         " · ".join(part for part in (_collapse_whitespace(quote.title), where) if part)
     )
     print_indented(
-        console, Text(INDENT), Text.assemble((about, "italic"), _format_outcome(verdict))
+        console, Text.assemble(mark), Text.assemble((about, "italic"), _format_outcome(verdict))
     )
     link = Text.assemble(INDENT, (sanitize_text(make_deep_link(quote, page)), "blue"))
     console.print(link, soft_wrap=True)  # a link that is broken into lines cannot be opened
@@ -224,6 +239,7 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         unchecked = answer.citations == "unchecked"
         parts = [
             *["declined"] * answer.declined,
+            *["possible"] * (answer.certain is False),
             *["citations unchecked"] * unchecked,
             *[quotes, *score] * bool(verdicts),
             *parts,
@@ -376,14 +392,24 @@ def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-def _format_cited_text(answer: Answer, views: Sequence[str]) -> Text:
-    """Return the answer's text, with marks close behind each claim, never alone on a line."""
+def _format_cited_text(answer: Answer, views: Sequence[str], question: str) -> Text:
+    """Return the answer's text, with marks close behind each claim, never alone on a line.
+
+    In claims that are quotes, the words that the question asks for are bold.
+    """
     text, last = Text(), 0
     for claim in answer.claims:
         text.append(sanitize_text(answer.text[last : claim.start]))
-        text.append(
-            _format_claim(answer, answer.text[claim.start : claim.end], claim.quotes, views)
-        )
+        said = answer.text[claim.start : claim.end]
+        is_folded = "\n" not in said
+        for number in _list_quoted(answer, claim):
+            view = Text(_collapse_whitespace(views[number]) if is_folded else views[number])
+            for span in find_answering_words(view.plain, question):
+                view.stylize("bold yellow", *span)
+            text.append(view)
+            break
+        else:
+            text.append(sanitize_text(said))
         for number in claim.quotes:
             doubtful = number in claim.doubtful
             text.append(
@@ -391,14 +417,6 @@ def _format_cited_text(answer: Answer, views: Sequence[str]) -> Text:
             )
         last = claim.end
     return text.append(sanitize_text(answer.text[last:]))
-
-
-def _format_claim(answer: Answer, claim: str, numbers: Sequence[int], views: Sequence[str]) -> str:
-    """Return a claim that is one of its quotes is shown as that quote is."""
-    for number in numbers:
-        if _collapse_whitespace(answer.quotes[number].text) == claim:
-            return _collapse_whitespace(views[number])
-    return sanitize_text(claim)
 
 
 def _highlight_terms(text: str, question: str, language: str) -> Text:

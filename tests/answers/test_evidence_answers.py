@@ -17,6 +17,7 @@ from rookery.answers.evidence_answers import (
     list_sections,
     narrow_section,
 )
+from rookery.answers.extract import find_altered_extract
 from rookery.evidence.evidence_model import EvidenceJudge, EvidenceJudgement, EvidencePassage
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
@@ -131,16 +132,32 @@ def test_a_list_of_references_is_never_quoted() -> None:
     assert quoted(episode) == []
 
 
-def test_it_declines_below_the_limit_and_shows_the_closest() -> None:
-    episode = ask(WordJudge(weeks=-0.2))
+def test_an_answer_is_certain_possible_or_not_found() -> None:
+    """Odds of -.2 are .45, alone: below what is certain, above what is nothing."""
+    possible = ask(WordJudge(weeks=-0.2))
+    assert possible.stop == "end"
+    assert possible.answer is not None
+    assert possible.answer.certain is False
+    assert "weeks" in possible.answer.text
+    assert possible.answer.score == pytest.approx(0.450166, abs=2e-4)  # others far below
+    certain = ask(WordJudge(weeks=0.2)).answer
+    assert certain is not None
+    assert "certain" not in certain.to_json()
+    nothing = ask(WordJudge(weeks=-2.0))
+    assert nothing.stop == "declined"
+    assert nothing.answer is not None
+    assert nothing.answer.text == "Nothing that was found answers this; the closest is below."
+    assert find_altered_extract(nothing.answer) == []
+    assert "weeks" in quoted(nothing)[0]
+
+
+def test_below_a_limit_that_was_asked_for_an_answer_is_declined_with_the_closest() -> None:
+    episode = ask(WordJudge(weeks=-0.2), EvidenceSettings(certain=0.5, decline=0.5))
     assert episode.stop == "declined"
     assert episode.answer is not None
     assert episode.answer.text == "No passage reached 0.5; the closest are below."
-    assert episode.answer.score == pytest.approx(0.450166, abs=2e-4)  # others far below
     [closest] = quoted(episode)  # nothing else is close
     assert "weeks" in closest
-    lower = ask(WordJudge(weeks=-0.2), EvidenceSettings(decline=0.4))
-    assert lower.stop == "end"
 
 
 def test_what_the_search_found_first_is_preferred_a_little() -> None:
@@ -202,21 +219,46 @@ def test_the_run_that_answers_best_is_taken_wherever_the_span_of_the_section_was
     assert narrow(WordJudge(Three=3.0, Two=1.0)) == "Three of the box in words."
 
 
-def test_the_shortest_of_the_runs_that_are_nearly_as_good_is_taken() -> None:
-    """Odds: both paragraphs together 3, one of them 3 less what is lost."""
+def test_sentences_that_answer_only_together_are_quoted_together() -> None:
+    """Odds: the second and third sentence 3, the second alone less."""
+    html = "<p>One is a box here. Two is a box here. Three is a box here. Four is one too.</p>"
+    page = read_page(html.encode(), "https://boxes.example/p", "text/html")
 
-    def judge_both(lost: float) -> EvidenceJudge:
-        def judge(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
-            def compute_odds(text: str) -> float:
-                return -9.0 if "Two" not in text else 3.0 - lost * ("Three" not in text)
+    def judge(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        def compute_odds(text: str) -> float:
+            lost = ("Three" not in text) + 0.1 * len(text.split())
+            return -9.0 if "Two" not in text else 3.0 - lost
 
-            odds = [compute_odds(passage.text) for passage in passages]
-            return [EvidenceJudgement(each, (0, 1), 0.0, 0.0, 0.0, 1.0) for each in odds]
+        odds = [compute_odds(passage.text) for passage in passages]
+        return [EvidenceJudgement(each, (0, 1), 0.0, 0.0, 0.0, 1.0) for each in odds]
 
-        return judge
+    at = page.text.index("Two")
+    judgement = EvidenceJudgement(2.0, (at, at + 3), 0.0, 0.0, 0.0, 1.0)
+    section = JudgedSection(page, 0, len(page.text), judgement, 1.0)
+    span = narrow_section("which box?", section, judge, 900).judgement.span
+    assert page.text[slice(*span)] == "Two is a box here. Three is a box here."
 
-    assert narrow(judge_both(lost=0.2)) == "Two of the box in words."
-    both = narrow(judge_both(lost=0.3))
-    assert both.startswith("Two")
-    assert both.endswith("Three of the box in words.")
-    assert narrow(judge_both(lost=0.3), longest=40) == "Two of the box in words."
+
+def make_prose(*sentences: str) -> Page:
+    padding = "Many other words about boxes stand before it here, so that the block is a long one, "
+    first = (
+        padding + "and is not quoted whole for the sake of one sentence only, as short ones are."
+    )
+    text = " ".join((first, first.replace("Many", "More"), *sentences))
+    return read_page(f"<p>{text}</p>".encode(), "https://boxes.example/l", "text/html")
+
+
+def test_a_sentence_is_quoted_with_what_it_leans_on_and_its_exception() -> None:
+    page = make_prose(
+        "The box hangs high.", "It is opened in March.", "Except by wardens.", "Paint is blue."
+    )
+
+    def quote(word: str) -> str:
+        at = page.text.index(word)
+        judgement = EvidenceJudgement(2.0, (at, at + 3), 0.0, 0.0, 0.0, 1.0)
+        chosen = choose_quote(JudgedSection(page, 0, len(page.text), judgement, 1.0), 900)
+        assert chosen is not None
+        return chosen.text
+
+    assert quote("opened") == "The box hangs high. It is opened in March. Except by wardens."
+    assert quote("blue") == "Paint is blue."

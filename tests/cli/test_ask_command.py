@@ -60,10 +60,10 @@ def test_bytes_that_are_no_text_are_no_traceback(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_declined_answer_shows_its_quotes_as_rejected(run: Run) -> None:
+def test_where_nothing_was_found_the_closest_quote_has_no_number(run: Run) -> None:
     code, out, err = run("ask", "Who won the 1998 world cup?", *CORVIDS)
     assert code == 3
-    assert out.startswith("No passage reached 0.5; the closest are below.\n\nRejected as too weak")
+    assert out.startswith("Nothing that was found answers this; the closest is below.\n\n")
     assert "\n  ✗ “" in out
     assert "[1]" not in out
     assert err.strip().startswith("declined · ")

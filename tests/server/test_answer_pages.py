@@ -123,12 +123,12 @@ def test_no_page_says_where_files_lie(reading: Reading) -> None:
         assert "/corvids/" not in page
 
 
-def test_a_decline_says_what_was_looked_at_and_shows_the_rejected_quotes(
+def test_a_decline_says_what_was_looked_at_and_shows_the_closest_quotes(
     reading: Reading,
 ) -> None:
     visit = reading.visit()
     answered(visit, "What is the capital of Peru?", decline="0.85")
-    assert "No passage reached the threshold." in visit.text
+    assert "No passage reached 0.85; the closest are below." in visit.text
     assert visit.page.css(".quotes .evidence")
     assert visit.page.css_first(".answer-text") is None
     assert visit.page.css("details.trail[open] .step")

@@ -257,7 +257,7 @@ def test_a_report_has_every_question_quote_verdict_and_source(kind: str) -> None
         "Crows & <rooks>", "4 questions: 2 answered, 1 declined, 1 without an answer",
         "7 of 7 quotes verified", "the words stand on the stored page",
         "1. Do crows <i>hide</i> acorns & find them?",
-        "Declined: no passage reached the threshold", "No evidence", "4. And <i>rooks</i>?",
+        "Declined. The closest passages are below", "No evidence", "4. And <i>rooks</i>?",
         "Searched as “Do crows <i>hide</i>", "Answered by Rookery on 2026-11-22, method extract",
         "read on 2026-11-21", f"version {CROWS.digest} · quotes 1, 3, 4, 5, 7",
         f"version {FILE.digest} · quotes 2, 6", "my notes.pdf",

@@ -386,6 +386,8 @@ class AnswerMetadata(msgspec.Struct, frozen=True):
     """a model wrote the text and cites nothing; the sources are what it was shown"""
     remarks: tuple[str, ...] = ()
     """what is remarked on the citations of the answer"""
+    certain: bool = True
+    """False: a possible answer, whose quotes are likely enough to be looked at and no more"""
 
 
 async def stream_answer(
@@ -533,6 +535,7 @@ def build_answer_metadata(
         answer.calibrated if answer else False,
         answer is not None and answer.citations == "unchecked",
         tuple(split_remarks(episode)[1]),
+        answer is None or answer.certain is not False,
     )
 
 

@@ -624,6 +624,7 @@ class AnswerOutput(Record, frozen=True):
     confidence: Annotated[
         str, Meta(description="The score in words: a probability only where it was calibrated.")
     ] = ""
+    certain: Annotated[bool, Meta(description="false: a possible answer, to be checked.")] = True
 
 
 class VerifyArguments(Record, frozen=True):
@@ -862,6 +863,7 @@ class McpTools:
             answer,
             tuple(_redact_failure(caller, failure) for failure in episode.failures[:MAX_FAILURES]),
             word_score(episode),
+            answer is None or answer.certain is not False,
         )
         return ToolResult(out, _render_answer(out)[: self._limits.characters])
 
@@ -967,7 +969,8 @@ def _render_answer(out: AnswerOutput) -> str:
     """Render the output of `answer` as text for a model."""
     if out.answer is None:
         return f"There is no answer ({out.stop}). Search and read yourself, or ask otherwise."
-    head = f"Declined: {out.text}\nThe nearest:" if out.declined else f"{out.text}\n"
+    possible = "A possible answer, to be checked:\n" * (out.answer.certain is False)
+    head = f"Declined: {out.text}\nThe nearest:" if out.declined else f"{possible}{out.text}\n"
     cited = [
         f"[{number}]\n{quote_to_markdown(quote)}"
         for number, quote in enumerate(out.answer.quotes, 1)
