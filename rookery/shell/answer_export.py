@@ -354,8 +354,8 @@ def _mark_words(
 ) -> str:
     """Return a part of an answer, escaped; in quotes, with the words marked that answer."""
     parts, last = [], 0
-    episode = exported.episode
-    is_quoted = episode.by == "extract" and episode.stop == "end"
+    episode, answer = exported.episode, exported.episode.answer
+    is_quoted = episode.by == "extract" and answer is not None and not answer.declined
     asked = episode.question.text if is_quoted else ""
     for start, end in find_answering_words(text, asked):
         word = escape_text(text[start:end])

@@ -21,7 +21,7 @@ def test_an_answer_stands_on_standard_output_and_the_counts_on_standard_error(ru
     assert code == 0
     assert out.splitlines()[0].startswith("Crows most likely bring gifts to people")
     assert "[1]" in out.split("\n\n")[0]
-    assert "\n[1] “" in out
+    assert "\n[1] Why crows bring gifts" in out
     assert "gifts-from-crows.html#:~:text=" in out
     assert " · verified\n" in out
     assert ESCAPE not in out + err
