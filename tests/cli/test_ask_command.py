@@ -99,7 +99,7 @@ def test_quotes_are_at_most_as_many_as_are_asked_for(run: Run) -> None:
         counted.append(len(answered.answer.quotes))
         assert len(answered.answer.quotes) <= most
     assert counted[:3] == [1, 2, 3]
-    assert counted[3] > 3
+    assert counted[3] >= 3
     assert run("ask", GIFTS, *CORVIDS, "--quotes", "3").out == run("ask", GIFTS, *CORVIDS).out
 
 
