@@ -383,7 +383,7 @@ def test_only_keys_are_read_from_the_environment() -> None:
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"os\.environ|getenv", line)
     ]
-    # Shells ask for completions by the fourth, and prometheus-client's workers share counts by the last.
+    # Shells ask for completions by the fourth; workers share their counts by the last.
     allowed = ("KEY", "key", "ID", "_COMPLETE", "MULTIPROCESS_FOLDER")
     assert all(any(word in read for word in allowed) for read in reads), reads
 
