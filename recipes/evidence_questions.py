@@ -20,12 +20,14 @@ import msgspec
 from recipes.evidence_training import EvidenceExample
 from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
-from rookery.answers.evidence_answers import MOST_BLOCKS, SECTION_SIZES
+from rookery.answers.evidence_answers import SECTION_SIZES
 from rookery.library.search_index import SearchIndex
 from rookery.pages.passages import cut_passages, get_headings_above
 from rookery.records import Block, Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")
+MOST_BLOCKS = 6
+"""maximum number of neighbouring blocks in an example"""
 _SEARCH_DEPTH = 8
 """passages of a search among which one that nobody judged is drawn as a negative, or two where
 none was judged"""
