@@ -330,7 +330,7 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
     begin = max(0, bisect_right(starts, first) - 1)
     end = max(begin, bisect_left(starts, max(last, first + 1)) - 1)
 
-    def fits(low: int, high: int, words: int = _LONGEST_WIDENED) -> bool:
+    def fits_in_quote(low: int, high: int, words: int = _LONGEST_WIDENED) -> bool:
         inside = low >= 0 and high < len(units)
         return inside and len(text[units[low].start : units[high].end].split()) <= words
 
@@ -341,13 +341,13 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
         high += 1
     is_prose = units[low].block == units[high].block
     is_table = units[begin].block.kind == "cell"
-    if not is_table and fits(low, high, _SHORT_BLOCK if is_prose else _LONGEST_WIDENED):
+    if not is_table and fits_in_quote(low, high, _SHORT_BLOCK if is_prose else _LONGEST_WIDENED):
         begin, end = low, high
-    if begin > low and _LEANS.match(text, units[begin].start) and fits(begin - 1, end):
+    if begin > low and _LEANS.match(text, units[begin].start) and fits_in_quote(begin - 1, end):
         begin -= 1
-    if end < high and _EXCEPTS.match(text, units[end + 1].start) and fits(begin, end + 1):
+    if end < high and _EXCEPTS.match(text, units[end + 1].start) and fits_in_quote(begin, end + 1):
         end += 1
-    while end < high and text[units[end].end - 1] == ":" and fits(begin, end + 1):
+    while end < high and text[units[end].end - 1] == ":" and fits_in_quote(begin, end + 1):
         end += 1
     start, stop = units[begin].start, units[end].end
     if stop - start > longest:

@@ -153,10 +153,15 @@ def put_into_words(
     is that of `episode`, and `choosing.decline` does not count. Where the model cannot be asked the
     stop is policy_failed, and there is no answer: the extractive one is in `episode` alone.
     """
-    found = episode.answer
-    if found is None or found.declined or found.certain is False or not found.quotes:
+    extracted = episode.answer
+    if (
+        extracted is None
+        or extracted.declined
+        or extracted.certain is False
+        or not extracted.quotes
+    ):
         return episode
-    quotes = found.quotes
+    quotes = extracted.quotes
     question = episode.question.text
     sources = locate_answers(question, quotes, judge)
     shown_sources = sources[:WRITING_REFERENCES]
@@ -203,6 +208,6 @@ def put_into_words(
         removed.append(Failure(WEBGLM_METHOD, Outcome.NOT_WRITTEN, detail))
         failures = (*episode.failures, *removed)
         return msgspec.structs.replace(episode, steps=written.steps, failures=failures)
-    scored = {"score": found.score, "calibrated": found.calibrated}
+    scored = {"score": extracted.score, "calibrated": extracted.calibrated}
     answer = msgspec.structs.replace(written.answer, **scored)
     return msgspec.structs.replace(written, answer=answer, failures=(*written.failures, *removed))

@@ -80,8 +80,8 @@ def find_answering_words(text: str, question: str) -> list[tuple[int, int]]:
         return []
     pattern = re.compile(rf"(?:{_REASON.pattern})[^.;\n]*", re.I) if kind == "reason" else None
     spans = [match.span() for match in (pattern or _PATTERN_BY_TYPE[kind]).finditer(text)]
-    asked = question.lower()
-    spans = [span for span in spans if text[slice(*span)].lower() not in asked]
+    question = question.lower()
+    spans = [span for span in spans if text[slice(*span)].lower() not in question]
     return spans if len(spans) <= _MOST_MARKED else []
 
 

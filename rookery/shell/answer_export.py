@@ -356,8 +356,8 @@ def _mark_words(
     parts, last = [], 0
     episode, answer = exported.episode, exported.episode.answer
     is_quoted = episode.by == "extract" and answer is not None and not answer.declined
-    asked = episode.question.text if is_quoted else ""
-    for start, end in find_answering_words(text, asked):
+    question = episode.question.text if is_quoted else ""
+    for start, end in find_answering_words(text, question):
         word = escape_text(text[start:end])
         parts += [escape_text(text[last:start]), before, word, after]
         last = end

@@ -400,8 +400,8 @@ def _format_cited_text(answer: Answer, views: Sequence[str], question: str) -> T
     text, last = Text(), 0
     for claim in answer.claims:
         text.append(sanitize_text(answer.text[last : claim.start]))
-        said = answer.text[claim.start : claim.end]
-        is_folded = "\n" not in said
+        claim_text = answer.text[claim.start : claim.end]
+        is_folded = "\n" not in claim_text
         for number in _list_quoted(answer, claim):
             view = Text(_collapse_whitespace(views[number]) if is_folded else views[number])
             for span in find_answering_words(view.plain, question):
@@ -409,7 +409,7 @@ def _format_cited_text(answer: Answer, views: Sequence[str], question: str) -> T
             text.append(view)
             break
         else:
-            text.append(sanitize_text(said))
+            text.append(sanitize_text(claim_text))
         for number in claim.quotes:
             doubtful = number in claim.doubtful
             text.append(
