@@ -38,7 +38,8 @@ def reduce_vectors(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return the principal components of the vectors from the second on, WIDTH of them."""
     centred = vectors - vectors.mean(axis=0)
     directions = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, 1 : WIDTH + 1]
-    return centred @ directions
+    reduced: npt.NDArray[np.float32] = centred @ directions
+    return reduced
 
 
 def write_table(vectors: npt.NDArray[np.float32], folder: Path) -> None:

@@ -141,9 +141,8 @@ def test_vllm_says_quotes_and_commands_with_the_probabilities_of_the_policy(
     answers: list[Answer] = []
     world = make_world(speech, answers)
     with speaking(python, str(folder), tmp_path / "log") as (address, _):
-        server = VllmSampler(
-            [address], tmp_path / "served", speech.tokenizer, speech.ends, WARM, "127.0.0.1"
-        )
+        served = tmp_path / "served"
+        server = VllmSampler([address], served, speech.tokenizer, speech.ends, WARM)
         server.update_weights(policy, 0)
         played = world.play_episodes(partial(server.sample, 0), range(24), seed=0)
         browsed = make_browser(speech).play_episodes(partial(server.sample, 0), range(8), seed=0)
