@@ -57,23 +57,23 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_371, 7),  # outcomes are an enum, and what a word is: for every quote
-    "answers": (3_441, 15),
-    "browser": (1_700, 8),
-    "cli": (3_854, 13),
-    "desk": (8_450, 34),
-    "evidence": (1_304, 7),
-    "learn": (6_408, 24),
-    "library": (4_519, 16),
+    "(top)": (1_361, 7),  # outcomes are an enum, and what a word is: for every quote
+    "answers": (3_288, 15),
+    "browser": (1_506, 7),
+    "cli": (3_461, 13),
+    "desk": (8_325, 34),
+    "evidence": (1_118, 6),
+    "learn": (6_261, 23),
+    "library": (4_428, 15),
     "measure": (2_008, 12),
-    "models": (1_539, 7),
+    "models": (1_499, 7),
     "network": (1_303, 5),
-    "pages": (8_318, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (3_040, 12),  # a typed quotation reads as its page does
-    "server": (7_617, 20),
-    "shell": (2_781, 13),
+    "pages": (8_315, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (3_038, 12),  # a typed quotation reads as its page does
+    "server": (7_540, 20),
+    "shell": (2_638, 13),
 }
-MOST_CODE_LINES = 57_400  # to be 56,000 again: chat models came
+MOST_CODE_LINES = 56_000
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
