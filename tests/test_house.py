@@ -70,10 +70,10 @@ SIZE_LIMITS = {
     "network": (1_303, 5),
     "pages": (8_315, 26),  # documents are read as their reader sees them, PDFs and styles too
     "quotes": (3_038, 12),  # a typed quotation reads as its page does
-    "server": (7_540, 20),
+    "server": (7_541, 20),
     "shell": (2_638, 13),
 }
-MOST_CODE_LINES = 56_090  # to be 56,000 again: vectors stand beside the words of every index
+MOST_CODE_LINES = 56_091  # to be 56,000 again: vectors stand beside the words of every index
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,

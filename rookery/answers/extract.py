@@ -51,7 +51,7 @@ def answer_by_extraction(
 ) -> Episode:
     """Answer a question with the best passages of a library; `observe` gets the ranked passages.
 
-    They are in the order of the search, or of their similarity where there is one. The episode's
+    They are in the order of their words, or of their similarity where there is one. The episode's
     stop is "end", "declined" (the answer has the best rejected quotes) or "no_evidence" (no answer:
     searching or opening failed, and the failures give the reasons).
     """
@@ -60,7 +60,7 @@ def answer_by_extraction(
         return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
     if similarity is None:
         passages = [RankedPassage(page, hit, hit.score, ()) for page, hit in gathered.found]
-        ranked = drop_repeated_passages(passages)
+        ranked = drop_repeated_passages(sorted(passages, key=lambda each: -each.score))
     else:
         ranked = rank_passages(question.text, gathered.found, similarity)
     observe(ranked)

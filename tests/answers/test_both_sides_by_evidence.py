@@ -156,11 +156,11 @@ def test_at_most_three_of_a_side_other_pages_first_and_none_twice() -> None:
     shelf = InMemoryLibrary([same, copy, others[0]])
     pro, contra = parts(sure(answer_both_sides(ASKED, shelf, judge=judge)))
     assert contra == []
-    assert {text.casefold() for text in pro[:2]} == {
-        "crows never forget faces.",
-        "crow 0 was the one that did not forget a hat.",
-    }
-    assert pro[2:] == ["Crows never forget masks."]
+    first = {text.casefold() for text in pro[:2]}
+    assert "crow 0 was the one that did not forget a hat." in first
+    of_one_page = {"crows never forget faces.", "crows never forget masks."}
+    assert {text.casefold() for text in pro} - of_one_page < first
+    assert {text.casefold() for text in pro} > of_one_page
     shelf = InMemoryLibrary([same, copy, *others])
     answer = sure(answer_both_sides(ASKED, shelf, judge=judge))
     assert len({quote.digest for quote in answer.quotes}) == len(answer.quotes) == 3

@@ -190,7 +190,8 @@ def test_a_chat_is_answered_whole_and_in_pieces(served: Served) -> None:
 
 def test_a_prompt_without_a_chat_is_continued_as_it_is(served: Served) -> None:
     prompt, words = next(iter(served.lessons.items()))
-    begun, rest = words[:10], words[10:]
+    begun, space, rest = words.partition(" ")  # a token holds the space before its word
+    rest = space + rest
     with RemoteModel(ModelEndpoint("taught", served.base_url, chat=False)) as model:
         so_far = f"user:\n{prompt}<|end|>\nassistant:\n{begun}"
         assert model.complete(so_far) == [Completion(rest)]

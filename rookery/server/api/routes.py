@@ -114,6 +114,7 @@ EXAMPLE_VALUES: Mapping[str, Any] = {
         "detail": "no answer in 10 seconds",
         "failures": {"timed_out": 1},
         "metadata": {"project": "birds"},
+        "arguments": {"query": "gifts of crows"},
         "stop": "end",
         "pattern task EnvTask.id": "gifts",
         "prompt": "Question: Do crows bring gifts?",
