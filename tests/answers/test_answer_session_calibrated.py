@@ -79,7 +79,7 @@ def judge_by_words(question: str, passages: Sequence[EvidencePassage]) -> list[E
 
 
 @pytest.mark.slow
-def test_a_calibration_declines_what_was_declined_without_one(
+def test_a_calibration_is_certain_of_what_was_certain_without_one(
     documents: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a limit that was asked for is one of the calibrated probability."""
@@ -97,10 +97,11 @@ def test_a_calibration_declines_what_was_declined_without_one(
         return [each for each in found if each]
 
     before = ask_all(documents)
-    assert 3 < sum(each.declined for each in before) < len(texts) - 3
+    assert 3 < sum(each.certain is False for each in before) < len(texts) - 3
     assert _refresh_index(documents)[0].calibrated
     after = ask_all(documents)
     assert all(each.calibrated for each in after)
+    assert [each.certain for each in after] == [each.certain for each in before]
     assert [each.declined for each in after] == [each.declined for each in before]
     assert [each.quotes for each in after] == [each.quotes for each in before]
     scores = [

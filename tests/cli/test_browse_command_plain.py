@@ -81,7 +81,7 @@ def test_no_escape_sequence_of_a_page_reaches_the_terminal(run: Run, tmp_path: P
 @pytest.fixture
 def saved(run: Run, tmp_path: Path) -> Path:
     file = tmp_path / "answer.json"
-    file.write_text(run("ask", GIFTS, *CORVIDS, "--json").out, "utf-8")
+    file.write_text(run("ask", GIFTS, *CORVIDS, "--json", "--ranker", "words").out, "utf-8")
     return file
 
 
