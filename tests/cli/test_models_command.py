@@ -66,7 +66,10 @@ def test_passages_show_what_a_model_was_given(run: Run, method: str) -> None:
     assert code == 0
     query = "why crows bring gifts" if method == "webgpt" else GIFTS
     queries = [query, "crow gifts"] if method == "webglm" else [query]
-    assert [search["query"] for search in report["searches"]] == queries  # type: ignore[index]
+    searches = [search["query"] for search in report["searches"]]  # type: ignore[index]
+    # gophercite has the model write searches, too, and it says what it always says
+    assert searches[: len(queries)] == queries
+    assert len(searches) == len(queries) + (method == "gophercite")
     cited = {number for each in report["found"] for number in each["quotes"]}  # type: ignore[index]
     assert cited == set(range(1, len(answer["quotes"]) + 1))  # type: ignore[index]
     assert "model's best sample" in report["reason"]  # type: ignore[index]
