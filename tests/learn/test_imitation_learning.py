@@ -113,7 +113,7 @@ def list_validation_examples(
 def test_it_learns_to_browse_as_it_was_shown(place: Place, tmp_path: Path) -> None:
     out, told = tmp_path / "out", []
     reached = train_by_imitation(
-        settings(place, epochs=3, asked=100),
+        settings(place, epochs=4, asked=100),
         out,
         lambda step, steps, measured: told.append((step, steps)),
     )
