@@ -273,7 +273,11 @@ class SearchIndex:
                 document.add_unsigned("key", passage.key)
                 document.add_bytes("pieces", passage.pieces)
                 self._added.append(passage)
-            self._open_writer().add_document(document)
+            try:
+                self._open_writer().add_document(document)
+            except ValueError:  # a thread ended: of what, as of a full disk, is told at the end
+                self._open_writer().commit()
+                raise
 
     def remove(self, url: str) -> None:
         """Remove all passages of the page at this address; `commit` makes it visible.

@@ -555,8 +555,8 @@ def test_the_second_indexer_waits_and_finds_everything_done(place: Place) -> Non
         assert first.stdout is not None
         first.stdout.readline()
         folder = place.open()
-        assert len(place.read) == 1
-        assert "waiting" in place.read[0]
+        assert place.read == []
+        assert "waiting" in place.sentences[0]
         assert first.stdout.read().endswith("finished\n")
     assert _all_there(folder, 30)
 
