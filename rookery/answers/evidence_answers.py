@@ -198,9 +198,9 @@ def narrow_section(
     The span of the whole section misses the sentence that answers more often than a judgement of
     each run does. Runs of up to MOST_UNITS sentences, rows of a table or pieces of code are judged
     that hold a part of the span, and whole blocks. They have at most `longest` characters, and go
-    on in another block only from item to item and the like, and behind a colon. A section with
-    fewer than two is returned as it is. The other parts of the judgement stay those of the whole
-    section.
+    on in another block only from item to item, behind a colon, and where both are single sentences.
+    A section with fewer than two is returned as it is. The other parts of the judgement stay those
+    of the whole section.
     """
     first, last = (section.start + each for each in section.judgement.span)
     units = _list_units(section)
@@ -209,15 +209,21 @@ def narrow_section(
         for begin in range(len(units))
         for end in range(begin, min(begin + MOST_UNITS, len(units)))
         if units[end].end - units[begin].start <= longest
-        and not any(_is_apart(section.page, *pair) for pair in pairwise(units[begin : end + 1]))
+        and all(
+            not _is_apart(section.page, *pair) or _are_lines(section.page, *pair)
+            for pair in pairwise(units[begin : end + 1])
+        )
         if (units[begin].start < last and first < units[end].end) or _is_block(units, begin, end)
     ]
     if len(runs) < 2:
         return section
     passages = [EvidencePassage(section.page.text[slice(*run)], section.heading) for run in runs]
     judged = judge(question, passages)
-    best = max(range(len(runs)), key=lambda number: judged[number].answers)
-    span = max(0, runs[best][0] - section.start), runs[best][1] - section.start
+    scored = [
+        (each.answers, low - high, low) for each, (low, high) in zip(judged, runs, strict=True)
+    ]
+    _, length, start = max(scored)  # of equals the shortest
+    span = max(0, start - section.start), start - length - section.start
     return section._replace(judgement=section.judgement._replace(span=span))
 
 
@@ -233,6 +239,15 @@ def _is_apart(page: Page, unit: _Unit, after: _Unit) -> bool:
     """Return True if two neighbouring units are in blocks of prose that do not belong together."""
     same = unit.block.kind == after.block.kind != "paragraph"
     return unit.block != after.block and not same and page.text[unit.end - 1] != ":"
+
+
+def _are_lines(page: Page, *units: _Unit) -> bool:
+    """Return True if units are paragraphs of a single sentence each."""
+    return all(
+        (unit.start, unit.end, "paragraph") == (unit.block.start, unit.block.end, unit.block.kind)
+        and page.text[unit.end - 1] in ".!?"
+        for unit in units
+    )
 
 
 def _list_units(section: JudgedSection) -> list[_Unit]:

@@ -58,7 +58,7 @@ def test_a_record_holds_the_answer_its_claims_and_its_quotes(service: Served) ->
     record = service.send("/v1/answers", {"question": QUESTION}).json
     assert (record["state"], record["question"]) == ("done", QUESTION)
     sources = record["rookery"]["sources"]
-    assert record["rookery"]["verified"] == len(sources) > 1
+    assert record["rookery"]["verified"] == len(sources) >= 1
     for source in sources:
         assert page(source["digest"]).text[source["start"] : source["end"]] == source["quote"]
     for claim in record["claims"]:
