@@ -103,14 +103,14 @@ _load_worker_state = cache(_WorkerState)
 
 
 def write_one(name: str, asked: SquadQuestion) -> WrittenOutcome | None:
-    """Answer one question by `extract` and in words; None where `extract` declines."""
+    """Answer one question by `extract` and in words; None where `extract` is not certain."""
     state = _load_worker_state(name)
     library, judge, model = state.library, state.judge, state.model
     question = Question(asked.text, asked.text, gold=asked.answers)
     begun = time.process_time()
     found = answer_by_evidence(question, library, judge, SETTINGS)
     between = time.process_time()
-    if found.answer is None or found.answer.declined:
+    if found.answer is None or found.answer.declined or found.answer.certain is False:
         return None
     written = put_into_words(found, model, judge)
     ended = time.process_time()
