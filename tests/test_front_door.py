@@ -149,9 +149,8 @@ def test_the_front_doors_functions_stand_in_no_packages_place() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("asked", ["Who wrote Hamlet?", "How long is the Nile?"])
+@pytest.mark.parametrize("asked", ["Who wrote Hamlet?", "How long is the Danube?"])
 def test_the_bundled_model_is_not_certain_of_what_the_documents_do_not_say(asked: str) -> None:
-    """The pages name the West Nile virus, which may answer, and no Hamlet."""
     answer = rookery.ask(asked, "rookery:corvids")
     assert answer.declined or answer.certain is False
     assert rookery.ask(asked, "rookery:corvids", settings=rookery.Settings(decline=0.5)).declined

@@ -64,7 +64,7 @@ SIZE_LIMITS = {
     "desk": (8_325, 34),
     "evidence": (1_118, 6),
     "learn": (6_261, 23),
-    "library": (4_432, 15),
+    "library": (4_434, 15),
     "measure": (2_008, 12),
     "models": (1_499, 7),
     "network": (1_303, 5),
@@ -73,7 +73,7 @@ SIZE_LIMITS = {
     "server": (7_541, 20),
     "shell": (2_638, 13),
 }
-MOST_CODE_LINES = 56_106  # to be 56,000 again: vectors stand beside the words of every index
+MOST_CODE_LINES = 56_108  # to be 56,000 again: vectors stand beside the words of every index
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,

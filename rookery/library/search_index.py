@@ -662,6 +662,8 @@ def translate_index_errors(place: Path) -> Iterator[None]:
         advice = "make room" if full else f"delete {place}"
         if any(sign in str(error) for sign in _READ_ONLY_SIGNS):
             advice = f"allow this user to write into {place}, where searching locks a file,"
+        if "schema does not match" in str(error):
+            advice = "another version made it: build it anew, shards with `rookery index build`,"
         detail = f"the search index cannot be used: {advice} and run again ({error})"
         raise Failed(Failure(str(place), outcome, detail)) from error
 
