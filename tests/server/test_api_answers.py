@@ -55,10 +55,11 @@ def read_events(body: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.slow
 def test_a_record_holds_the_answer_its_claims_and_its_quotes(service: Served) -> None:
-    record = service.send("/v1/answers", {"question": QUESTION}).json
-    assert (record["state"], record["question"]) == ("done", QUESTION)
+    gifts = "Why do crows bring gifts to people?"
+    record = service.send("/v1/answers", {"question": gifts}).json
+    assert (record["state"], record["question"]) == ("done", gifts)
     sources = record["rookery"]["sources"]
-    assert record["rookery"]["verified"] == len(sources) >= 1
+    assert record["rookery"]["verified"] == len(sources) > 1
     for source in sources:
         assert page(source["digest"]).text[source["start"] : source["end"]] == source["quote"]
     for claim in record["claims"]:
