@@ -107,9 +107,9 @@ def ask(
     `method` is extract, webgpt, gophercite, webglm or sides; it and `places` take the place of
     those in `settings`. Without one it is that of `settings`, and webglm where they have a model on
     a server and the usual method. A declined answer has `declined` set and brings the closest
-    quotes; `certain` is False for a possible one. `progress` is called while documents are read. Raises Failed where no answer
-    could be made (no source could be searched, a model gave none, a setting is wrong), and
-    ValueError for a question that is empty or too long.
+    quotes; `certain` is False for a possible one. `progress` is called while documents are
+    read. Raises Failed where no answer could be made (no source could be searched, a model gave
+    none, a setting is wrong), and ValueError for a question that is empty or too long.
     """
     with _open_session(places, method, settings, progress) as session:
         episode = session.answer(_make_question(question))
