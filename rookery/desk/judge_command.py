@@ -43,8 +43,6 @@ MOST_PRELUDE_ITEMS = 500
 """people before whom an attention check is put, where it is not said: more than will ever come"""
 DEFAULT_ADDRESS = "http://127.0.0.1:8500"
 """of the desk, as `rookery serve desk` opens it"""
-BOOTSTRAP_SAMPLES = 1000
-"""times that items are drawn anew for the intervals of `rookery judge agreement`"""
 
 FormFiles = Annotated[
     list[Path], make_argument("FILE...  TOML files of forms; - is standard input.")
@@ -521,24 +519,18 @@ def run_judge_dataset(
 def run_judge_stats(
     batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
 ) -> None:
-    """Show how much each person judged, how well, and whose work is left out."""
+    """Count what was judged and what is left out; with --json, print all that the board shows.
+
+    That is how much and how well each person judged, and how far people agree.
+    """
     with _open_store(store) as desk:
-        from rookery.desk.rater_quality import build_quality_report, format_rater_stats
+        from rookery.desk.rater_quality import build_quality_report
 
-        found = build_quality_report(desk, batch)
-    print_result(found, format_rater_stats(found), as_json)
-
-
-@judge_group.command("agreement")
-def run_judge_agreement(
-    batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""
-) -> None:
-    """Show how far people agree with researchers and with each other, by form and field."""
-    with _open_store(store) as desk:
-        from rookery.desk.rater_quality import build_quality_report, format_agreement
-
-        found = build_quality_report(desk, batch, BOOTSTRAP_SAMPLES)
-    print_result(found.agreement, format_agreement(found), as_json)
+        report = build_quality_report(desk, batch)
+    where = f"batch {report.batch}" if report.batch else "all batches"
+    lines = [f"{where}: {report.items:,} items, {report.judgements:,} judgements that count"]
+    lines += [f"left out: {count:,} {reason}" for reason, count in report.left_out.items()]
+    print_result(report, lines, as_json)
 
 
 def _keep_pages(desk: "Store", items: "Iterable[LabellingItem]") -> None:

@@ -5,7 +5,7 @@ Nothing is left out of the counts without a stored exclusion and its reason.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from statistics import mean, median
 from typing import Literal, NamedTuple
@@ -55,7 +55,6 @@ from rookery.measure.intervals import (
     jackknife_interval,
 )
 from rookery.records import Failure, Record
-from rookery.shell.terminal_output import format_table
 
 SUPER_RATER_AGREEMENT = 0.85
 """agreement with researchers required of super raters, on each of three judgements (GopherCite,
@@ -304,17 +303,6 @@ class ExclusionProposal(Record, frozen=True):
     judgements: int
 
 
-class AgreementReport(Record, frozen=True):
-    """Agreement between people, by kind of people, by pair, and by field."""
-
-    batch: str
-    """empty: every batch"""
-    rates: tuple[RaterGroupAgreement, ...]
-    pairs: tuple[RaterPairAgreement, ...]
-    alphas: tuple[FieldAlpha, ...]
-    kappas: tuple[FieldKappa, ...]
-
-
 class QualityReport(Record, frozen=True):
     """Quality report for the lead of a labelling project.
 
@@ -335,11 +323,6 @@ class QualityReport(Record, frozen=True):
     kappas: tuple[FieldKappa, ...]
     exclusions: tuple[ExclusionEffect, ...]
     proposals: tuple[ExclusionProposal, ...]
-
-    @property
-    def agreement(self) -> AgreementReport:
-        """The agreement figures of this report, as a report of their own."""
-        return AgreementReport(self.batch, self.rates, self.pairs, self.alphas, self.kappas)
 
 
 def build_quality_report(
@@ -612,108 +595,3 @@ def _compare_judgements(work: LabellingData, mine: Judgement, other: Judgement) 
         if place in other_labels.get(key, ())
     ]
     return mean(same) if same else None
-
-
-_PASSED = {True: "passed", False: "failed", None: "not over"}
-
-
-def format_rater_stats(report: QualityReport) -> Iterator[str]:
-    """Yield lines on each rater's work: how much, how good, and what is left out."""
-    where = f"batch {report.batch}" if report.batch else "all batches"
-    yield f"{where}: {report.items:,} items, {report.judgements:,} judgements that count"
-    yield from (f"left out: {count:,} {reason}" for reason, count in report.left_out.items())
-    if report.people:
-        heads = "name,role,done,late,skipped,flagged,excluded,median,fast,gold,first shown,besides"
-        yield from ("", *format_table([heads.split(","), *map(_format_rater, report.people)]))
-    if any(each.hasty or each.lopsided for each in report.people):
-        note = "! look into it: often done in a tenth of the time, or one side preferred too often"
-        yield from ("", note)
-    for effect in report.exclusions:
-        if effect is report.exclusions[0]:
-            yield ""
-        row = effect.exclusion
-        where = f" in {row.batch}" if row.batch else ""
-        what = "excluded" if effect.holds else "excluded, and lifted again"
-        yield (
-            f"{what} (number {row.number}): {row.what} {row.which}{where}, "
-            f"{effect.judgements:,} judgements, by {row.by}: {row.reason}"
-        )
-    for each in report.proposals:
-        if each is report.proposals[0]:
-            yield ""
-        yield f"to be excluded: {each.person}, {each.judgements:,} judgements: {each.reason}"
-
-
-def _format_rater(each: RaterReport) -> list[str]:
-    counts = (each.done, each.late, each.skipped, each.flagged, each.excluded)
-    seconds, side, notes = "", "", []
-    if each.seconds is not None:
-        minutes = each.seconds / 60
-        seconds = f"{each.seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
-    if each.side is not None:
-        side = f"{each.side.share:.0%} of {each.side.judged}{' !' * each.lopsided}"
-    for check in each.preludes:
-        score, passed = f"{check.right}/{check.of}", _PASSED[check.passed]
-        notes.append(f"check of {check.batch}: {score} {passed}")
-    if each.trusted is not None:
-        notes.append(_format_trust(each.trusted))
-    gold = f"{each.gold_right}/{each.gold}" if each.gold else ""
-    figures = [seconds, f"{each.fast}{' !' * each.hasty}", gold, side]
-    return [each.name, each.role, *map(str, counts), *figures, "; ".join(notes)]
-
-
-def _format_trust(trusted: ResearcherAgreement) -> str:
-    shares = []
-    for name in _TRUST_SCALES:
-        estimate: AgreementEstimate = getattr(trusted, name)
-        if estimate.items:
-            undefined = isinstance(estimate.value, UndefinedStatistic)
-            share = "" if undefined else f"{estimate.value:.0%}"
-            shares.append(f"{name} {share} of {estimate.items}")
-    return f"as researchers: {', '.join(shares)}{' (super rater)' * bool(trusted.passed)}"
-
-
-def format_agreement(report: QualityReport) -> Iterator[str]:
-    """Yield lines on the agreement between raters, by form and field."""
-    yield "which answer is better, a tie being half (two answers), or the same (more):"
-    for rate in report.rates:
-        for what, estimate in (("two answers", rate.credit), ("more", rate.same)):
-            if estimate.items:
-                figure = _format_estimate(estimate)
-                yield f"  {rate.between}, {what}: {figure}, {estimate.items:,} items"
-        if not (rate.credit.items or rate.same.items):
-            yield f"  {rate.between}: no item was judged by both"
-    pairs, kappas = [], []
-    for pair in report.pairs:
-        size = str(max(pair.credit.items, pair.same.items))
-        figures = map(_format_estimate, (pair.credit, pair.kappa, pair.same))
-        pairs.append([f"{pair.one}, {pair.other}", size, *figures])
-    alphas = [
-        [_name_field(each), each.level, str(each.judgements), _format_estimate(each.alpha)]
-        for each in report.alphas
-    ]
-    for field in report.kappas:
-        names, size = f"{field.one}, {field.other}", str(field.kappa.items)
-        kappas.append([_name_field(field), names, size, _format_estimate(field.kappa)])
-    for heads, rows in (
-        ("two people,items,agree,kappa,same of more", pairs),
-        ("field,level,judgements,alpha", alphas),
-        ("field,two people,values,kappa", kappas),
-    ):
-        if rows:
-            yield from ("", *format_table([heads.split(","), *rows]))
-
-
-def _name_field(each: FieldAlpha | FieldKappa) -> str:
-    changed = f" (choices {each.variant})" if each.variant > 1 else ""
-    return f"{each.form}: {each.field}{changed}"
-
-
-def _format_estimate(estimate: AgreementEstimate) -> str:
-    """Return a number with its interval, or why there is none."""
-    if not estimate.items:
-        return ""
-    if isinstance(estimate.value, UndefinedStatistic):
-        return f"none ({estimate.value.reason})"
-    interval = "" if estimate.low is None else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    return f"{estimate.value:.2f}{interval}"

@@ -17,7 +17,7 @@ from stores import Server, postgres
 
 from rookery.desk import accounts, labelling_queue
 from rookery.desk.forms import FORMS, Judgement
-from rookery.desk.rater_quality import AgreementReport, QualityReport, exclude_judgements
+from rookery.desk.rater_quality import QualityReport, exclude_judgements
 from rookery.desk.snapshots import Snapshot
 from rookery.desk.store import Store, find_pages_by_digest
 from rookery.library.page_archive import PageArchive
@@ -125,14 +125,13 @@ def test_an_invite_is_a_link_that_lets_in_once(run: Run, place: Path) -> None:
         (["invite", "Ada", "--role", "boss"], "use one of reader, labeller, reviewer,"),
         (["invite", " Ada"], "without space around it"),
         (["stats", "--batch", "none"], "there is no such batch"),
-        (["agreement", "--batch", "none"], "there is no such batch"),
         (["export", "out", "--batch", "none"], "there are no items in these batches"),
         (["import", "q.csv"], "--form and --batch"),
         (["import", "q.csv", "--form", "compare", "--batch", "b"], "check the path"),
         (["import", "q.csv", "--form", "contrast", "--batch", "b"], "use one of demonstrate"),
         (["import", "."], "this is no exported snapshot"),
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_every_mistake_is_a_sentence(
     run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -237,35 +236,32 @@ def test_stats_show_the_board(run: Run, place: Path, tmp_path: Path) -> None:
     code, out, err = run("judge", "stats", "--store", place)
     assert (code, err) == (0, "")
     assert out.startswith("all batches: 4 items, 4 judgements that count\nleft out: 4 ")
-    [ada] = [line for line in out.splitlines() if line.startswith("Ada ")]
-    assert ada.split()[:9] == ["Ada", "labeller", "4", "0", "0", "0", "0", "100", "s"]
-    assert "excluded (number 1): person Rita in first, 4 judgements, by Ada: " in out
-    assert "\x1b" not in out
     board = QualityReport.from_json(
         run("judge", "stats", "--json", "--batch", "first", "--store", place).out
     )
     assert (board.batch, board.items, board.judgements) == ("first", 4, 4)
+    ada = board.people[0]
+    assert (ada.name, ada.done, ada.seconds) == ("Ada", 4, 100.0)
+    assert [each.judgements for each in board.exclusions] == [4]
+    assert "\x1b" not in run("judge", "stats", "--json", "--store", place).out
 
 
 @pytest.mark.slow
-def test_agreement_shows_numbers_with_intervals_or_reasons(
+def test_stats_have_the_agreement_of_judges_for_programs(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
     path = pairs(tmp_path / "c.jsonl", 4)
     command = ("judge", "import", path, "--form", "compare_short", "--batch", "first")
     run(*command, "--raters", "3", "--store", place)
     judged(place, {"Ada": [1, 1, -1, 0], "Rita": [1, -1, -1, 0], "Ben": [2, 2, -2, -1]})
-    code, out, err = run("judge", "agreement", "--store", place)
-    assert (code, err) == (0, "")
+    found = QualityReport.from_json(run("judge", "stats", "--json", "--store", place).out)
     # Rita with Ada: 3 of 4; with Ben: 2 and a half of 4.
-    assert re.search(
-        r"researcher and labeller, two answers: 0\.69 \[0\.\d\d, \d\.\d\d\], 4 items", out
-    )
-    assert "researchers: no item was judged by both" in out
-    assert re.search(r"^Ada, Ben +4 +0\.88 \[", out, re.MULTILINE)
-    assert re.search(r"^compare_short: overall +ordinal +12 +0\.\d\d \[", out, re.MULTILINE)
-    found = AgreementReport.from_json(run("judge", "agreement", "--json", "--store", place).out)
     assert [rate.credit.value for rate in found.rates][1] == 5.5 / 8
+    [pair] = [each for each in found.pairs if (each.one, each.other) == ("Ada", "Ben")]
+    assert (pair.credit.value, pair.credit.items) == (0.875, 4)
+    [alpha] = [each for each in found.alphas if each.field == "overall"]
+    assert (alpha.form, alpha.level, alpha.judgements) == ("compare_short", "ordinal", 12)
+    assert alpha.alpha.low is not None
 
 
 def test_an_export_is_read_by_those_who_learn_and_comes_back(
