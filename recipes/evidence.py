@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.documentation import BUILD_SITES
 from recipes.evidence_base import convert_cross_encoder, find_public_cross_encoder
 from recipes.evidence_calibration import calibrate_model
 from recipes.evidence_data import EvidenceDataSettings, make_examples
@@ -32,6 +33,9 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     training: EvidenceTrainingSettings = EvidenceTrainingSettings()
     kept: float = 0.0
     """share of the weights from before the training in the mean that the next stage begins with"""
+    with_base: bool = False
+    """the mean is with the network that the first stage begins with, and not from before this
+    training"""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,11 +69,12 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         if step % 10 == 0 or step == steps:
             print_progress(f"step {step} of {steps}: loss {measured['loss']:.3f}")
 
+    sites = read_site_folders() | {name: folder for name, (folder, _) in BUILD_SITES.items()}
     network, model, notes = base, out / "model", []
     for number, stage in enumerate(settings.stages, 1):
         folder = out / f"stage-{number}"
         folder.mkdir(exist_ok=True)
-        make = partial(make_examples, stage.data, data, read_site_folders())
+        make = partial(make_examples, stage.data, data, sites)
         examples = load_or_make(folder / "examples.json", list[EvidenceExample], make)
         print_progress(f"stage {number}: {len(examples)} examples")
         trained = train_evidence_model(
@@ -77,7 +82,8 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
         )
         if not (folder / "mean" / "config.json").exists():
             learnt = Path(trained.model)
-            average_evidence_networks(network, learnt, stage.kept, folder / "mean")
+            before = base if stage.with_base else network
+            average_evidence_networks(before, learnt, stage.kept, folder / "mean")
         network = folder / "mean"
         notes.append(
             f"stage {number}: {trained.examples} examples, {trained.steps} steps, "
@@ -101,8 +107,8 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
             ),
         )
 
-    before, after = measure_folder("base", out / "base-onnx"), measure_folder("trained", model)
-    return RecipeOutput((), (), (), [*list_measures(before, after), *notes])
+    public, after = measure_folder("base", out / "base-onnx"), measure_folder("trained", model)
+    return RecipeOutput((), (), (), [*list_measures(public, after), *notes])
 
 
 if __name__ == "__main__":

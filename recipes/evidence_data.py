@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import sentencex
 
-from recipes.evidence_questions import list_written_examples
+from recipes.evidence_questions import list_judged_examples, list_written_examples
 from recipes.evidence_training import EvidenceExample
 from rookery.errors import Failed
 from rookery.library.question_files import SquadData, read_squad
@@ -59,6 +59,8 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """sites whose files in recipes/questions are taken; all must be installed"""
     found: tuple[str, ...] = ()
     """those of these sites whose files in recipes/questions/found are taken too"""
+    judged: tuple[str, ...] = ()
+    """sites of bench.documentation whose files in recipes/questions/judged are taken"""
     windows: Literal[1, 2] = 2
     """examples of each written quote that answers: in its section and in a run of blocks, or one of
     the two by lot"""
@@ -80,7 +82,8 @@ def make_examples(
 ) -> list[EvidenceExample]:
     """Return the examples of all parts, the same for the same settings, data and packages.
 
-    `sites` has the folders of those that are named in `written`. Raises Failed (no_data).
+    `sites` has the folders of those that are named in `written` and `judged`. Raises Failed
+    (no_data).
     """
     squad = read_squad(data / "squad" / "train.json.xz")
     training_articles = split_articles(squad, settings.articles, settings.seed)
@@ -92,23 +95,22 @@ def make_examples(
         _list_forum_examples(data / "stackexchange", settings.threads, settings.seed),
         _list_yes_no_examples(data / "boolq" / "boolq.jsonl.xz", settings.yes_no, settings.seed),
     ]
-    if unknown := [name for name in settings.written if name not in sites]:
-        raise Failed(
-            Failure(
-                ", ".join(unknown),
-                "no_data",
-                "recipes/questions/sites.toml has no folder of this name",
-            )
-        )
-    folders = {name: sites[name] for name in settings.written}
-    if missing := [str(folder) for folder in folders.values() if not folder.is_dir()]:
-        detail = "not installed: recipes/questions/README.md names the packages"
+    named = (*settings.written, *settings.judged)
+    if unknown := [name for name in named if name not in sites]:
+        detail = "neither recipes/questions/sites.toml nor bench.documentation has this name"
+        raise Failed(Failure(", ".join(unknown), "no_data", detail))
+    if missing := [str(sites[name]) for name in named if not sites[name].is_dir()]:
+        detail = "not installed: recipes/questions/README.md says where packages are named"
         raise Failed(Failure(", ".join(missing), "no_data", detail))
+    folders = {name: sites[name] for name in settings.written}
     pages = {name: read_site(folder.resolve()) for name, folder in folders.items()}
     parts.append(
         list_written_examples(
             pages, folders, settings.seed, settings.found, windows=settings.windows
         )
+    )
+    parts.append(
+        list_judged_examples({name: sites[name] for name in settings.judged}, settings.seed)
     )
     parts += [
         _list_pair_examples(data / "support" / f"{name}.jsonl.xz", count, settings.seed)

@@ -6,7 +6,8 @@ quotes (page_spans.py), which are read from the installed pages. A question come
 that answers it, or, as a near miss, with one that seems to (SQuAD 2.0 has such questions); a claim
 with what it is judged by. What a search finds besides is a hard negative only where it was judged
 not to answer: a part of it does (Qu and others 2021, RocketQA, section 3.2, drop such passages by a
-model).
+model). recipes/questions/judged has what the answers about the sites of bench/questions were chosen
+of, as it was judged.
 """
 
 import tomllib
@@ -22,12 +23,13 @@ from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
 from rookery.answers.evidence_answers import SECTION_SIZES
 from rookery.library.search_index import SearchIndex
-from rookery.pages.passages import cut_passages, get_headings_above
-from rookery.records import Block, Page, prepare_type
+from rookery.pages.page_reader import read_page
+from rookery.pages.passages import cut_passages, find_sentences, get_headings_above
+from rookery.records import Page, prepare_type
 
 WRITTEN = Path(__file__).with_name("questions")
 MOST_BLOCKS = 6
-"""maximum number of neighbouring blocks in an example"""
+"""maximum number of neighbouring blocks or sentences in an example"""
 _SEARCH_DEPTH = 8
 """passages of a search among which one that nobody judged is drawn as a negative, or two where
 none was judged"""
@@ -40,8 +42,8 @@ CLAIM_KINDS = ("supports", "refutes", "neither")
 class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question or claim, with a quote.
 
-    Of what a search found for a question, "rejected" does not answer it, of "doubtful" nobody could
-    tell, and what answers has a kind as other questions have.
+    Of what a search found for a question, "rejected" does not answer it, "partly" answers a half of
+    it, of "doubtful" nobody could tell, and what answers has a kind as other questions have.
     """
 
     kind: Literal[
@@ -52,6 +54,7 @@ class WrittenQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "yes/no",
         "near miss",
         "rejected",
+        "partly",
         "doubtful",
         "supports",
         "refutes",
@@ -133,6 +136,37 @@ def list_written_examples(
                     yield EvidenceExample(text, window.text, window.heading, 0.0)
 
 
+def list_judged_examples(
+    folders: Mapping[str, Path], seed: int, judged: Path = WRITTEN / "judged"
+) -> Iterator[EvidenceExample]:
+    """Yield the examples of the passages that were judged for questions about these sites.
+
+    `folders` has the folder of each, by the name of its file in `judged`. What answers or half
+    answers (0.5) stands in its section and in a run of its sentences, as a quote is chosen among,
+    and what answers beside a run without it; nothing is taken for wrong that nobody judged.
+    """
+    for name, folder in folders.items():
+        lines = read_written_questions(judged / f"{name}.jsonl")
+        files = {each.page: (folder / each.page).resolve() for each in lines}
+        pages = {
+            path: read_page(file.read_bytes(), file.as_uri(), "text/html")
+            for path, file in files.items()
+            if file.is_file()
+        }
+        for each, page, place, section in _find_quotes(name, lines, pages):
+            random = Random(f"{seed} {name} {each.text} {each.digest}")
+            sentences = find_sentences(page, *section)
+            answers = {"rejected": 0.0, "partly": 0.5}.get(each.kind, 1.0)
+            windows = [cut_section(page, place)]
+            if answers:
+                windows.append(cut_run(page, place, sentences, random))
+            for window in windows:
+                span = window.span if answers else None
+                yield EvidenceExample(each.text, window.text, window.heading, answers, span)
+            if answers == 1 and (other_run := cut_other_run(page, place, sentences, random)):
+                yield EvidenceExample(each.text, other_run.text, other_run.heading, 0.0)
+
+
 class _PlacedQuestion(NamedTuple):
     """A question or claim, and where its quote stands."""
 
@@ -180,7 +214,8 @@ def _list_examples_of_text(
         kind, text, page, place = each.question.kind, each.question.text, each.page, each.place
         if kind == "doubtful" or (kind == "rejected" and id(each) not in kept_ids):
             continue
-        section, run = cut_section(page, place), cut_block_run(page, place, random)
+        blocks = list_text_blocks(page)
+        section, run = cut_section(page, place), cut_run(page, place, blocks, random)
         if kind == "supports" or kind == "refutes" or kind == "neither":
             window = random.choice([section, run])
             yield EvidenceExample(text, window.text, window.heading, support=kind)
@@ -192,7 +227,7 @@ def _list_examples_of_text(
         else:
             for window in (section, run) if windows > 1 else random.sample((section, run), 1):
                 yield EvidenceExample(text, window.text, window.heading, 1.0, window.span)
-            if other_run := cut_other_run(page, place, random):
+            if other_run := cut_other_run(page, place, blocks, random):
                 yield EvidenceExample(text, other_run.text, other_run.heading, 0.0)
 
 
@@ -214,39 +249,44 @@ def cut_section(page: Page, place: tuple[int, int]) -> _Window:
     return _Window(page.text[start:end], heading, inside)
 
 
-def cut_block_run(page: Page, place: tuple[int, int], random: Random) -> _Window:
-    """Cut the blocks that hold a place, and by chance a neighbour, as a quote is judged again."""
-    blocks = _list_text_blocks(page)
-    inside = [
-        number
-        for number, block in enumerate(blocks)
-        if block.start < place[1] and place[0] < block.end
-    ]
+def cut_run(
+    page: Page, place: tuple[int, int], units: Sequence[tuple[int, int]], random: Random
+) -> _Window:
+    """Cut the blocks or sentences that hold a place, and by chance a neighbour, as a quote is
+    judged again."""
+    inside = [n for n, (low, high) in enumerate(units) if low < place[1] and place[0] < high]
     heading = cut_section(page, place).heading
     if not inside or len(inside) > MOST_BLOCKS:
         return _Window(page.text[slice(*place)], heading, (0, place[1] - place[0]))
     first = max(0, inside[0] - random.randrange(2))
-    last = min(len(blocks) - 1, inside[-1] + random.randrange(2))
-    start, end = min(blocks[first].start, place[0]), max(blocks[last].end, place[1])
+    last = min(len(units) - 1, inside[-1] + random.randrange(2))
+    start, end = min(units[first][0], place[0]), max(units[last][1], place[1])
     return _Window(page.text[start:end], heading, (place[0] - start, place[1] - start))
 
 
-def cut_other_run(page: Page, place: tuple[int, int], random: Random) -> _Window | None:
-    """Cut a run of blocks of the same section without the place; None if there is none."""
+def cut_other_run(
+    page: Page, place: tuple[int, int], units: Sequence[tuple[int, int]], random: Random
+) -> _Window | None:
+    """Cut a run of units of the same section without the place; None if there is none."""
     start, end = find_section(page, place)
     heading = cut_section(page, place).heading
-    around = [block for block in _list_text_blocks(page) if start <= block.start < end]
+    around = [unit for unit in units if start <= unit[0] < end]
     sides = (
-        [block for block in around if block.end <= place[0]],
-        [block for block in around if block.start >= place[1]],
+        [unit for unit in around if unit[1] <= place[0]],
+        [unit for unit in around if unit[0] >= place[1]],
     )
-    side = max(sides, key=lambda blocks: sum(block.end - block.start for block in blocks))
+    side = max(sides, key=lambda units: sum(high - low for low, high in units))
     size = random.randint(1, MOST_BLOCKS)
     run = side[-size:] if side is sides[0] else side[:size]
-    if not run or run[-1].end - run[0].start < _SHORTEST_BESIDE:
+    if not run or run[-1][1] - run[0][0] < _SHORTEST_BESIDE:
         return None
-    return _Window(page.text[run[0].start : run[-1].end], heading, (0, 0))
+    return _Window(page.text[run[0][0] : run[-1][1]], heading, (0, 0))
 
 
-def _list_text_blocks(page: Page) -> list[Block]:
-    return [block for block in page.blocks if block.kind != "heading" and not block.hidden]
+def list_text_blocks(page: Page) -> list[tuple[int, int]]:
+    """Return the spans of a page's blocks that are shown, without headings."""
+    return [
+        (block.start, block.end)
+        for block in page.blocks
+        if block.kind != "heading" and not block.hidden
+    ]

@@ -105,6 +105,19 @@ def test_examples_are_what_their_labels_say(data: Path) -> None:
     assert all(len(each) == 1 for each in labels.values())
 
 
+def test_judged_sites_that_are_unknown_or_not_installed_are_named(
+    data: Path, tmp_path: Path
+) -> None:
+    settings = EvidenceDataSettings(judged=("wrens", "owls"), written=("crows",))
+    sites = {"crows": tmp_path, "owls": tmp_path / "gone"}
+    with pytest.raises(Failed, match="has this name") as unknown:
+        make_examples(settings, data, sites)
+    assert unknown.value.failure.what == "wrens"
+    with pytest.raises(Failed, match="not installed") as missing:
+        make_examples(settings, data, sites | {"wrens": tmp_path})
+    assert missing.value.failure.what == str(tmp_path / "gone")
+
+
 @pytest.mark.parametrize(
     ("text", "kinds"),
     [
@@ -161,8 +174,8 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     config.write_text(
         f'base = "{base}"\n[[stages]]\nkept = 0.4\n[stages.data]\nquestions = 12\nthreads = 3\n'
         "yes_no = 2\nclaims = 4\npairs.conjnli = 8\n[stages.training]\nbatch = 8\n"
-        "[[stages]]\n[stages.data]\nquestions = 6\nthreads = 0\nyes_no = 0\nclaims = 0\n"
-        "pairs = {}\n[stages.training]\nbatch = 8\norder_weight = 1.0\n"
+        "[[stages]]\nkept = 1.0\nwith_base = true\n[stages.data]\nquestions = 6\nthreads = 0\n"
+        "yes_no = 0\nclaims = 0\npairs = {}\n[stages.training]\nbatch = 8\norder_weight = 1.0\n"
         "[measuring]\nquestions = 4\nclaims = 6\n"
     )
     out = tmp_path / "out"
@@ -171,11 +184,12 @@ def test_the_recipe_runs_and_goes_on_where_it_was_stopped(data: Path, tmp_path: 
     measures = [each for each in result.notes if "n=" in each]
     assert len(measures) == 5
     assert all("before training" in each for each in measures[:2])
-    start, ranked = (
-        EvidenceNetwork.load_folder(out / name).answers.weight
-        for name in ("stage-1/mean", "stage-2/mean")
+    public, start, ranked = (
+        EvidenceNetwork.load_folder(folder).answers.weight
+        for folder in (base, out / "stage-1/mean", out / "stage-2/mean")
     )
     assert not start.equal(ranked)
+    assert ranked.equal(public)  # kept = 1
     model = load_evidence_model(out / "model")
     before = (out / "model" / "model.onnx").read_bytes()
     (out / "trained.json").unlink()

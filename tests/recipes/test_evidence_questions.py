@@ -11,8 +11,10 @@ import pytest
 from recipes.evidence_data import read_site
 from recipes.evidence_questions import (
     WRITTEN,
-    cut_block_run,
+    cut_run,
     cut_section,
+    list_judged_examples,
+    list_text_blocks,
     list_written_examples,
     read_site_folders,
     read_written_questions,
@@ -99,6 +101,35 @@ def test_what_was_judged_not_to_answer_is_a_negative_and_what_is_doubtful_is_non
     ]
 
 
+def test_what_was_judged_is_learnt_from_as_it_was_judged_and_nothing_else_is(
+    tmp_path: Path,
+) -> None:
+    ears = "They hear them from far away, with ears at two heights of the head."
+    folders, judged = write_site(
+        tmp_path,
+        make_line("fact", "what do owls eat"),
+        make_line("partly", "what do owls hear in spring", ears),
+        *(make_line("rejected", "when do owls sleep", QUOTE[:n]) for n in (4, 7, 11)),
+        make_line("rejected", "what do wrens eat", "Wrens eat flies", "gone.html"),
+    )
+    made = list(list_judged_examples(folders, 0, judged))
+    assert [(each.query, each.answers) for each in made] == [
+        ("what do owls eat", 1.0),
+        ("what do owls eat", 1.0),
+        ("what do owls eat", 0.0),
+        ("what do owls hear in spring", 0.5),
+        ("what do owls hear in spring", 0.5),
+        *[("when do owls sleep", 0.0)] * 3,
+    ]
+    assert {each.heading for each in made} == {"Owls Owls > Food"}
+    section, run, other, half, half_run, *rejected = made
+    assert other.passage == ears  # the sentence beside the run
+    spans = [e.passage[slice(*e.span)] for e in (section, run, half, half_run) if e.span]
+    assert [" ".join(span.split()) for span in spans] == [QUOTE, QUOTE, ears, ears]
+    assert {(each.passage, each.span) for each in rejected} == {(section.passage, None)}
+    assert made == list(list_judged_examples(folders, 0, judged))
+
+
 def test_a_quote_that_is_not_on_its_page_is_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +153,7 @@ def test_windows_hold_the_quote_whatever_the_neighbours() -> None:
     assert section.text[slice(*section.span)] == page.text[slice(*place)]
     texts = set()
     for seed in range(20):
-        run = cut_block_run(page, place, Random(seed))
+        run = cut_run(page, place, list_text_blocks(page), Random(seed))
         assert run.text[slice(*run.span)] == page.text[slice(*place)]
         texts.add(run.text)
     assert len(texts) == 2  # alone, and with the paragraph after it
@@ -133,7 +164,7 @@ def test_every_written_line_can_be_read_and_every_site_is_listed() -> None:
     listed = re.findall(r"^\| (\S+) \| \S+ \| (/\S+)", (WRITTEN / "README.md").read_text(), re.M)
     assert [name for name, _ in listed] == [path.stem for path in files]
     assert {name: Path(folder) for name, folder in listed} == read_site_folders()
-    for path in (*files, *WRITTEN.glob("found/*.jsonl")):
+    for path in (*files, *WRITTEN.glob("found/*.jsonl"), *WRITTEN.glob("judged/*.jsonl")):
         lines = read_written_questions(path)
         assert len({(line.text, line.page, line.words, line.digest) for line in lines}) == len(
             lines
