@@ -782,19 +782,55 @@ def render_documentation(found: Found) -> Iterator[str]:
     yield (
         f"{counts['questions']} questions about the {found['part']} sites, "
         f"{counts['near misses']} near misses (the right subject, not said there) and "
-        f"{counts['foreign']} foreign questions. A quote is right if it stands on an accepted page "
-        "and holds the pattern of the fact. The index's best paragraphs are longer than sentences, "
-        "and are never declined. Choices were made on the build sites; the test sites are asked "
-        "once a release. The evidence model is what `python -m recipes.evidence small` writes.\n"
+        f"{counts['foreign']} foreign questions. A first quote, of a certain answer or a possible "
+        "one, is right if it stands on an accepted page and holds the pattern of the fact; "
+        "`answered`, `wrong of answered` and `AUROC` (right against wrong) are of certain answers. "
+        "BM25's best passage, which is longer than sentences, is never declined; never declining "
+        "quotes what the evidence model puts first. `words` are the first quote's median. Choices "
+        "were made on the build sites; the test sites are asked once a release. The evidence model "
+        "is what `python -m recipes.evidence small` writes.\n"
     )
-    yield from format_systems(found["systems"])
+    yield from _format_shares(found["systems"])
     if tested := read_results("test/documentation"):
         counts, date = tested["counts"], tested["run"]["date"]
         yield (
             f"\n{counts['questions']} questions about the test sites, {counts['near misses']} near "
             f"misses and {counts['foreign']} foreign ones, asked once, on {date}:\n"
         )
-        yield from format_systems(tested["systems"])
+        yield from _format_shares(tested["systems"])
+        if folders := tested.get("folders"):
+            counts = folders["counts"]
+            yield (
+                f"\n{counts['questions']} questions about three folders of documents, and "
+                f"{counts['near misses']} that they do not answer, asked once, on {date}. `wrong` "
+                "are other first quotes, some of which say what a newer document replaced. Below "
+                "are those that are right first, by the ending of the file that answers:\n"
+            )
+            yield from _format_shares(folders["systems"])
+            yield from _format_shares(folders["endings"])
+        if graded := tested.get("graded"):
+            yield "\nAnswers by lot from both, graded by a reader (bench/questions/README.md):\n"
+            yield from _format_shares(graded)
+
+
+def _format_shares(rows: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield a table of shares, each with half its interval, and of counts."""
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    columns = [name for name in names if not name.startswith("± ")]
+    yield from format_table(
+        ("", *columns),
+        (
+            (name, *("".join(_format_share(row, column)) for column in columns))
+            for name, row in rows.items()
+        ),
+    )
+
+
+def _format_share(row: Mapping[str, float], column: str) -> Iterator[str]:
+    if (value := row.get(column)) is not None:
+        yield f"{value:d}" if isinstance(value, int) else f"{value:.3f}"
+    if (half := row.get(f"± {column}")) is not None:
+        yield f" ± {half:.3f}"
 
 
 def render_support(found: Found) -> Iterator[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from bench.documentation import BUILD_SITES, SiteQuestion, read_site_questions
+from bench.documentation import BUILD_SITES, SiteQuestion, locate_page, read_site_questions
 from recipes.stages import print_progress
 from rookery.answers.evidence_answers import (
     RANK_PRIOR,
@@ -79,7 +79,8 @@ def _judge_questions(
                 longest = EvidenceSettings().longest
                 best = narrow_section(question.text, sections[0], judge, longest)
                 quote = choose_quote(best, longest)
-                right = quote is not None and question.is_right(quote, folder)
+                if quote is not None:
+                    right = question.is_right(locate_page(quote.url, folder), quote.text)
             judged = [section.judgement for section in sections]
             yield JudgedQuestion(
                 tuple(each.answers for each in judged),
