@@ -50,20 +50,30 @@ def calibrate_model(model: EvidenceModel, names: Sequence[str], scratch: Path) -
     `scratch` holds their indexes. Raises Failed (no_data) if a site is not installed, or its
     questions have too few outcomes of a kind.
     """
+    judged: list[JudgedQuestion] = []
+    for folder, library, questions in open_sites(names, scratch):
+        judged += _judge_questions(model, questions, folder, library)
+        print_progress(f"{len(judged)} questions judged")
+    return fit_calibration(judged)
+
+
+def open_sites(
+    names: Sequence[str], scratch: Path
+) -> Iterator[tuple[Path, Library, list[SiteQuestion]]]:
+    """Yield the folder of each of these sites, its library and its questions for building.
+
+    `scratch` holds their indexes. Raises Failed (no_data) if a site is not installed.
+    """
     sites = {name: BUILD_SITES[name] for name in names}
     if missing := [name for name, (folder, _) in sites.items() if not folder.is_dir()]:
         detail = f"not installed: run apt install {' '.join(missing)}"
-        raise Failed(Failure("calibration", "no_data", detail))
+        raise Failed(Failure("sites", "no_data", detail))
     questions = read_site_questions("build", names)
-    judged: list[JudgedQuestion] = []
     for name, (folder, glob) in sites.items():
         archive, selection = PageArchive(scratch / "pages.sqlite"), FileSelection(glob=(glob,))
         library = FolderLibrary(folder, archive, scratch / "index", selection=selection)
-        site_questions = [question for question in questions if question.site == name]
-        judged += _judge_questions(model, site_questions, folder, library)
+        yield folder, library, [question for question in questions if question.site == name]
         library.close()
-        print_progress(f"{len(judged)} of {len(questions)} questions judged")
-    return fit_calibration(judged)
 
 
 def _judge_questions(

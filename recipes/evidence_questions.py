@@ -21,7 +21,7 @@ import msgspec
 from recipes.evidence_training import EvidenceExample
 from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
-from rookery.answers.evidence_answers import SECTION_SIZES
+from rookery.answers.evidence_answers import SECTION_SIZES, list_sections
 from rookery.library.search_index import SearchIndex
 from rookery.pages.page_reader import read_page
 from rookery.pages.passages import cut_passages, find_sentences, get_headings_above
@@ -156,15 +156,17 @@ def list_judged_examples(
         for each, page, place, section in _find_quotes(name, lines, pages):
             random = Random(f"{seed} {name} {each.text} {each.digest}")
             sentences = find_sentences(page, *section)
+            headings = {each.start: each.heading for each in list_sections(page)}
+            heading = headings.get(section[0], page.title)  # as the section is judged
             answers = {"rejected": 0.0, "partly": 0.5}.get(each.kind, 1.0)
             windows = [cut_section(page, place)]
             if answers:
                 windows.append(cut_run(page, place, sentences, random))
             for window in windows:
                 span = window.span if answers else None
-                yield EvidenceExample(each.text, window.text, window.heading, answers, span)
+                yield EvidenceExample(each.text, window.text, heading, answers, span)
             if answers == 1 and (other_run := cut_other_run(page, place, sentences, random)):
-                yield EvidenceExample(each.text, other_run.text, other_run.heading, 0.0)
+                yield EvidenceExample(each.text, other_run.text, heading, 0.0)
 
 
 class _PlacedQuestion(NamedTuple):

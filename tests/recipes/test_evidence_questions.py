@@ -121,7 +121,7 @@ def test_what_was_judged_is_learnt_from_as_it_was_judged_and_nothing_else_is(
         ("what do owls hear in spring", 0.5),
         *[("when do owls sleep", 0.0)] * 3,
     ]
-    assert {each.heading for each in made} == {"Owls Owls > Food"}
+    assert {each.heading for each in made} == {"Owls Food"}  # as answers are judged
     section, run, other, half, half_run, *rejected = made
     assert other.passage == ears  # the sentence beside the run
     spans = [e.passage[slice(*e.span)] for e in (section, run, half, half_run) if e.span]
