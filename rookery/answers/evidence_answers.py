@@ -15,7 +15,12 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.answers.extract import NOTHING_ANSWERS, NOTHING_FOUND, render_quotes
-from rookery.answers.retrieval import RetrievalLimits, RetrievedPassages, gather_passages
+from rookery.answers.retrieval import (
+    RetrievalLimits,
+    RetrievedPassages,
+    find_newer,
+    gather_passages,
+)
 from rookery.errors import Outcome
 from rookery.evidence.evidence_model import (
     EvidenceJudge,
@@ -25,8 +30,9 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
+from rookery.quotes.differing_answers import differ_in_answer
 from rookery.quotes.verification import is_quote_too_short
-from rookery.records import Answer, Block, Episode, Hit, Library, Page, Question, Quote
+from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
 
 SECTION_SIZES = PassageSizes(short=700, long=1000)
 """sizes of a section: as much as the model reads at once"""
@@ -37,6 +43,8 @@ _SHORT_BLOCK, _LONGEST_WIDENED = 60, 80
 RANK_PRIOR = 0.3
 """weight of the logarithm of a section's rank in the search, which is taken off its log-odds: what
 the words of a question find first answers more often than the model's judgement alone says"""
+NEWER_FIRST = "the first two quotes answer differently; the newer one comes first"
+SOURCES_DIFFER = "the first two quotes answer differently"
 _CLOSE = 0.1
 """probability below which only the best section is shown as close to an answer that is declined"""
 _NUMBER = re.compile(r"\W*\w{1,3}[.)]")
@@ -137,11 +145,42 @@ def answer_by_evidence(
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
     calibrated = map(settings.calibrate, probabilities)
     observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
-    answer = compose_evidence_answer(judged, settings)
+    leading, remarks = find_rival(question.text, judged, settings)
+    answer = compose_evidence_answer(judged, settings, leading)
     if settings.calibrated and answer.score is not None:
         answer = msgspec.structs.replace(answer, calibrated=True)
     stop = "declined" if answer.declined else "end"
-    return Episode(question, "extract", answer=answer, stop=stop, failures=gathered.failures)
+    noted = (Failure("extract", Outcome.CITATION_NOTED, each) for each in remarks)
+    failures = (*gathered.failures, *noted)
+    return Episode(question, "extract", answer=answer, stop=stop, failures=failures)
+
+
+def find_rival(
+    question: str, judged: Sequence[JudgedSection], settings: EvidenceSettings
+) -> tuple[tuple[int, ...], list[str]]:
+    """Find a document that answers in another way than the best section does, and is likely to.
+
+    Returns the numbers of the sections that are to be quoted first, the newer one before the
+    other where their dates are known, and what is to be said of them.
+    """
+    probabilities = estimate_probabilities(judged)
+    first = choose_quote(judged[0], settings.longest) if judged else None
+    if first is None or settings.quotes < 2 or probabilities[0] < settings.decline:
+        return (0,), []
+    for number, section in list(enumerate(judged))[1 : settings.quotes]:
+        quote = choose_quote(section, settings.longest)
+        if quote is None or probabilities[number] < settings.decline:
+            continue
+        newer = find_newer((judged[0].page, judged[0].start), (section.page, section.start))
+        if quote.url == first.url and newer is None:  # else two messages of a mailbox
+            continue
+        if differ_in_answer(
+            question, (first.text, judged[0].heading), (quote.text, section.heading)
+        ):
+            if newer is None:
+                return (0, number), [SOURCES_DIFFER]
+            return ((number, 0) if newer else (0, number)), [NEWER_FIRST]
+    return (0,), []
 
 
 def judge_sections(
@@ -282,29 +321,34 @@ def describe_section(section: JudgedSection, probability: float) -> RankedPassag
 
 
 def compose_evidence_answer(
-    judged: Sequence[JudgedSection], settings: EvidenceSettings = EvidenceSettings()
+    judged: Sequence[JudgedSection],
+    settings: EvidenceSettings = EvidenceSettings(),
+    leading: Sequence[int] = (0,),
 ) -> Answer:
     """Quote the blocks that answer best, and what another page adds; decline below the limit.
 
-    `judged` are the sections of one question, best first. The answer's score is the calibrated
-    probability of its first quote; without any quote it declines and has no score.
+    `judged` are the sections of one question, best first; those with the numbers `leading` are
+    quoted first, in this order. The answer's score is the calibrated probability of the best
+    section that is quoted; without any quote it declines and has no score.
     """
     quotes: list[tuple[Quote, float]] = []
     probabilities = estimate_probabilities(judged)
-    for section, probability in zip(judged, probabilities, strict=True):
+    others = (number for number in range(len(judged)) if number not in leading)
+    for number in [*leading, *others][: len(judged)]:
         is_certain = probabilities[0] >= settings.certain
-        limit = 0.0 if not quotes else settings.second if is_certain else settings.decline
-        if len(quotes) == settings.quotes or probability < limit:
+        limit = settings.second if is_certain else settings.decline
+        is_further = bool(quotes) and number not in leading
+        if len(quotes) == settings.quotes or (is_further and probabilities[number] < limit):
             break
-        quote = choose_quote(section, settings.longest)
-        if quote is None or any(_repeats_quote(quote, other) for other, _ in quotes):
+        quote = choose_quote(judged[number], settings.longest)
+        if quote is None or (is_further and any(_repeats_quote(quote, each) for each, _ in quotes)):
             continue
-        quotes.append((quote, probability))
+        quotes.append((quote, probabilities[number]))
         if quotes[0][1] < settings.decline:
             break
     if not quotes:
         return Answer(NOTHING_FOUND, declined=True)
-    best = quotes[0][1]
+    best = max(probability for _, probability in quotes)
     score = settings.calibrate(best)
     if best < settings.decline == settings.certain:
         close = [

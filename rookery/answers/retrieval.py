@@ -13,6 +13,7 @@ import msgspec
 from rookery.errors import Failed
 from rookery.library.search_index import SearchIndex, order_by_fusion
 from rookery.network.fetcher import fetch_pages
+from rookery.quotes.differing_answers import list_dates
 from rookery.records import Failure, Hit, Library, Mark, Page
 
 
@@ -122,16 +123,40 @@ def find_document_date(page: Page, at: int = 0) -> str:
     return day
 
 
-def find_sorting_date(page: Page, at: int = 0) -> str:
-    """Return the document's date, else the day on which its file was changed; empty without any.
+_DATE_LINE = re.compile(r"^(?:date|dated|datum|stand|last (?:updated|changed))\b.*", re.I | re.M)
+"""the line in which a letter or a record gives its date"""
+_HEAD = 1000
+"""characters at the beginning of a document in which that line is looked for"""
 
-    It serves to put the newer of two documents first, and is no statement about either: copying
-    changes a file's day.
+
+def find_newer(*places: tuple[Page, int]) -> int | None:
+    """Return which of two documents, each with an offset in it, is newer: 0, 1, or None.
+
+    Their own dates are compared, those in their names, titles and first lines, or, where neither
+    has any of these, the days on which their files were changed, which copying changes.
     """
-    own = find_document_date(page, at)
-    if own or not page.url.startswith("file:///"):
-        return own
-    with suppress(OSError, ValueError):
-        changed = Path(url2pathname(urlsplit(page.url).path)).stat().st_mtime
-        return datetime.fromtimestamp(changed, UTC).date().isoformat()
+    days = [find_document_date(*each) or _find_written_date(each[0]) for each in places]
+    if not any(days):
+        days = [_find_file_day(page) for page, _ in places]
+    first, second = days
+    same = first.startswith(second) or second.startswith(first)  # also where one is not known
+    return None if same else int(first < second)
+
+
+def _find_written_date(page: Page) -> str:
+    """Return the date in a page's name, title or first lines: YYYY, YYYY-MM or YYYY-MM-DD."""
+    name = url2pathname(page.url.rpartition("/")[2]).replace("_", " ")
+    line = _DATE_LINE.search(page.text[:_HEAD])
+    for text in (name, page.title, line[0] if line else ""):
+        for year, month, day in list_dates(text):
+            if year:
+                return "-".join(f"{each:02}" for each in (year, month, day) if each)
+    return ""
+
+
+def _find_file_day(page: Page) -> str:
+    if page.url.startswith("file:///"):
+        with suppress(OSError, ValueError):
+            changed = Path(url2pathname(urlsplit(page.url).path)).stat().st_mtime
+            return datetime.fromtimestamp(changed, UTC).date().isoformat()
     return ""

@@ -25,6 +25,7 @@ from rookery.answers.answer_results import (
     lock_output,
     make_ask_result,
     select_told_failures,
+    split_remarks,
 )
 from rookery.answers.answer_session import AnswerSession
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
@@ -256,7 +257,8 @@ def run_ask_command(
             show_passages(out, report)
         err.print_note("\n" + summarize_answer(episode, verdicts) + spent)
         _show_skipped(skipped, err)
-        show_failures(err, select_told_failures(episode))
+        unsaid = split_remarks(episode)[0] if episode.answer else episode
+        show_failures(err, select_told_failures(unsaid))
     if trace is not None:
         with trace.open("a", encoding="utf-8") as lines:
             lines.write(episode.to_json() + "\n")

@@ -20,6 +20,7 @@ from rich.status import Status
 from rich.table import Column
 from rich.text import Text
 
+from rookery.answers.answer_results import split_remarks
 from rookery.answers.methods import MODEL_METHODS
 from rookery.errors import Outcome
 from rookery.evidence.calibration import word_score
@@ -109,7 +110,8 @@ def to_terminal_json(record: Record) -> str:
 def show_answer(
     console: Console, episode: Episode, pages: Sequence[Page | None], verdicts: Sequence[Verdict]
 ) -> None:
-    """Print the answer with numbered citations, then each quote with its source and its check.
+    """Print the answer with numbered citations, what is remarked on them, then each quote with its
+    source and its check.
 
     A quote that is a part of the answer already is not printed again.
     `pages` are those of the quotes, in their order, None where one is not to be had. Nothing is
@@ -122,6 +124,8 @@ def show_answer(
     if answer.certain is False:
         console.print("A possible answer, to be checked:", style="yellow")
     print_indented(console, Text(), _format_cited_text(answer, views, episode.question.text))
+    for remark in split_remarks(episode)[1]:
+        console.print(sanitize_text(f"\nNote: {remark}"), style="yellow", markup=False)
     printed = {quote for claim in answer.claims for quote in _list_quoted(answer, claim)}
     if answer.declined and answer.quotes:
         nearest = "The closest that was found:"
@@ -246,10 +250,10 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         ]
     early = [failure for failure in episode.failures if failure.outcome == Outcome.STOPPED_EARLY]
     parts += [failure.detail.partition(":")[0] for failure in early]
-    if episode.failures:
-        by_model = any(each in MODEL_METHODS for each in (episode.by, episode.failures[-1].what))
+    if failures := (split_remarks(episode)[0] if answer else episode).failures:
+        by_model = any(each in MODEL_METHODS for each in (episode.by, failures[-1].what))
         noted = "noted" if by_model else "not read"
-        parts.append(f"{noted}: {', '.join(format_failure_counts(episode.failures))}")
+        parts.append(f"{noted}: {', '.join(format_failure_counts(failures))}")
     return " · ".join(parts)
 
 

@@ -124,6 +124,47 @@ def test_a_second_page_is_quoted_only_if_it_adds_something() -> None:
     assert [both.answer.text[each.start : each.end] for each in claims] == quoted(both)  # type: ignore[union-attr]
 
 
+def ask_both(first: tuple[str, str], second: tuple[str, str], **odds: float) -> Episode:
+    """Ask about a fee of two Markdown files, each with a name and a text."""
+    pages = [
+        read_page(f"# Fees\n\n{text}".encode(), f"file:///club/{name}.md", "text/markdown")
+        for name, text in (first, second)
+    ]
+    question = Question("1", "How much is the yearly fee for adults?")
+    return answer_by_evidence(question, InMemoryLibrary(pages), WordJudge(**odds))
+
+
+OLDER = "The yearly fee for adults is 45 euros, as before."
+NEWER = "The yearly fee for adults is 60 euros, as decided."
+
+
+def test_of_two_sources_that_differ_the_newer_comes_first_and_it_is_said() -> None:
+    odds = {"before": 3.0, "decided": 1.5}  # far less likely than a further quote must be
+    both = ask_both(("minutes_2024-03-12", OLDER), ("minutes_2025-10-08", NEWER), **odds)
+    assert quoted(both) == [NEWER, OLDER]
+    assert [(each.outcome, each.detail) for each in both.failures] == [
+        ("citation_noted", "the first two quotes answer differently; the newer one comes first")
+    ]
+    assert both.answer is not None
+    assert find_altered_extract(both.answer) == []
+    assert both.answer.score == pytest.approx(0.94, abs=0.01)  # of what is judged the best
+    older = ask_both(("minutes_2025", OLDER), ("minutes_2024", NEWER), **odds)
+    assert quoted(older) == [OLDER, NEWER]
+
+
+def test_of_sources_without_dates_nothing_is_said_of_their_order() -> None:
+    both = ask_both(("a", OLDER), ("b", NEWER), before=3.0, decided=1.5)
+    assert quoted(both) == [OLDER, NEWER]
+    assert [each.detail for each in both.failures] == ["the first two quotes answer differently"]
+
+
+def test_what_says_the_same_or_is_unlikely_is_no_rival() -> None:
+    same = ask_both(("2024", OLDER), ("2025", OLDER.replace("before", "decided")), before=3.0)
+    unlikely = ask_both(("2024", OLDER), ("2025", NEWER), before=3.0, decided=-1.0)
+    assert (same.failures, unlikely.failures) == ((), ())
+    assert quoted(same) == quoted(unlikely) == [OLDER]
+
+
 def test_a_list_of_references_is_never_quoted() -> None:
     html = "<h1>Boxes</h1><h2>References</h2><p>How to hang a box above the ground, 1999.</p>"
     page = read_page(html.encode(), "https://boxes.example/r", "text/html")

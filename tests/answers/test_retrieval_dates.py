@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pdf_files import write_pdf
 
-from rookery.answers.retrieval import find_document_date, find_sorting_date
+from rookery.answers.retrieval import find_document_date, find_newer
 from rookery.library.page_archive import PageArchive
 from rookery.pages.page_reader import read_page
 from rookery.records import Mark, Page
@@ -137,17 +137,31 @@ def test_a_date_changes_no_digest_and_is_stored_with_the_page(tmp_path: Path) ->
     assert stored.marks == dated.marks == (Mark(0, len(dated.text), "date", "2024-05-01"),)
 
 
-def test_a_file_without_a_date_is_sorted_by_its_last_change(tmp_path: Path) -> None:
-    for name, text in (("plain.md", "# Rooks\n"), ("dated.md", FRONT.format(""))):
+def test_files_without_dates_are_compared_by_their_last_change(tmp_path: Path) -> None:
+    places = []
+    for number, name in enumerate(("early", "late", "later.md")):
         file = tmp_path / name
-        file.write_text(text)
-        os.utime(file, (1_750_000_000, 1_750_000_000))
-    plain, dated = (
-        read_page((tmp_path / name).read_bytes(), (tmp_path / name).as_uri())
-        for name in ("plain.md", "dated.md")
-    )
-    assert (find_document_date(plain), find_sorting_date(plain)) == ("", "2025-06-15")
-    assert find_document_date(dated) == find_sorting_date(dated) == "2024-05-01"
-    (tmp_path / "plain.md").unlink()
-    assert find_sorting_date(plain) == ""
-    assert find_sorting_date(Page("https://a.org/", "", "Rooks nest.")) == ""
+        file.write_text("# Rooks\n")
+        os.utime(file, (1_750_000_000 + 86_400 * number,) * 2)
+        places.append((read_page(file.read_bytes(), file.as_uri()), 0))
+    early, late, later = places
+    assert (find_newer(early, late), find_newer(late, early)) == (1, 0)
+    (tmp_path / "late").unlink()
+    assert find_newer(early, late) is None
+    dated = read_page(FRONT.format("").encode(), (tmp_path / "later.md").as_uri())
+    assert find_document_date(dated) == "2024-05-01"
+    assert find_newer((dated, 0), later) is None  # the day of a file says less
+
+
+def test_dates_in_names_titles_and_first_lines_tell_which_document_is_newer() -> None:
+    def read(name: str, text: str = "# Rooks\n") -> tuple[Page, int]:
+        return read_page(text.encode(), f"https://a.org/{name}", "text/markdown"), 0
+
+    named = read("minutes_2025-10-08.md")
+    assert find_newer(named, read("minutes_2025-09.md")) == 0
+    assert find_newer(named, read("minutes", "# Minutes of 9 October 2025\n")) == 1
+    assert find_newer(named, read("lease", "# Lease\n\nDate: November 1, 2025\n")) == 1
+    assert find_newer(named, read("handbook", "# Handbook 2021\n")) == 0
+    assert find_newer(named, read("handbook", "# Handbook 2025\n")) is None
+    assert find_newer(named, read("rooks", "# Rooks\n\nThey came in 2026.\n")) is None
+    assert find_newer(named, named) is None

@@ -17,7 +17,16 @@ from rookery.errors import Failed
 from rookery.pages.page_reader import read_page
 from rookery.quotes.saved_answers import extract_claimed_quotes
 from rookery.quotes.verification import check_claimed_quote
-from rookery.records import Block, Library, Link, Page, Question
+from rookery.records import (
+    Answer,
+    Block,
+    Episode,
+    Failure,
+    Library,
+    Link,
+    Page,
+    Question,
+)
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.server.mcp.tools import (
     BrowserLimits,
@@ -79,6 +88,18 @@ def refused(tools: McpTools, name: str, caller: ToolCaller = ME, **arguments: An
     with pytest.raises(Failed) as failed:
         tools.call_tool(name, arguments, caller)
     return failed.value.failure.outcome
+
+
+def test_what_is_remarked_on_an_answer_is_in_its_text(source: McpLibrary) -> None:
+    remark = Failure("extract", "citation_noted", "the first two quotes answer differently")
+    answer = Answer("Rooks nest in March.", certain=False)
+    episode = Episode(Question("1", GIFTS), "extract", answer=answer, failures=(remark,))
+    caller = ToolCaller("me", lambda request: AnswerOutcome(episode, ()))
+    result = McpTools(source).call_tool("answer", {"question": GIFTS}, caller)
+    assert result.text.startswith(
+        "A possible answer, to be checked:\n"
+        "Note: the first two quotes answer differently\nRooks nest in March."
+    )
 
 
 @pytest.mark.slow

@@ -161,6 +161,18 @@ def test_a_possible_answer_is_said_to_be_one() -> None:
     assert summarize_answer(possible, verdicts).startswith("possible · 1 of 1 quote verified")
 
 
+def test_what_is_remarked_on_quotes_stands_between_the_answer_and_its_sources() -> None:
+    remark = Failure("extract", "citation_noted", "the first two quotes answer differently")
+    noted = msgspec.structs.replace(episode(NEURONS, TABLE), failures=(remark,))
+    assert render_episode(noted, 100).splitlines()[1:4] == [
+        "",
+        "Note: the first two quotes answer differently",
+        "",
+    ]
+    verdicts = verify_quotes(noted.answer, lambda quote: page())  # type: ignore[arg-type]
+    assert "remark" not in summarize_answer(noted, verdicts)
+
+
 def test_the_counts_read_well() -> None:
     asked = episode(NEURONS)
     assert asked.answer is not None

@@ -970,6 +970,8 @@ def _render_answer(out: AnswerOutput) -> str:
     if out.answer is None:
         return f"There is no answer ({out.stop}). Search and read yourself, or ask otherwise."
     possible = "A possible answer, to be checked:\n" * (out.answer.certain is False)
+    noted = [each.detail for each in out.failures if each.outcome == Outcome.CITATION_NOTED]
+    possible += "".join(f"Note: {each}\n" for each in noted)
     head = f"Declined: {out.text}\nThe nearest:" if out.declined else f"{possible}{out.text}\n"
     cited = [
         f"[{number}]\n{quote_to_markdown(quote)}"
