@@ -143,10 +143,12 @@ def list_judged_examples(
 
     `folders` has the folder of each, by the name of its file in `judged`. What answers or half
     answers (0.5) stands in its section and in a run of its sentences, as a quote is chosen among,
-    and what answers beside a run without it; nothing is taken for wrong that nobody judged.
+    and what answers beside a run without it. Beside what somebody read, in `judged`, what the
+    patterns of facts say of other passages is taken, from the folder `matched`.
     """
     for name, folder in folders.items():
-        lines = read_written_questions(judged / f"{name}.jsonl")
+        read = (judged / f"{name}.jsonl", judged.with_name("matched") / f"{name}.jsonl")
+        lines = [each for file in read if file.is_file() for each in read_written_questions(file)]
         files = {each.page: (folder / each.page).resolve() for each in lines}
         pages = {
             path: read_page(file.read_bytes(), file.as_uri(), "text/html")

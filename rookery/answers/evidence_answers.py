@@ -73,9 +73,9 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
 
     quotes: int = 3
     """maximum number of quotes in an answer"""
-    certain: float = 0.5
+    certain: float = 0.6
     """probability that a section answers, below which an answer is a possible one"""
-    decline: float = 0.15
+    decline: float = 0.1
     """the same, below which nothing was found"""
     second: float = 0.5
     """the same for each further quote of an answer that is certain"""

@@ -181,10 +181,10 @@ def test_an_answer_is_certain_possible_or_not_found() -> None:
     assert possible.answer.certain is False
     assert "weeks" in possible.answer.text
     assert possible.answer.score == pytest.approx(0.450166, abs=2e-4)  # others far below
-    certain = ask(WordJudge(weeks=0.2)).answer
+    certain = ask(WordJudge(weeks=0.6)).answer
     assert certain is not None
     assert "certain" not in certain.to_json()
-    nothing = ask(WordJudge(weeks=-2.0))
+    nothing = ask(WordJudge(weeks=-3.0))
     assert nothing.stop == "declined"
     assert nothing.answer is not None
     assert nothing.answer.text == "Nothing that was found answers this; the closest is below."
