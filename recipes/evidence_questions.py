@@ -117,7 +117,7 @@ def list_written_examples(
         by_text: dict[str, list[_PlacedQuestion]] = {}
         urls = {each.page: (folders[name] / each.page).resolve().as_uri() for each in lines}
         pages_by_path = {path: by_url[url] for path, url in urls.items() if url in by_url}
-        for each in _find_quotes(name, lines, pages_by_path):
+        for each in find_quotes(name, lines, pages_by_path):
             by_text.setdefault(each.question.text, []).append(each)
         for text, of_text in by_text.items():
             random = Random(f"{seed} {name} {text}")
@@ -155,7 +155,7 @@ def list_judged_examples(
             for path, file in files.items()
             if file.is_file()
         }
-        for each, page, place, section in _find_quotes(name, lines, pages):
+        for each, page, place, section in find_quotes(name, lines, pages):
             random = Random(f"{seed} {name} {each.text} {each.digest}")
             sentences = find_sentences(page, *section)
             headings = {each.start: each.heading for each in list_sections(page)}
@@ -184,7 +184,7 @@ class _PlacedQuestion(NamedTuple):
         return page.url == self.page.url and start < self.section[1] and self.section[0] < end
 
 
-def _find_quotes(
+def find_quotes(
     site: str, lines: Sequence[WrittenQuestion], pages: Mapping[str, Page]
 ) -> list[_PlacedQuestion]:
     """Find the quotes of these questions and claims about a site, and print how many are not found.

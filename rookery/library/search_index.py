@@ -164,7 +164,7 @@ def add_term_counts(parts: Sequence[TermCounts]) -> TermCounts:
 
 FUSED_DEPTH = 100
 """best passages by words, and by vectors, among which are the best by both"""
-SIMILARITY_WEIGHT = 0.3
+SIMILARITY_WEIGHT = 0.4
 """of the cosine of a passage's vector beside its score by words, which has more than reciprocal
 ranks have (docs/LOG.md); chosen on the questions of bench/documentation.py for building"""
 
@@ -212,8 +212,9 @@ def fuse_candidates(candidates: Sequence[CandidateHit], k: int) -> list[Hit]:
 
 
 _VECTOR_FILE = "vectors.bin"
-INDEX_FORMAT = "6"
-"""of what is stored in an index; a library rebuilds an index that was written in another"""
+INDEX_FORMAT = "7"
+"""of what is stored in an index, its vectors' table too; a library rebuilds an index that was
+written in another"""
 HEAP_BYTES = 64_000_000
 """of each thread that writes"""
 MAX_WRITER_THREADS = 4
