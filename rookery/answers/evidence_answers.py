@@ -30,6 +30,7 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
+from rookery.pages.search_terms import ENGLISH, find_language, reads_as_english, split_terms
 from rookery.quotes.differing_answers import differ_in_answer
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
@@ -66,6 +67,22 @@ _EXCEPTS = re.compile(
     re.IGNORECASE,
 )
 """beginning of a sentence that takes something back of the one before it"""
+
+
+_ASKING = frozenset(
+    """wann warum welche welcher welches welchen wieso weshalb wieviel wieviele viel viele haben
+    hast wird werden wurde wurden kann können muss müssen darf dürfen soll gibt sind waren wenn
+    eine einen einer einem mein meine nach über lange hoch quand comment combien pourquoi quel
+    quelle quelles quels quoi est-ce avoir peut peux doit dois faut fait sont était dans pour
+    avec cuándo cuánto cuánta cuántos cuántas cuál cuáles cómo dónde quién quiénes puede puedo
+    debe debo hace tiene tienen están para quando quanto quanta quanti quante come dove perché
+    quale quali posso deve devo sono onde quem qual quais como porque wanneer waarom welke
+    hoeveel moet heeft hebben worden voor""".split()
+)
+"""words by which other languages ask, or that are in most of their texts"""
+_LEAST_SHARED, _POSSIBLE = 0.3, 0.2
+"""share of the words of a question in another language that make a section a possible answer, and
+the probability that it then has, which the model does not tell"""
 
 
 class EvidenceSettings(msgspec.Struct, frozen=True):
@@ -139,9 +156,13 @@ def answer_by_evidence(
     judged = judge_sections(question.text, gathered, judge)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
+    if is_foreign := bool(judged) and not _reads_question(question.text, gathered.found[0][0]):
+        judged = judge_by_words(question.text, judged, settings)
     probabilities = estimate_probabilities(judged)
     for number, section in enumerate(judged[: settings.quotes]):
-        if not number or probabilities[number] >= settings.decline:
+        if is_foreign:
+            judged[number] = _narrow_by_words(question.text, section)
+        elif not number or probabilities[number] >= settings.decline:
             judged[number] = narrow_section(question.text, section, judge, settings.longest)
     calibrated = map(settings.calibrate, probabilities)
     observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
@@ -264,6 +285,60 @@ def narrow_section(
     _, length, start = max(scored)  # of equals the shortest
     span = max(0, start - section.start), start - length - section.start
     return section._replace(judgement=section.judgement._replace(span=span))
+
+
+def _reads_question(question: str, page: Page) -> bool:
+    """Return False if the model, which knows English, does not read a question about this page."""
+    letters = [letter for letter in question if letter.isalpha()]
+    if 2 * sum(letter < "\u0250" for letter in letters) < len(letters):
+        return False
+    return find_language(page.text) == ENGLISH or reads_as_english(question)
+
+
+def judge_by_words(
+    question: str, judged: Sequence[JudgedSection], settings: EvidenceSettings
+) -> list[JudgedSection]:
+    """Have the words of a question decide whether a section is a possible answer or none.
+
+    Where the model's best section has too few of them, the search's first takes its place. What the
+    model finds certain stays so, if it has the words.
+    """
+    best, first = judged[0], min(judged, key=lambda section: section.rank)
+    chosen = [
+        section
+        for section in (best, first)
+        if _share_words(question, section.page.text[section.start : section.end], section)
+        >= _LEAST_SHARED
+    ]
+    if chosen and chosen[0] is best and estimate_probabilities(judged)[0] >= settings.decline:
+        return list(judged)
+    odds = log(_POSSIBLE / (1 - _POSSIBLE))
+    others = [section for section in judged if section not in chosen[:1]]
+    return [
+        section._replace(judgement=section.judgement._replace(answers=answers), rank=0)
+        for section, answers in (
+            *((section, odds) for section in chosen[:1]),
+            *((section, min(-9.0, section.judgement.answers)) for section in others),
+        )
+    ]
+
+
+def _narrow_by_words(question: str, section: JudgedSection) -> JudgedSection:
+    """Make the sentence with the most words of the question the span that answers."""
+    units = _list_units(section)
+    text = section.page.text
+    unit = max(units, key=lambda unit: _share_words(question, text[unit.start : unit.end], section))
+    span = max(0, unit.start - section.start), unit.end - section.start
+    return section._replace(judgement=section.judgement._replace(span=span))
+
+
+def _share_words(question: str, text: str, section: JudgedSection) -> float:
+    """Return the share of a question's words, without those that only ask, that a text has."""
+    language = find_language(section.page.text)
+    words = re.findall(r"\w+", question.lower())
+    long = [each for each in words if len(each) > 3 or each > "\u0250" or each.isdecimal()]
+    terms = set(split_terms(" ".join(each for each in long if each not in _ASKING), language))
+    return len(terms.intersection(split_terms(text, language))) / max(1, len(terms))
 
 
 class _Unit(NamedTuple):

@@ -165,6 +165,56 @@ def test_what_says_the_same_or_is_unlikely_is_no_rival() -> None:
     assert quoted(same) == quoted(unlikely) == [OLDER]
 
 
+GERMAN = {
+    "beitrag": "# Beiträge\n\nDer Jahresbeitrag beträgt 60 Euro. Die Jugend zahlt dafür nichts.",
+    "miete": "# Miete\n\nDie Kündigungsfrist beträgt drei Monate. Haustiere sind nicht erlaubt. "
+    "Die monatliche Miete von 780 Euro wird am ersten Tag gezahlt.",
+    "fest": "# Feier\n\nDas Sommerfest wird am 4. Juli im Garten der Familie Reuter gefeiert.",
+}
+
+
+def ask_in_german(question: str, **odds: float) -> Episode:
+    pages = [
+        read_page(text.encode(), f"file:///verein/{name}.md", "text/markdown")
+        for name, text in GERMAN.items()
+    ]
+    return answer_by_evidence(Question("1", question), InMemoryLibrary(pages), WordJudge(**odds))
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Wie hoch ist der Jahresbeitrag?", "60 Euro"),
+        ("Wie hoch ist die monatliche Miete?", "780 Euro"),
+        ("Welche Kündigungsfrist hat die Wohnung?", "drei Monate"),
+        ("Wann ist das Sommerfest?", "4. Juli"),
+    ],
+)
+def test_words_find_a_possible_answer_where_the_model_does_not_read(
+    question: str, answer: str
+) -> None:
+    episode = ask_in_german(question, Jugend=-0.5)  # what the model finds possible
+    assert episode.answer is not None
+    assert episode.answer.certain is False
+    assert answer in quoted(episode)[0]
+    assert len(quoted(episode)) == 1
+
+
+@pytest.mark.parametrize(
+    "question", ["Wie hoch ist der Mont Blanc?", "Was ist die Hauptstadt von Peru?"]
+)
+def test_a_foreign_question_in_another_language_is_declined(question: str) -> None:
+    assert ask_in_german(question, Jugend=-0.5).stop == "declined"
+    assert ask_in_german(question, Jugend=3.0).stop == "declined"
+
+
+def test_what_the_model_finds_in_another_language_stays_if_it_has_the_words() -> None:
+    episode = ask_in_german("Wie hoch ist der Jahresbeitrag?", Jahresbeitrag=3.0)
+    assert episode.answer is not None
+    assert "certain" not in episode.answer.to_json()
+    assert quoted(episode) == ["Der Jahresbeitrag beträgt 60 Euro. Die Jugend zahlt dafür nichts."]
+
+
 def test_a_list_of_references_is_never_quoted() -> None:
     html = "<h1>Boxes</h1><h2>References</h2><p>How to hang a box above the ground, 1999.</p>"
     page = read_page(html.encode(), "https://boxes.example/r", "text/html")
