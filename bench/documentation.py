@@ -218,7 +218,7 @@ def list_methods(ranker: Path) -> dict[str, Method]:
         f"extract, {count} passages": EvidenceSettings(limits=RetrievalLimits(passages=count))
         for count in sorted({12, 24, EvidenceSettings().limits.passages})
     }
-    settings[UNDECLINED] = EvidenceSettings(decline=0, certain=0, second=0)
+    settings[UNDECLINED] = EvidenceSettings(decline=0, certain=1, second_possible=0)
     return {"BM25's best passage": answer_by_bm25} | {
         name: partial(answer_by_evidence, judge=judge, settings=each)
         for name, each in settings.items()

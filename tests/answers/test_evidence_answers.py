@@ -13,6 +13,7 @@ from rookery.answers.evidence_answers import (
     PageSection,
     answer_by_evidence,
     choose_quote,
+    compose_evidence_answer,
     estimate_probabilities,
     list_sections,
     narrow_section,
@@ -115,11 +116,22 @@ def test_a_long_block_is_cut_to_its_sentences() -> None:
     ]
 
 
+def judged_with(*log_odds: float) -> list[JudgedSection]:
+    """Sections of pages that say different things, with these log-odds."""
+    texts = ("Rooks breed in colonies.", "A box hangs high.")
+    pages = [read_page(text.encode(), f"file:///{text[0]}.txt") for text in texts]
+    return [
+        JudgedSection(page, 0, len(page.text), EvidenceJudgement(odds, (0, 9), 0, 0, 0, 1), 1.0)
+        for page, odds in zip(pages, log_odds, strict=True)
+    ]
+
+
 def test_a_second_page_is_quoted_only_if_it_adds_something() -> None:
-    both = ask(WordJudge(weeks=5.0, everybody=4.0))
+    both = ask(WordJudge(weeks=5.0, everybody=4.6))
     assert [quote.url[-5:] for quote in both.answer.quotes] == ["steps", "/copy"]  # type: ignore[union-attr]
-    unsure = ask(WordJudge(weeks=5.0, everybody=-0.5))
-    assert len(quoted(unsure)) == 1
+    worse = ask(WordJudge(weeks=5.0, everybody=4.0))
+    assert len(quoted(worse)) == 1
+    assert estimate_probabilities(judged_with(5.0, 4.0))[1] > EvidenceSettings().second
     claims = both.answer.claims  # type: ignore[union-attr]
     assert [both.answer.text[each.start : each.end] for each in claims] == quoted(both)  # type: ignore[union-attr]
 
@@ -213,6 +225,23 @@ def test_what_the_model_finds_in_another_language_stays_if_it_has_the_words() ->
     assert episode.answer is not None
     assert "certain" not in episode.answer.to_json()
     assert quoted(episode) == ["Der Jahresbeitrag beträgt 60 Euro. Die Jugend zahlt dafür nichts."]
+
+
+@pytest.mark.parametrize(("similarity", "quotes"), [(None, 2), (0.4, 2), (0.3, 1)])
+def test_a_further_quote_is_like_the_question_by_its_vectors(
+    similarity: float | None, quotes: int
+) -> None:
+    best, other = judged_with(3.0, 2.8)
+    answer = compose_evidence_answer([best, other._replace(similarity=similarity)])
+    assert len(answer.quotes) == quotes
+
+
+def test_a_possible_answer_has_further_quotes_that_are_likely_enough() -> None:
+    possible = compose_evidence_answer(judged_with(-0.1, -0.3))  # the second has .25
+    unlikely = compose_evidence_answer(judged_with(-0.1, -0.6))  # and here .17
+    assert possible.certain is False
+    assert unlikely.certain is False
+    assert (len(possible.quotes), len(unlikely.quotes)) == (2, 1)
 
 
 def test_a_list_of_references_is_never_quoted() -> None:
