@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from statistics import fmean, median
@@ -49,7 +49,12 @@ from bench.report import (
 from recipes.measures import estimate_auroc
 from rookery.answers.evidence_answers import EvidenceSettings, answer_by_evidence
 from rookery.answers.retrieval import RetrievalLimits
-from rookery.evidence.evidence_model import BUNDLED_MODEL, load_evidence_model
+from rookery.evidence.evidence_model import (
+    BUNDLED_MODEL,
+    EvidenceJudgement,
+    EvidencePassage,
+    load_evidence_model,
+)
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
@@ -211,16 +216,26 @@ def answer_by_bm25(question: Question, library: Library) -> Episode:
     return Episode(question, "bm25", answer=Answer("", quotes, declined=not quotes, score=score))
 
 
-def list_methods(ranker: Path) -> dict[str, Method]:
+def list_methods(ranker: Path) -> Mapping[str, Method]:
     """Return what is compared, by name."""
     judge = load_evidence_model(ranker).judge_passages
+    once = cache(judge)
+
+    def judge_once(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        """Judge for the default, and again for UNDECLINED, whose time does not count."""
+        return once(question, tuple(passages))
+
     settings = {
         f"extract, {count} passages": EvidenceSettings(limits=RetrievalLimits(passages=count))
         for count in sorted({12, 24, EvidenceSettings().limits.passages})
     }
     settings[UNDECLINED] = EvidenceSettings(decline=0, certain=1, second_possible=0)
     return {"BM25's best passage": answer_by_bm25} | {
-        name: partial(answer_by_evidence, judge=judge, settings=each)
+        name: partial(
+            answer_by_evidence,
+            judge=judge_once if name in (EXTRACT, UNDECLINED) else judge,
+            settings=each,
+        )
         for name, each in settings.items()
     }
 
@@ -344,9 +359,10 @@ def summarize_folders(asked: Sequence[AskedQuestion]) -> dict[str, float]:
 def _measure_size(asked: Sequence[AskedQuestion]) -> dict[str, float]:
     words = [len(each.quotes[0][1].split()) for each in asked if each.quotes]
     spent = [each.milliseconds for each in asked if each.milliseconds]
-    return {"words": round(median(words or [0]))} | (
-        {"CPU ms": round(fmean(spent))} if spent else {}
-    )
+    found: dict[str, float] = {"words": round(median(words or [0]))}
+    if spent:
+        found["CPU ms"] = round(fmean(spent))
+    return found
 
 
 def count_endings(asked: Sequence[AskedQuestion]) -> dict[str, float]:
@@ -432,7 +448,7 @@ def draw_lot(answers: Sequence[AskedQuestion], count: int) -> list[GradedAnswer]
 
 def count_grades(
     graded: Sequence[GradedAnswer], answers: Sequence[AskedQuestion]
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, int]]:
     """Count the answers of each grade, how many of them are right by pattern, and further quotes.
 
     Raises ValueError where something is not graded.
