@@ -343,25 +343,24 @@ def _quotes_html(exported: ExportedAnswer, before: int = 0) -> str:
 
 def _answer_html(exported: ExportedAnswer, answer: Answer, before: int = 0) -> str:
     return "".join(
-        _mark_words(exported, text, _escape_html, "<mark>", "</mark>")
+        "".join(
+            f"<mark>{_escape_html(part)}</mark>" if answers else _escape_html(part)
+            for part, answers in _split_answering_words(exported, text)
+        )
         + "".join(f'<a class="n" href="#quote-{n}">[{n}{mark}]</a>' for n, mark in numbers)
         for text, numbers in _split_at_claims(answer, before)
     )
 
 
-def _mark_words(
-    exported: ExportedAnswer, text: str, escape_text: Callable[[str], str], before: str, after: str
-) -> str:
-    """Return a part of an answer, escaped; in quotes, with the words marked that answer."""
-    parts, last = [], 0
-    episode, answer = exported.episode, exported.episode.answer
+def _split_answering_words(exported: ExportedAnswer, text: str) -> Iterator[tuple[str, bool]]:
+    """Yield a part of an answer in pieces, and whether each is what a quote answers."""
+    last, episode, answer = 0, exported.episode, exported.episode.answer
     is_quoted = episode.by == "extract" and answer is not None and not answer.declined
-    question = episode.question.text if is_quoted else ""
-    for start, end in find_answering_words(text, question):
-        word = escape_text(text[start:end])
-        parts += [escape_text(text[last:start]), before, word, after]
+    for start, end in find_answering_words(text, episode.question.text if is_quoted else ""):
+        yield text[last:start], False
+        yield text[start:end], True
         last = end
-    return "".join((*parts, escape_text(text[last:])))
+    yield text[last:], False
 
 
 def _quote_html(
@@ -419,7 +418,10 @@ def _list_markdown_parts(exported: ExportedAnswer, before: int = 0) -> list[str]
     if answer:
         parts.append(
             "".join(
-                _mark_words(exported, text, _escape_markdown, "**", "**")
+                "".join(
+                    f"**{_escape_markdown(part)}**" if answers else _escape_markdown(part)
+                    for part, answers in _split_answering_words(exported, text)
+                )
                 + "".join(f"[^{number}]{mark}" for number, mark in numbers)
                 for text, numbers in _split_at_claims(answer, before)
             )
@@ -604,7 +606,8 @@ def _add_answer_to_docx(document: "DocxWriter", exported: ExportedAnswer, before
     if answer := _get_answer_text(exported):
         runs = []
         for text, numbers in _split_at_claims(answer, before):
-            runs.append(DocxRun(text))
+            parts = _split_answering_words(exported, text)
+            runs += [DocxRun(part, bold=answers) for part, answers in parts]
             runs += [DocxRun(f"[{n}{mark}]", anchor=f"quote_{n}") for n, mark in numbers]
         document.add_paragraph(runs, "Normal" if answer.declined else "Answer")
     document.add_paragraph(f"{_format_headline(exported)} {_format_summary(exported)}.", "Note")

@@ -38,6 +38,7 @@ class DocxRun(NamedTuple):
     """address that it leads to; empty: none"""
     anchor: str = ""
     """bookmark of this file that it leads to; empty: none"""
+    bold: bool = False
 
 
 class DocxWriter:
@@ -111,6 +112,7 @@ class DocxWriter:
 
 def _add_run(paragraph: Paragraph, run: DocxRun) -> None:
     written = paragraph.add_run(_NOT_XML.sub("\ufffd", run.text))
+    written.bold = run.bold or None
     target = {}
     if run.link and len(run.link) <= _MOST_LINK_CHARACTERS:
         relation = paragraph.part.relate_to(run.link, RELATIONSHIP_TYPE.HYPERLINK, is_external=True)

@@ -32,6 +32,7 @@ from rookery.quotes.answer_types import find_answering_words
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Claim, Episode, Failure, Mark, Page, Quote, Record
+from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
 
 if TYPE_CHECKING:
     from rookery.models.openai_protocol import SpendingTotal
@@ -123,7 +124,10 @@ def show_answer(
     views = [format_quote(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
     if answer.certain is False:
         console.print("A possible answer, to be checked:", style="yellow")
-    print_indented(console, Text(), _format_cited_text(answer, views, episode.question.text))
+    question = episode.question.text
+    quotes = zip(answer.quotes, pages, strict=True)
+    tables = [_format_table_quote(lay_out_quote(*each, question), console.width) for each in quotes]
+    print_indented(console, Text(), _format_cited_text(answer, views, tables, question))
     for remark in split_remarks(episode)[1]:
         console.print(sanitize_text(f"\nNote: {remark}"), style="yellow", markup=False)
     printed = {quote for claim in answer.claims for quote in _list_quoted(answer, claim)}
@@ -144,7 +148,7 @@ def show_answer(
         mark = ("  ✗ ", "red") if uncited else (f"[{number}] ", "bold cyan")
         if number - 1 not in printed:
             language = find_language(page.text if page else quote.text)
-            highlighted = _highlight_terms(views[number - 1], episode.question.text, language)
+            highlighted = _highlight_terms(views[number - 1], question, language)
             print_indented(console, Text.assemble(mark), highlighted)
             mark = (INDENT, "")
         _show_source(console, mark, quote, page, verdict)
@@ -189,14 +193,40 @@ def format_quote(quote: Quote, page: Page | None) -> str:
 
     Only for the eye. What is stored, checked and linked is the quote itself.
     """
+    laid_out = lay_out_quote(quote, page).text
     changes = (
         [] if page is None or page.digest != quote.digest else _list_display_changes(quote, page)
     )
     text, last = "", 0
     for start, end, put in changes:
-        text += quote.text[last:start] + put
+        text += laid_out[last:start] + put
         last = end
-    return sanitize_text(re.sub(r"\s*\n\s*\n\s*", "\n", text + quote.text[last:]))
+    return sanitize_text(re.sub(r"\s*\n\s*\n\s*", "\n", text + laid_out[last:]))
+
+
+def _format_table_quote(layout: QuoteLayout, width: int) -> Text | None:
+    """Return the rows of a table under the names of their columns, with the cell or row that
+    answers in bold; None for other quotes and for tables that are wider."""
+    if not layout.rows:
+        return None
+    names = layout.names or ("",) * len(layout.rows[0])
+    cells = [[sanitize_text(_collapse_whitespace(cell)) for cell in row] for row in layout.rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    if sum(widths) + 2 * len(widths) > width:
+        return None
+    text = Text()
+    if layout.names:
+        padded = zip(map(sanitize_text, names), widths, strict=True)
+        text.append("  ".join(name.ljust(wide) for name, wide in padded).rstrip() + "\n", "dim")
+    for number, row in enumerate(cells):
+        for column, (cell, wide) in enumerate(zip(row, widths, strict=True)):
+            answers = number == layout.row and (
+                column == layout.column or (layout.column is None and len(cells) > 1)
+            )
+            gap = " " * (wide + 2 - len(cell)) if column + 1 < len(row) else ""
+            text.append(cell, "bold yellow" if answers else "").append(gap)
+        text.append("\n" * (number + 1 < len(cells)))
+    return text
 
 
 def _list_display_changes(quote: Quote, page: Page) -> list[tuple[int, int, str]]:
@@ -396,10 +426,13 @@ def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-def _format_cited_text(answer: Answer, views: Sequence[str], question: str) -> Text:
+def _format_cited_text(
+    answer: Answer, views: Sequence[str], tables: Sequence[Text | None], question: str
+) -> Text:
     """Return the answer's text, with marks close behind each claim, never alone on a line.
 
-    In claims that are quotes, the words that the question asks for are bold.
+    In claims that are quotes, the words that the question asks for are bold, and rows of tables
+    stand under the names of their columns.
     """
     text, last = Text(), 0
     for claim in answer.claims:
@@ -407,6 +440,10 @@ def _format_cited_text(answer: Answer, views: Sequence[str], question: str) -> T
         claim_text = answer.text[claim.start : claim.end]
         is_folded = "\n" not in claim_text
         for number in _list_quoted(answer, claim):
+            begins_line = answer.text[: claim.start][-1:] in ("", "\n")
+            if begins_line and (table := tables[number]):
+                text.append(table)
+                break
             view = Text(_collapse_whitespace(views[number]) if is_folded else views[number])
             for span in find_answering_words(view.plain, question):
                 view.stylize("bold yellow", *span)

@@ -320,6 +320,27 @@ def test_any_text_stands_in_a_word_file(text: str, title: str) -> None:
                 ElementTree.fromstring(archive.read(name))
 
 
+def test_the_words_that_answer_are_marked_in_quotes_and_in_no_model_s_text() -> None:
+    page = Page("https://a.example/", "", "It was founded in 1988 & moved.")
+    quote = page.quote(0, len(page.text))
+    answer = Answer(quote.text, (quote,), (Claim(0, len(quote.text), (0,)),))
+    made = make_export(answer, (page,))
+    asked = msgspec.structs.replace(made.episode, question=Question("1", "When was it founded?"))
+    for by, marked in (("extract", ["1988"]), ("webglm", [])):
+        told = made._replace(episode=msgspec.structs.replace(asked, by=by))
+        found = LexborHTMLParser(render_export(told, "html")).css(".answer mark")
+        assert [each.text() for each in found] == marked
+        assert ("in **1988** " in render_export(told, "md")) == bool(marked)
+        report = render_report(ExportedReport("Clubs", [told], "2026-11-22"), "docx")
+        [paragraph] = [
+            each
+            for each in Document(io.BytesIO(report)).paragraphs
+            if each.style and each.style.name == "Answer"
+        ]
+        assert [run.text for run in paragraph.runs if run.bold] == marked
+        assert paragraph.text.startswith(quote.text)
+
+
 @pytest.mark.parametrize("kind", ["html", "md"])
 def test_doubt_and_remarks_are_exported_and_what_is_unchecked_is_called_so(kind: str) -> None:
     doubted = Answer("They do.", (CROWS.quote(0, 18),), (Claim(0, 8, (0,), (0,)),))

@@ -161,6 +161,54 @@ def test_a_possible_answer_is_said_to_be_one() -> None:
     assert summarize_answer(possible, verdicts).startswith("possible · 1 of 1 quote verified")
 
 
+PRICES = """<table><tr><th>Item</th><th>Member price</th><th>Stock</th></tr>
+<tr><td>Plywood</td><td>4.20</td><td>31</td></tr>
+<tr><td>Acrylic, clear</td><td>8.40</td><td>14</td></tr></table>"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "lines", "marked"),
+    [
+        (
+            "Acrylic",
+            "14",
+            ["Item            Member price  Stock", "Acrylic, clear  8.40          14[1]"],
+            "8.40",
+        ),
+        (
+            "Item",
+            "14",
+            [
+                "Item            Member price  Stock",
+                "Plywood         4.20          31",
+                "Acrylic, clear  8.40          14[1]",
+            ],
+            "8.40",
+        ),
+    ],
+)
+def test_rows_stand_under_their_columns_with_the_cell_that_answers_marked(
+    begin: str, end: str, lines: list[str], marked: str
+) -> None:
+    shop = read_page(PRICES.encode(), "https://shop.example/")
+    at = shop.text.index(begin)
+    quote = shop.quote(at, shop.text.index(end, at) + len(end))
+    answer = Answer(quote.text, (quote,), (Claim(0, len(quote.text), (0,)),))
+    question = Question("1", "What is the member price of clear acrylic?")
+    told = Episode(question, "extract", answer=answer)
+    for width in (60, 20):
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False)
+        show_answer(console, told, [shop], verify_quotes(answer, lambda quote: shop))
+        assert isinstance(console.file, io.StringIO)
+        shown = console.file.getvalue()
+        plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
+        if width == 60:
+            assert plain.splitlines()[: len(lines)] == lines
+            assert f"\x1b[1;33m{marked}\x1b[0m" in shown
+        else:
+            assert "Acrylic, clear |" in plain
+
+
 def test_what_is_remarked_on_quotes_stands_between_the_answer_and_its_sources() -> None:
     remark = Failure("extract", "citation_noted", "the first two quotes answer differently")
     noted = msgspec.structs.replace(episode(NEURONS, TABLE), failures=(remark,))

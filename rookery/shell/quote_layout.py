@@ -1,0 +1,68 @@
+"""Lay out quotes for the eye: rows of a table under the names of their columns, and joined lines.
+
+What is stored, checked and linked is the quote itself.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rookery.pages.passages import find_label
+from rookery.pages.search_terms import get_question_terms, split_terms
+from rookery.records import Page, Quote
+
+_WRAPPED = re.compile(
+    r"(?<=[^\n]{45})\n(?:(?<![:;.!?]\n)(?=[^\W\d_])|(?<=[.!?]\n)(?=[^\W\d_][^\n]{45}))"
+)
+"""end of a line that only the width of a mail broke: the line is long, and a word
+follows, behind the end of a sentence in another long line"""
+
+
+class QuoteLayout(NamedTuple):
+    """A quote as a reader sees it."""
+
+    text: str
+    """as long as the quote, with the lines of a paragraph joined"""
+    names: tuple[str, ...] = ()
+    """names of the columns, which may stand above the quote; empty where none are known"""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """cells of a quote that is a part of a table; empty for other quotes"""
+    row: int | None = None
+    """number of the row that has the most words of the question; None where several have"""
+    column: int | None = None
+    """the same of the name of a column"""
+
+
+def lay_out_quote(quote: Quote, page: Page | None, question: str = "") -> QuoteLayout:
+    """Lay out a quote by the blocks of its page; without the version that was quoted, as it is."""
+    if page is None or page.digest != quote.digest:
+        return QuoteLayout(quote.text)
+    blocks = [each for each in page.blocks if each.start < quote.end and quote.start < each.end]
+    kinds = {block.kind for block in blocks}
+    if kinds <= {"paragraph", "quotation", "item"}:
+        return QuoteLayout(_WRAPPED.sub(" ", quote.text))
+    rows = [tuple(map(str.strip, line.split("\t"))) for line in quote.text.split("\n") if line]
+    if kinds != {"cell"} or len(rows[0]) < 2 or len({len(row) for row in rows}) > 1:
+        return QuoteLayout(quote.text)
+    names = _find_names(page, quote.start)
+    if len(rows) > 1 and _find_names(page, blocks[-1].start) == rows[0]:
+        names = rows.pop(0)
+    names = names if len(names) == len(rows[0]) else ()
+    terms = set(get_question_terms(question)) if question else set()
+    row = 0 if len(rows) == 1 else _find_best(terms, [" ".join(row) for row in rows])
+    return QuoteLayout(quote.text, names, tuple(rows), row, _find_best(terms, names))
+
+
+def _find_names(page: Page, at: int) -> tuple[str, ...]:
+    """Return the names of the columns of a row, which are a heading in files of values."""
+    if label := find_label(page, at):
+        return tuple(label.split(" | "))
+    above = [block for block in page.blocks if block.kind == "heading" and block.start < at]
+    heading = page.text[above[-1].start : above[-1].end] if above else ""
+    return tuple(heading.split("\t")) if "\t" in heading else ()
+
+
+def _find_best(terms: set[str], texts: Sequence[str]) -> int | None:
+    counts = [len(terms.intersection(split_terms(text))) for text in texts]
+    best = max(counts, default=0)
+    return counts.index(best) if best and counts.count(best) == 1 else None

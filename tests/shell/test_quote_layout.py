@@ -1,0 +1,63 @@
+"""Quotes as a reader sees them: tables with the names of their columns, and joined lines."""
+
+import pytest
+
+from rookery.pages.page_reader import read_page
+from rookery.records import Page, Quote
+from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
+
+MAIL = """Dear members,
+
+from April on dogs are no longer allowed in the clubhouse, since two
+members are allergic. Please tell your guests, and bring these things:
+soup
+Keep the doors of the kitchen closed, as the smell is not for everybody.
+Ines
+"""
+
+
+def cut(page: Page, begin: str, end: str) -> Quote:
+    at = page.text.index(begin)
+    return page.quote(at, page.text.index(end, at) + len(end))
+
+
+def test_lines_that_only_the_width_of_a_mail_broke_are_joined() -> None:
+    page = read_page(MAIL.encode(), "file:///mail.txt", "text/plain")
+    quote = cut(page, "from April", "Ines")
+    layout = lay_out_quote(quote, page)
+    assert layout.text == (
+        "from April on dogs are no longer allowed in the clubhouse, since two members are "
+        "allergic. Please tell your guests, and bring these things:\nsoup\n"
+        "Keep the doors of the kitchen closed, as the smell is not for everybody.\nInes"
+    )
+    assert len(layout.text) == len(quote.text)
+    assert lay_out_quote(quote, None) == QuoteLayout(quote.text)
+
+
+def test_lines_of_code_are_left_alone() -> None:
+    html = f"<pre>{'box count --all --in the/garden/behind/the/house ' * 2}\nbox list</pre>"
+    page = read_page(html.encode(), "https://boxes.example/", "text/html")
+    quote = page.quote(0, len(page.text))
+    assert lay_out_quote(quote, page).text == quote.text
+
+
+CSV = "item,unit,guest price\nbirch plywood,sheet,5.60\nPETG filament,spool,27.00\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "question", "place"),
+    [
+        ("PETG", "What is the guest price of PETG?", (0, 2)),
+        ("birch", "What is the guest price of PETG?", (1, 2)),
+        ("birch", "How much is PETG filament?", (1, None)),
+        ("birch", "What is there?", (None, None)),
+    ],
+)
+def test_rows_of_values_have_the_names_of_their_columns(
+    begin: str, question: str, place: tuple[int | None, int | None]
+) -> None:
+    page = read_page(CSV.encode(), "file:///prices.csv", "text/csv")
+    layout = lay_out_quote(cut(page, begin, "27.00"), page, question)
+    assert layout.names == ("item", "unit", "guest price")
+    assert layout.rows[-1] == ("PETG filament", "spool", "27.00")
+    assert (layout.row, layout.column) == place
