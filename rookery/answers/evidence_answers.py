@@ -31,6 +31,7 @@ from rookery.evidence.evidence_model import (
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
 from rookery.pages.search_terms import ENGLISH, find_language, reads_as_english, split_terms
+from rookery.pages.written_values import use_forms_of
 from rookery.quotes.differing_answers import differ_in_answer
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
@@ -230,10 +231,25 @@ def judge_sections(
             *(each.heading, rank, hit.similarity),
         )
         for (each, hit, rank), judgement in zip(
-            section_hits.values(), judge(question, passages), strict=True
+            section_hits.values(), _judge_passages(question, passages, judge), strict=True
         )
     ]
     return sorted(judged_sections, key=lambda section: -section.log_odds)
+
+
+def _judge_passages(
+    question: str, passages: Sequence[EvidencePassage], judge: EvidenceJudge
+) -> list[EvidenceJudgement]:
+    """Judge each passage for the question with its dates and numbers as the passage writes them.
+
+    The model does not know that 27 February 2026 is 2026-02-27.
+    """
+    questions = [use_forms_of(question, f"{each.text} {each.heading}") for each in passages]
+    judgements = dict[int, EvidenceJudgement]()
+    for form in dict.fromkeys(questions):
+        alike = [number for number, each in enumerate(questions) if each == form]
+        judgements.update(zip(alike, judge(form, [passages[n] for n in alike]), strict=True))
+    return [judgements[number] for number in range(len(passages))]
 
 
 class PageSection(NamedTuple):
@@ -288,7 +304,7 @@ def narrow_section(
     if len(runs) < 2:
         return section
     passages = [EvidencePassage(section.page.text[slice(*run)], section.heading) for run in runs]
-    judged = judge(question, passages)
+    judged = _judge_passages(question, passages, judge)
     scored = [
         (each.answers, low - high, low) for each, (low, high) in zip(judged, runs, strict=True)
     ]

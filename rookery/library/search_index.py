@@ -40,6 +40,7 @@ from rookery.pages.search_terms import (
     join_pairs,
     split_terms,
 )
+from rookery.pages.written_values import list_value_terms
 from rookery.records import Failure, Hit, Library, Page, prepare_type
 
 PAIR_WEIGHT = 0.2
@@ -100,11 +101,13 @@ def parse_query(query: str, languages: Iterable[str]) -> QueryTerms:
     """Return the terms of a query, stemmed in each of these LANGUAGES, or in English without any.
 
     Stop words, question words and words of comparing are left out as `count_question_terms` says; a
-    query without any word has no terms.
+    query without any word has no terms. Its dates and numbers have the terms of
+    `list_value_terms`, too.
     """
+    values = Counter(list_value_terms(query))
     words, pairs, by_language = Counter[str](), Counter[str](), []
     for language in list(languages) or [ENGLISH]:
-        stems = count_question_terms(query, language)
+        stems = count_question_terms(query, language) | values
         words |= stems
         pairs |= Counter(join_pairs(split_terms(query, language)))
         by_language.append(stems)

@@ -9,6 +9,7 @@ import msgspec
 import sentencex
 
 from rookery.pages.search_terms import find_language, join_pairs, split_terms
+from rookery.pages.written_values import list_value_terms
 from rookery.records import Block, Hit, Mark, Page
 
 READER_FORMAT = "1"
@@ -292,7 +293,8 @@ class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
     hit: bytes
     """the Hit that finds it, as JSON, without a score"""
     words: str
-    """its terms after those of its title and headings, separated by spaces"""
+    """its terms after those of its title and headings, then those of the values in all of them,
+    separated by spaces"""
     pairs: str
     """its pairs of neighbouring terms"""
     article: bool
@@ -317,6 +319,8 @@ def build_index_entries(page: Page) -> list[IndexEntry]:
         words = split_terms(text := page.text[passage.start : passage.end], language)
         words[:0] = above[over]
         hit, pairs = msgspec.json.encode(_make_hit(page, passage)), " ".join(join_pairs(words))
+        values = list_value_terms(" ".join((page.title, *over, text)))
+        words += [term for term in values if term not in words]
         rest = passage.article, language, " ".join((page.title, *over, text))
         entries.append(IndexEntry(hit, " ".join(words), pairs, *rest))
     return entries

@@ -382,3 +382,25 @@ def test_a_sentence_is_quoted_with_what_it_leans_on_and_its_exception() -> None:
 
     assert quote("opened") == "The box hangs high. It is opened in March. Except by wardens."
     assert quote("blue") == "Paint is blue."
+
+
+def test_the_judge_reads_a_day_of_the_question_as_the_passage_writes_it() -> None:
+    questions: dict[str, str] = {}
+
+    def judge(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        questions.update((passage.text, question) for passage in passages)
+        return WordJudge(door=2.0)(question, passages)
+
+    texts = (
+        "2026-02-27 the kiln door stood open",
+        "27.2.2026: a window broke",
+        "What broke: a chair",
+    )
+    pages = [Page(url=f"https://a.example/{n}", title="", text=t) for n, t in enumerate(texts)]
+    question = Question("1", "What broke on 27 February 2026?")
+    answer_by_evidence(question, InMemoryLibrary(pages), judge)
+    assert questions == {
+        texts[0]: "What broke on 2026-02-27?",
+        texts[1]: "What broke on 27.2.2026?",
+        texts[2]: question.text,
+    }

@@ -15,6 +15,7 @@ import rookery
 from rookery.errors import Failed, Outcome
 from rookery.library.search_index import (
     BM25_SATURATION,
+    InMemoryLibrary,
     SearchIndex,
     order_by_fusion,
     parse_query,
@@ -485,3 +486,20 @@ def test_what_is_no_damage_passes(error: BaseException, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as caught, translate_index_errors(tmp_path):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "query", ["What broke on 27 February 2026?", "What broke on 27.2.2026?", "Broke 2/27/2026?"]
+)
+def test_a_day_is_found_in_whatever_form_it_is_written(query: str) -> None:
+    days = ("2026-02-26", "2026-02-27", "2025-02-27", "2026-03-27")
+    pages = [Page(url=f"https://log.example/{day}", title="", text=f"{day} ERROR") for day in days]
+    best, *_ = InMemoryLibrary(pages).search(query, 4)
+    assert best.url.endswith("2026-02-27")
+
+
+def test_a_number_is_found_with_and_without_separators() -> None:
+    texts = {"right": "Total 1.983,60", "wrong": "Item 1983 and 60 others"}
+    pages = [Page(url=f"https://sum.example/{n}", title="", text=t) for n, t in texts.items()]
+    best, *_ = InMemoryLibrary(pages).search("What costs 1,983.60 dollars?", 2)
+    assert best.url.endswith("right")
