@@ -29,12 +29,12 @@ from rookery.evidence.evidence_model import (
     convert_to_probability,
 )
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
-from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
+from rookery.pages.passages import PassageSizes, cut_passages, find_sentences, list_table_rows
 from rookery.pages.search_terms import ENGLISH, find_language, reads_as_english, split_terms
-from rookery.pages.written_values import use_forms_of
 from rookery.quotes.differing_answers import differ_in_answer
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
+from rookery.written_values import use_forms_of
 
 SECTION_SIZES = PassageSizes(short=700, long=1000)
 """sizes of a section: as much as the model reads at once"""
@@ -57,6 +57,11 @@ _NEVER_QUOTED = re.compile(
     re.IGNORECASE,
 )
 """headings of what lists other texts and answers nothing itself"""
+_VERSION = re.compile(
+    r"(?:^|(?<= > ))\[?v?\d+(?:\.\d+){1,3}[\w.+~-]*\]?"
+    r"(?=\W{1,3}(?:\d{4}|\w+ \d)|(?<=\d\.\d\.\d)(?: > |$))"
+)
+"""heading of a changelog: the model does not know that it is a version"""
 _LEANS = re.compile(
     r"(?:it|its|this|these|they|that|those|such|he|she|his|her|their|then|there|however|but|also|"
     r"otherwise|instead|in (?:this|that|these|such) cases?)\b",
@@ -224,7 +229,9 @@ def judge_sections(
         for section in by_digest[page.digest]:
             if section.start < hit.end and hit.start < section.end:
                 section_hits.setdefault((page.digest, section.start), (section, hit, rank))
-    passages = [EvidencePassage(each.text, each.heading) for each, *_ in section_hits.values()]
+    passages = [
+        EvidencePassage(each.words or each.text, each.heading) for each, *_ in section_hits.values()
+    ]
     judged_sections = [
         JudgedSection(
             *(each.page, each.start, each.end, judgement, hit.score),
@@ -234,7 +241,11 @@ def judge_sections(
             section_hits.values(), _judge_passages(question, passages, judge), strict=True
         )
     ]
-    return sorted(judged_sections, key=lambda section: -section.log_odds)
+    pairs = zip((part for part, *_ in section_hits.values()), judged_sections, strict=True)
+    best = dict[tuple[str, int], JudgedSection]()
+    for part, judged in sorted(pairs, key=lambda pair: -pair[1].log_odds):
+        best.setdefault((part.page.digest, part.parent), judged)
+    return [*best.values()]
 
 
 def _judge_passages(
@@ -260,6 +271,10 @@ class PageSection(NamedTuple):
     end: int
     heading: str
     """title of the page and headings above the section"""
+    parent: int
+    """start of the rows of a table of which the best answers for all; else its own start"""
+    words: str = ""
+    """a row of a table as the judge reads it"""
 
     @property
     def text(self) -> str:
@@ -268,12 +283,26 @@ class PageSection(NamedTuple):
 
 
 def list_sections(page: Page) -> list[PageSection]:
-    """Return the sections of a page in order, without those that only list other texts."""
-    return [
-        PageSection(page, each.start, each.end, f"{page.title} {each.context} {each.label}".strip())
-        for each in sorted(cut_passages(page, SECTION_SIZES), key=lambda each: each.start)
-        if not _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. "))
-    ]
+    """Return the sections of a page in order, without those that only list other texts.
+
+    A row of a table is one by itself, and so is a line of a log.
+    """
+    rows, sections = list_table_rows(page), list[PageSection]()
+    for each in sorted(cut_passages(page, SECTION_SIZES), key=lambda each: each.start):
+        if _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. ")):
+            continue
+        start, context = each.start, _VERSION.sub(r"Version \g<0>", each.context)
+        above = f"{page.title} {context}"
+        inside = [row for row in rows if each.start <= row.start < each.end]
+        for low, high, words, group in (*inside, (each.end, each.end, "", "")):
+            if page.text[start:low].strip():
+                heading = f"{above} {each.label}".strip()
+                sections.append(PageSection(page, start, low, heading, start))
+            if words:
+                place = low, high, f"{above} {group}".strip(), inside[0].start
+                sections.append(PageSection(page, *place, words))
+            start = high
+    return sections
 
 
 def narrow_section(

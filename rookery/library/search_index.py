@@ -40,8 +40,8 @@ from rookery.pages.search_terms import (
     join_pairs,
     split_terms,
 )
-from rookery.pages.written_values import list_value_terms
 from rookery.records import Failure, Hit, Library, Page, prepare_type
+from rookery.written_values import list_value_terms
 
 PAIR_WEIGHT = 0.2
 """of two neighbouring words against one word; chosen on half of the questions of bench/search.py"""

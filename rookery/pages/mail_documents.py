@@ -6,7 +6,7 @@ from email import message_from_bytes, policy
 from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
-from email.utils import parsedate_to_datetime
+from email.utils import parseaddr, parsedate_to_datetime
 from html import escape, unescape
 from itertools import pairwise
 from typing import Any
@@ -130,16 +130,29 @@ def _read_message(message: Message, limits: ReadLimits, depth: int = 1) -> Itera
     yield PagePart(read_part(f"<{tag}>{escape(subject)}</{tag}>", NOWHERE, limits))
     labels = [f"{name}: {text}" for name in _LABELS if (text := _decode_header(message, name))]
     yield PagePart(read_labels(labels))
+    sender = _describe_sender(message)
     bodies, attachments = _split_message(message)
     inside = [body for body in bodies if body.get_content_maintype() == "message"]
     for body in bodies:
         if body not in inside:
-            yield PagePart(read_part(_write_body(body), NOWHERE, limits))
+            letter = read_part(_write_body(body), NOWHERE, limits)
+            yield PagePart(letter, "sender" if sender else "", sender)
     if depth == _MOST_DEPTH:
         attachments += (body.get_content_type() for body in inside)
     yield PagePart(read_labels(f"Attachment: {name}" for name in attachments))
     for body in inside if depth < _MOST_DEPTH else ():
         yield from _read_message(_open_message(body), limits, depth + 1)
+
+
+def _describe_sender(message: Message) -> str:
+    """Return who wrote a message and when, such as "Ada Byron, 3 May 2026", as far as it says."""
+    name, address = parseaddr(_decode_header(message, "From"))
+    try:
+        sent = parsedate_to_datetime(str(message.get("Date", "")))
+        day = f"{sent.day} {sent:%B %Y}"
+    except _MAIL_ERRORS:
+        day = ""
+    return ", ".join(filter(None, (name or address, day)))
 
 
 def _open_message(part: Message) -> Message:

@@ -4,13 +4,14 @@ import bisect
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby, takewhile
+from typing import NamedTuple
 
 import msgspec
 import sentencex
 
 from rookery.pages.search_terms import find_language, join_pairs, split_terms
-from rookery.pages.written_values import list_value_terms
 from rookery.records import Block, Hit, Mark, Page
+from rookery.written_values import list_value_terms
 
 READER_FORMAT = "1"
 """of pages and passages, as they are made of the bytes of a file: raise it where any of them become
@@ -27,7 +28,8 @@ class Passage(msgspec.Struct, frozen=True):
     context: str
     """the headings it stands under, outermost first"""
     label: str = ""
-    """the names of the columns of a table that begins above it, or the key of its value in JSON"""
+    """the names of the columns of a table that begins above it, the key of its value in JSON, or
+    who sent the mail and when"""
     article: bool = True
     """False: comments, footnotes and the like, outside the article view"""
 
@@ -174,10 +176,11 @@ def find_labels(page: Page) -> list[Mark]:
     """Return spans of text that are found by words above them, in order of their starts.
 
     The value of a mark is the names of the columns of these rows of a table, joined by ` | ` and
-    cut to LONGEST_LABEL characters, or the key of a value in JSON (mark `key`). The names are the
+    cut to LONGEST_LABEL characters, the key of a value in JSON (mark `key`), or who sent a mail and
+    when (mark `sender`). The names are the
     rows of header cells or, without any, the first row where the others hold numbers.
     """
-    labels = [mark for mark in page.marks if mark.kind == "key"]
+    labels = [mark for mark in page.marks if mark.kind in ("key", "sender")]
     heads = {mark.start for mark in page.marks if mark.kind == "header"}
     for rows in _split_tables(page):
         texts = [[page.text[cell.start : cell.end] for cell in row] for row in rows]
@@ -215,6 +218,69 @@ def _split_tables(page: Page) -> Iterator[list[list[Block]]]:
             else:
                 rows[-1].append(block)
     yield from filter(None, [rows])
+
+
+_LOG_LINE = re.compile(
+    r"\W{0,2}(?:\d{4}[-/.]\d\d[-/.]\d\d[T ]\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d)"
+)
+
+
+class TableRow(NamedTuple):
+    """A row of a table whose columns have names, or a line of a log."""
+
+    start: int
+    end: int
+    words: str
+    """the row as words: each cell behind the name of its column; empty for the names themselves"""
+    group: str = ""
+    """the last row above it that is a single cell, such as a title"""
+
+
+def list_table_rows(page: Page) -> list[TableRow]:
+    """Return the rows of tables whose columns have names, and the lines of a log, in order."""
+    table_rows = [
+        TableRow(block.start, block.end, page.text[block.start : block.end])
+        for block in page.blocks
+        if block.kind == "code" and _LOG_LINE.match(page.text, block.start)
+    ]
+    heads = {mark.start for mark in page.marks if mark.kind == "header"}
+    above = {block.end + 1: block for block in page.blocks if block.kind == "heading"}
+    is_pdf = any(mark.kind == "page" for mark in page.marks)
+    for rows in _split_tables(page):
+        cells = [_place_cells(page, row) for row in rows]
+        texts = [[*row.values()] for row in cells]
+        top = sum(1 for _ in takewhile(lambda row: len(row) < 2, texts))
+        named = {n for n, row in enumerate(rows) if row[0].start in heads and len(texts[n]) > 1}
+        if not named and _is_headed(texts[top:]):
+            named = {top}
+        first = above.get(rows[0][0].start)
+        names, group, was_head = _place_cells(page, [first] if first else []), "", False
+        names = names if len(names) > 1 else {}
+        for number, row in enumerate(rows if named or names else ()):
+            placed, is_head = cells[number], number in named
+            if is_head:
+                table_rows.append(TableRow(row[0].start, row[-1].end, ""))
+                names = names if was_head else {}
+                for column, text in placed.items():
+                    names[column] = " ".join(dict.fromkeys([*names.get(column, "").split(), text]))
+            elif len(placed) == 1:
+                group = texts[number][0]
+                table_rows.append(TableRow(row[0].start, row[-1].end, group))
+            elif names:
+                columns = {} if is_pdf and len(placed) != len(names) else names
+                pairs = (f"{columns.get(column, '')} {text}" for column, text in placed.items())
+                words = ", ".join(map(str.strip, pairs))
+                table_rows.append(TableRow(row[0].start, row[-1].end, words, group))
+            was_head = is_head
+    return sorted(table_rows)
+
+
+def _place_cells(page: Page, row: Sequence[Block]) -> dict[int, str]:
+    """Return the texts of a row's cells by their columns, without the empty ones."""
+    if not row:
+        return {}
+    line = page.text[page.text.rfind("\n", 0, row[0].start) + 1 : row[-1].end]
+    return {n: cell.strip() for n, cell in enumerate(line.split(CELL_BORDER)) if cell.strip()}
 
 
 def _get_label(labels: Sequence[Mark], at: int) -> str:

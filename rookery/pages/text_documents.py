@@ -40,6 +40,21 @@ _UNDERLINED = re.compile(
     r"\s*(?P<heading>[^\s](?:[^\n]*[^\s])?)[ \t]*\n(?P<line>(?P<mark>[=~^+\"-])(?P=mark){2,})"
     r"[ \t]*(?:\n|\Z|$)"
 )
+_VERSION_LINE = (
+    r"\[?(?:(?:[\w.+-]+ )?(?:version|release|v)? ?\d+(?:\.\d+){2,}[\w.+~-]*"
+    r"|(?:(?:version|release) )?v?\d+\.\d+[\w.+~-]*(?=\W+(?:\d{4}\b|\w+ \d|\d+ \w+ \d{4})))\]?"
+    r"(?:\W+[\w ,./-]*\d{4}[\w ,./-]*\)?)?:?"
+)
+_HEAD_LINE = re.compile(
+    r"\s*(?P<heading>(?P<ruled>([=*#~-])\3+ .*\w.* \3{2,})"
+    rf"|(?P<version>[a-z0-9][\w.+-]+ \([^()\s]+\) [^;\n]+; urgency=.*|{_VERSION_LINE})"
+    r"|(?P<clause>\d{1,2}(?:\.\d{1,2})*\.? [^\W\d_][^.!?;\n]{1,60}(?<![.,:;!?]))(?=[ \t]*\Z))"
+    r"[ \t]*(?:\n|\Z)",
+    re.IGNORECASE,
+)
+"""a first line that heads what is below: a title between marks, a version, or a numbered clause,
+which stands alone"""
+_BULLET = re.compile(r"^[ \t]*[*+•-][ \t]+(?=\S)", re.MULTILINE)
 _GAP = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+|\Z")
 _RST_HEADING = re.compile(
     r"\s*?(?:(?P<over>([!-/:-@\[-`{-~])\2{2,})[ \t]*\n)?"
@@ -112,7 +127,9 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
         raise build_read_error(Outcome.EMPTY_AFTER_EXTRACTION, "the file holds only white space")
     first = next((block for block in blocks if block.article), blocks[0])
     title = text[first.start : first.end].split("\n", 1)[0][:_TITLE_LENGTH].strip()
-    if kind in _TITLED_BY_NAME:
+    heads = [block for block in blocks if (block.kind, block.level) == ("heading", 1)]
+    is_list = kind == "text" and len(heads) > 1 and _HEAD_LINE.match(text, first.start)
+    if kind in _TITLED_BY_NAME or (is_list and heads[0] == first):
         title = unquote(url.partition("#")[0]).rstrip("/").rpartition("/")[2] or title
     return Page(url=url, title=title, text=text, blocks=blocks, marks=marks, fetched=fetched)
 
@@ -191,7 +208,8 @@ def _is_minified(text: str) -> bool:
 
 
 def _read_paragraphs(text: str) -> Iterator[Block]:
-    """Paragraphs between blank lines; underlined lines are headings."""
+    """Paragraphs between blank lines, and items behind bullets; underlined lines, titles between
+    marks, versions and numbered clauses are headings."""
     start = 0
     levels: dict[str, int] = {}
     for gap in _GAP.finditer(text):
@@ -201,7 +219,16 @@ def _read_paragraphs(text: str) -> Iterator[Block]:
             yield Block(*underlined.span("heading"), "heading", level)
             yield Block(*underlined.span("line"), "paragraph", article=False)
             start = underlined.end()
-        yield from _trim_block(text, start, gap.start(), "paragraph")
+        elif headed := _HEAD_LINE.match(text[: gap.start()], start):
+            kind = next(name for name in ("ruled", "version", "clause") if headed[name])
+            level = levels.setdefault(kind, min(6, len(levels) + 1))
+            yield Block(*headed.span("heading"), "heading", level)
+            start = headed.end()
+        kind = "paragraph"
+        for bullet in _BULLET.finditer(text, start, gap.start()):
+            yield from _trim_block(text, start, bullet.start(), kind)
+            start, kind = bullet.start(), "item"
+        yield from _trim_block(text, start, gap.start(), kind)
         start = gap.end()
 
 

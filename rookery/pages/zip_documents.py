@@ -596,7 +596,8 @@ def read_xlsx(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     Raises Failed: malformed, encrypted, too_large, empty_after_extraction.
     """
     archive = DocumentArchive(data, limits)
-    return join_parts(_read_sheets(archive), url, fetched, read_core_title(archive), limits)
+    title = read_core_title(archive) or unquote(url.partition("#")[0].rpartition("/")[2])
+    return join_parts(_read_sheets(archive), url, fetched, title, limits)
 
 
 def _read_sheets(archive: DocumentArchive) -> Iterator[PagePart]:

@@ -404,3 +404,23 @@ def test_the_judge_reads_a_day_of_the_question_as_the_passage_writes_it() -> Non
         texts[1]: "What broke on 27.2.2026?",
         texts[2]: question.text,
     }
+
+
+def test_a_row_is_judged_with_its_header_in_words_and_quoted_as_it_stands() -> None:
+    html = """<h1>Budget</h1><h2>Costs</h2><table><tr><th>Item</th><th>Spent</th></tr>
+    <tr><td>Chairs of oak</td><td>120</td></tr><tr><td>Tables of ash</td><td>1,400</td></tr>
+    <tr><td>Lamps of brass</td><td>60</td></tr></table>"""
+    library = InMemoryLibrary([read_page(html.encode(), "https://a.example/", "text/html")])
+    judge = WordJudge(**{"Item Tables of ash, Spent 1,400": 3.0, "Item Lamps": 2.0})
+    answer = answer_by_evidence(Question("1", "What was spent on tables?"), library, judge).answer
+    assert answer is not None
+    assert [quote.text for quote in answer.quotes] == ["Tables of ash\t1,400"]
+
+
+def test_a_heading_of_a_changelog_is_judged_as_a_version() -> None:
+    text = "# News\n\n## 3.1.2 (2026-03-02)\n\nUndo works.\n\n## 1.2 Undo\n\nPress it."
+    page = read_page(text.encode(), "https://a.example/news.md", "text/markdown")
+    assert [section.heading for section in list_sections(page)] == [
+        "News News > Version 3.1.2 (2026-03-02)",
+        "News News > 1.2 Undo",
+    ]

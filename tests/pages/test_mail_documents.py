@@ -6,6 +6,7 @@ import pytest
 
 from rookery.pages.page_reader import read_page
 from rookery.pages.page_text import join_visible_text
+from rookery.pages.passages import cut_passages
 from rookery.records import Page
 
 HEAD = "From: A <a@example.org>\nTo: b@example.org\nSubject: Ferries\nMIME-Version: 1.0\n"
@@ -157,3 +158,8 @@ def test_the_part_that_a_saved_page_starts_with_is_the_page() -> None:
     mail = SAVED + write_parts(FRAME, f"Content-ID: <1>\n{PAGE}", kind='related; start="<1>"')
     assert "The mill" in view(mail)
     assert "advertisement" not in view(mail)
+
+
+def test_a_letter_stands_under_its_sender_and_day() -> None:
+    [passage] = cut_passages(read(f"{HEAD}\nThe ferry is late.\n"))
+    assert (passage.context, passage.label) == ("Ferries", "A, 2 March 2026")

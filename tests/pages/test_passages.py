@@ -16,6 +16,7 @@ from rookery.pages.passages import (
     find_labels,
     find_sentences,
     get_headings_above,
+    list_table_rows,
 )
 from rookery.records import Page
 
@@ -118,7 +119,7 @@ def test_german_sentences_do_not_end_behind_the_number_of_a_day() -> None:
     ]
 
 
-FORMATS = {"1": "f226808592d29b9e"}
+FORMATS = {"1": "ed39478722a72b34"}
 """by READER_FORMAT, a digest of what is read of the files of the tests and of the sample pages"""
 
 
@@ -134,3 +135,33 @@ def test_whoever_changes_what_is_read_raises_the_format_of_readers() -> None:
         "pages or passages are no longer what they were: raise READER_FORMAT in "
         f"rookery/pages/passages.py, unless no release has it yet, and write {read!r} into FORMATS"
     )
+
+
+def test_rows_are_read_with_the_names_of_their_columns() -> None:
+    html = """<table><tr><td colspan=3>Costs of 2026</td></tr>
+    <tr><th>Item</th><th>Planned</th><th>Spent</th></tr>
+    <tr><td>Chairs</td><td>120</td><td></td></tr>
+    <tr><td>Tables</td><td></td><td>1,400</td></tr></table>
+    <table><tr><td>no names</td><td>of columns</td></tr></table>"""
+    page = read_page(html.encode(), "https://a.example/costs", "text/html")
+    rows = [(row.words, row.group) for row in list_table_rows(page)]
+    assert rows[-2:] == [
+        ("Item Chairs, Planned 120", "Costs of 2026"),
+        ("Item Tables, Spent 1,400", "Costs of 2026"),
+    ]
+    assert page.text[slice(*list_table_rows(page)[-1][:2])] == "Tables\t\t1,400"
+
+
+def test_rows_of_csv_are_read_with_the_names_of_their_columns() -> None:
+    data = b"Name,Phone,Days\nVance,555 0182,\nOkabe,,4\n"
+    page = read_page(data, "file:///staff.csv", "text/csv")
+    assert [row.words for row in list_table_rows(page)] == [
+        "Name Vance, Phone 555 0182",
+        "Name Okabe, Days 4",
+    ]
+
+
+def test_lines_of_a_log_are_rows() -> None:
+    lines = [f"2026-02-2{n} 10:00:00 INFO backup {n}" for n in range(4)]
+    page = read_page("\n".join(lines).encode(), "file:///server.log", "text/plain")
+    assert [row.words for row in list_table_rows(page)] == lines

@@ -14,6 +14,8 @@ from rookery.errors import Failed
 from rookery.pages.page_parts import ReadLimits
 from rookery.pages.page_reader import detect_type, read_page
 from rookery.pages.page_text import join_visible_text
+from rookery.pages.passages import PassageSizes, cut_passages
+from rookery.pages.text_documents import read_text
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -236,3 +238,48 @@ def test_a_word_file_with_a_damaged_directory_is_malformed() -> None:
     at = whole.rindex(b"PK\x05\x06")  # the directory's offset, which now lies behind the file
     damaged = whole[: at + 16] + (len(whole) + 100).to_bytes(4, "little") + whole[at + 20 :]
     assert outcome(damaged, "https://x.org/a.docx") == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("text", "contexts"),
+    [
+        (
+            "News\n====\n\n1.6.0 (2026-06-11)\n  * Faster.\n\n"
+            "1.5 - 22 March 2026\n  * Smaller,\n    too.\n",
+            ["News > 1.6.0 (2026-06-11)", "News > 1.5 - 22 March 2026"],
+        ),
+        (
+            "== 4.3.2026 ==\nBisque.\n\n== 11.3.2026 ==\nGlaze.\n",
+            ["== 4.3.2026 ==", "== 11.3.2026 =="],
+        ),
+        (
+            "logger (1.6-2) unstable; urgency=low\n\n  * Depend on serial.\n\n -- T <t@a>\n",
+            ["logger (1.6-2) unstable; urgency=low"],
+        ),
+        (
+            "LEASE\n\n1. Premises\n\nTwo rooms.\n\n2. Rent\n\nIt is low.\n",
+            ["", "1. Premises", "2. Rent"],
+        ),
+        ("1. Take the pot.\n\n2. Fill it.\n", [""]),
+        ("1983.60 euros are due\nuntil May.\n", [""]),
+        ("12 March 2026\nWe met.\n", [""]),
+    ],
+)
+def test_first_lines_of_plain_text_head_what_is_below(text: str, contexts: list[str]) -> None:
+    page = read_text(text, "file:///notes.txt")
+    sizes = PassageSizes(short=0)
+    assert list(dict.fromkeys(each.context for each in cut_passages(page, sizes))) == contexts
+
+
+def test_items_of_plain_text_stand_apart() -> None:
+    page = read_text("Bring:\n * a pot,\n   not too small\n * clay\n", "file:///list.txt")
+    assert [(block.kind, page.text[block.start : block.end]) for block in page.blocks] == [
+        ("paragraph", "Bring:"),
+        ("item", "* a pot,\n   not too small"),
+        ("item", "* clay"),
+    ]
+
+
+def test_a_text_of_equal_headings_is_titled_by_its_name() -> None:
+    text = "== 4.3.2026 ==\nBisque.\n\n== 11.3.2026 ==\nGlaze.\n"
+    assert read_text(text, "file:///kiln%20diary.txt").title == "kiln diary.txt"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.pages.written_values import find_written_values, list_value_terms, use_forms_of
+from rookery.written_values import find_written_values, list_value_terms, use_forms_of
 
 DAY = ["2026-02-27", "02-27", "2026-02"]
 
