@@ -97,7 +97,7 @@ def test_the_best_passages_of_the_search_are_quoted_as_they_stand() -> None:
         Question("1", question), shelf, None, settings, ranked.extend
     ).answer
     assert answer is not None
-    hits = shelf.search(question, 2)
+    hits = sorted(shelf.search(question, 2), key=lambda hit: -hit.score)
     assert [(quote.url, quote.start, quote.end) for quote in answer.quotes] == [
         (hit.url, hit.start, hit.end) for hit in hits
     ]

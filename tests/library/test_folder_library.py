@@ -18,6 +18,7 @@ from damaging import damage_columns
 
 from rookery.errors import Failed
 from rookery.library.folder_library import (
+    FOLDER_FORMAT,
     DocumentShard,
     FolderLibrary,
     FolderLimits,
@@ -26,13 +27,14 @@ from rookery.library.folder_library import (
 )
 from rookery.library.libraries import CombinedLibrary, get_contents_digest
 from rookery.library.page_archive import PageArchive
-from rookery.library.search_index import SearchIndex
+from rookery.library.search_index import INDEX_FORMAT, SearchIndex
 from rookery.library.stored_indexes import list_stored_indexes
 from rookery.pages.file_selection import FileStamp
 from rookery.pages.passages import build_index_entries
 from rookery.pages.reader_processes import FileLimits, ReadJob, ReadResult, read_jobs
 from rookery.settings import FileSelection
 
+INDEXED = f"{FOLDER_FORMAT}.{INDEX_FORMAT}"
 SLOW_MARKDOWN = b"[a](" * 450_000
 """which takes minutes to read"""
 posix = pytest.mark.skipif(os.name != "posix", reason="reading processes are POSIX only")
@@ -424,7 +426,7 @@ def test_what_version_0_2_indexed_is_read_again_although_no_file_changed(
             assert folder.fetch(address).title == "Wells"
 
 
-@pytest.mark.parametrize("written", ["4.6", "4.6.0"])
+@pytest.mark.parametrize("written", [INDEXED, f"{INDEXED}.0"])
 def test_files_read_by_another_reader_are_found_until_each_is_read_again(
     place: Place, written: str
 ) -> None:
