@@ -26,6 +26,7 @@ PACKAGES = (
     "errors",
     "typed_files",
     "settings",
+    "written_values",
     "pages",
     "network",
     "library",
