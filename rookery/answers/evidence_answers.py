@@ -99,7 +99,7 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
 
     quotes: int = 3
     """maximum number of quotes in an answer"""
-    certain: float = 0.6
+    certain: float = 0.7
     """probability that a section answers, below which an answer is a possible one"""
     decline: float = 0.1
     """the same, below which nothing was found"""
@@ -311,7 +311,8 @@ def narrow_section(
     """Judge runs of a section's sentences, and make the best run the span that answers.
 
     The span of the whole section misses the sentence that answers more often than a judgement of
-    each run does. Runs of up to MOST_UNITS sentences, rows of a table or pieces of code are judged
+    each run does; what reaches over both, unless it is long or a row of a table, misses it least.
+    Runs of up to MOST_UNITS sentences, rows of a table or pieces of code are judged
     that hold a part of the span, and whole blocks. They have at most `longest` characters, and go
     on in another block only from item to item, behind a colon, and where both are single sentences.
     A section with fewer than two is returned as it is. The other parts of the judgement stay those
@@ -339,6 +340,12 @@ def narrow_section(
     ]
     _, length, start = max(scored)  # of equals the shortest
     span = max(0, start - section.start), start - length - section.start
+    stop = section.judgement.span[1]
+    whole = min(span[0], section.judgement.span[0]), max(span[1], stop)
+    is_row = any(unit.block.kind == "cell" for unit in units if unit.start == start)
+    words = section.page.text[section.start + whole[0] : section.start + whole[1]].split()
+    if stop and not is_row and len(words) <= _LONGEST_WIDENED:
+        span = whole  # the run leads to the answer more often than the span misses it
     return section._replace(judgement=section.judgement._replace(span=span))
 
 

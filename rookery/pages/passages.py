@@ -340,9 +340,11 @@ def _sentences_in_block(text: str, start: int, end: int, by_line: bool) -> list[
     pieces = piece.split("\n") if by_line else sentencex.segment(language, piece.replace("\n", " "))
     spans, at = list[tuple[int, int]](), start
     for sentence in pieces:
-        if inner := sentence.strip():
+        if sentence.strip():
             low = at + len(sentence) - len(sentence.lstrip())
-            spans.append((low, low + len(inner)))
+            if spans and spans[-1][1] == low and text[low - 1] == "." and text[low].isalnum():
+                low = spans.pop()[0]  # of "files such as .LCK" the stop ends nothing
+            spans.append((low, at + len(sentence.rstrip())))
         at += len(sentence) + by_line
     return spans
 

@@ -260,7 +260,7 @@ def test_an_answer_is_certain_possible_or_not_found() -> None:
     assert possible.answer.certain is False
     assert "weeks" in possible.answer.text
     assert possible.answer.score == pytest.approx(0.450166, abs=2e-4)  # others far below
-    certain = ask(WordJudge(weeks=0.6)).answer
+    certain = ask(WordJudge(weeks=1.2)).answer
     assert certain is not None
     assert "certain" not in certain.to_json()
     nothing = ask(WordJudge(weeks=-3.0))
@@ -335,8 +335,19 @@ def test_rows_of_a_table_are_quoted_whole(cell: str) -> None:
     assert any(cell in row for row in quoted_rows)
 
 
-def test_the_run_that_answers_best_is_taken_wherever_the_span_of_the_section_was() -> None:
-    assert narrow(WordJudge(Three=3.0, Two=1.0)) == "Three of the box in words."
+def test_what_is_quoted_reaches_over_the_best_run_and_the_span_of_the_section() -> None:
+    """The span begins with "Two"; where it is too far away, the run is quoted alone."""
+    best = WordJudge(Three=3.0, Two=1.0)
+    assert narrow(best).split("\n\n") == [
+        "Two of the box in words.",
+        "Three of the box in words.",
+    ]
+    html = f"<p>Two of the box.</p><p>{'Much is said. ' * 30}</p><p>Three of the box in words.</p>"
+    page = read_page(html.encode(), "https://boxes.example/far", "text/html")
+    judgement = EvidenceJudgement(2.0, (0, 3), 0.0, 0.0, 0.0, 1.0)
+    section = JudgedSection(page, 0, len(page.text), judgement, 1.0)
+    span = narrow_section("which box?", section, best, 900).judgement.span
+    assert page.text[slice(*span)] == "Three of the box in words."
 
 
 def test_sentences_that_answer_only_together_are_quoted_together() -> None:

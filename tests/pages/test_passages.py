@@ -119,6 +119,16 @@ def test_german_sentences_do_not_end_behind_the_number_of_a_day() -> None:
     ]
 
 
+def test_a_full_stop_that_a_word_begins_with_ends_no_sentence() -> None:
+    text = "A warning appears because the .LNK and .LCK files are there. It is safe. Yes.No."
+    page = Page("", "", text)
+    assert [text[start:end][-6:] for start, end in find_sentences(page, 0, len(text))] == [
+        "there.",
+        " safe.",
+        "es.No.",
+    ]
+
+
 FORMATS = {"1": "ed39478722a72b34"}
 """by READER_FORMAT, a digest of what is read of the files of the tests and of the sample pages"""
 
