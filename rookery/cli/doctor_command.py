@@ -32,13 +32,21 @@ from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
 from rookery.library.web_library import make_web_search
 from rookery.models.chat_prompts import render_chat_prompt
+from rookery.models.installed_models import require_added_weights
 from rookery.models.openai_protocol import ModelEndpoint
 from rookery.models.remote_model import RemoteModel, probe_chat_fields, probe_grammar
 from rookery.network.fetcher import Fetcher, FetchLimits, FetchResponse, build_user_agent
 from rookery.network.page_rendering import ChromiumRenderer, find_chromium
 from rookery.quotes.verification import verify_quotes
 from rookery.records import Failure, Page, Question, Record
-from rookery.settings import ModelSettings, Settings, get_cache_folder, get_data_folder
+from rookery.settings import (
+    LOCAL,
+    ModelSettings,
+    Settings,
+    get_cache_folder,
+    get_data_folder,
+    is_local_model,
+)
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
 from rookery.shell.terminal_output import StreamConsole, sanitize_text, to_terminal_json
 
@@ -185,12 +193,17 @@ def _check_ranker() -> str:
 
 
 def _check_model(settings: ModelSettings) -> str:
-    """Ask it for a word, and whether it keeps to a grammar where it says that it takes one."""
+    """Ask it for a word, and whether it keeps to a grammar where it says that it takes one.
+
+    An added model must have the weights that were added. Raises Failed.
+    """
+    if is_local_model(settings) and not settings.model.startswith(LOCAL):
+        require_added_weights(settings.model, get_data_folder())
     with TemporaryDirectory() as place, ModelPool(settings, Path(place) / "a.sqlite") as models:
         model, endpoint = models.open_model("write"), models.get_endpoint("write")
-        said = model.complete("Reply with the word: ready")[0]
+        completion = model.complete("Reply with the word: ready")[0]
         parts = [f"{model.name} answers"]
-        parts += ["with" if said.logprobs else "without", "log-probabilities"]
+        parts += ["with" if completion.logprobs else "without", "log-probabilities"]
         if isinstance(endpoint, ModelEndpoint) and endpoint.grammars != "none":
             parts.append(f"; it {GRAMMAR_SUPPORT[probe_grammar(model)]}")
     return " ".join(parts).replace(" ;", ";")

@@ -113,6 +113,17 @@ def read_installed_model(name: str, home: Path) -> InstalledModel:
         raise Failed(Failure(str(folder), Outcome.BAD_MODEL, detail)) from error
 
 
+def require_added_weights(name: str, home: Path) -> None:
+    """Raise Failed (no_model, bad_model) unless an added model's weights are as they were added."""
+    folder = find_model_folder(name, home)
+    if digest_weights(folder) != read_installed_model(name, home).digest:
+        detail = (
+            f"its weights are not those that were added: rookery models remove {name}, and add it "
+            "again"
+        )
+        raise Failed(Failure(name, Outcome.BAD_MODEL, detail))
+
+
 def list_installed_models(home: Path) -> list[InstalledModel]:
     """Return the records of all added models, by name. Raises Failed (bad_model)."""
     files = sorted((home / MODELS_FOLDER).glob(f"[!.]*/{RECORD_FILE}"))
