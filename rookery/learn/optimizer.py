@@ -1,5 +1,5 @@
 """One optimizer step, the same however a batch is cut and shared by processes, for models that each
-process has whole or that processes split (FSDP2); and update rules that torch has not.
+process has whole or that processes split (FSDP2); and an update rule that torch has not.
 """
 
 import atexit
@@ -33,39 +33,6 @@ from torch.distributed.tensor import DTensor, Replicate
 
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure
-
-
-class TensorFlowAdam(torch.optim.Optimizer):
-    """Adam as in TensorFlow 1: epsilon is added before the bias correction of the second moment."""
-
-    def __init__(
-        self, weights: Iterable[Any], lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
-        super().__init__(weights, {"lr": lr, "betas": betas, "eps": eps})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update the weights that have gradients once; `closure` is not called."""
-        for group in self.param_groups:
-            first, second = group["betas"]
-            for whole in group["params"]:
-                if whole.grad is None:
-                    continue
-                state = self.state[whole]
-                if not state:
-                    state["step"] = torch.zeros(())
-                    state["mean"] = torch.zeros_like(whole)
-                    state["square"] = torch.zeros_like(whole)
-                state["step"] += 1
-                count = state["step"].item()
-                weight, grad, mean, square = (
-                    get_local_part(each)
-                    for each in (whole, whole.grad, state["mean"], state["square"])
-                )
-                mean.lerp_(grad, 1 - first)
-                square.mul_(second).addcmul_(grad, grad, value=1 - second)
-                rate = group["lr"] * math.sqrt(1 - second**count) / (1 - first**count)
-                weight.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-rate)
 
 
 class Adafactor(torch.optim.Optimizer):
@@ -444,9 +411,16 @@ class ModelOptimizer:
         stopped, or not_a_number before any weight is changed.
         """
         self._raise_if_stopped()
+        share, epsilon = (
+            self.settings.compute_rate_share(number, self._steps),
+            self.settings.epsilon,
+        )
+        if self.settings.adam == "tf":  # added before the second moment's bias is corrected
+            epsilon /= math.sqrt(1 - self.settings.betas[1] ** (number + 1))
         for group in self._optimizer.param_groups:
-            share = self.settings.compute_rate_share(number, self._steps)
             group["lr"] = group["highest"] * share
+            if "eps" in group:
+                group["eps"] = epsilon
         with self._drop_out(number):
             for count, piece in enumerate(pieces, 1):
                 # Gradients that are split are added up after each piece: kept whole until the last,
@@ -617,14 +591,12 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Return the optimizer of the settings for weights, given by their highest learning rate.
 
-    Each group keeps that rate as `highest`; its `lr` is that of the settings until the caller sets
-    it before a step, as `ModelOptimizer.step` does.
+    Each group keeps that rate as `highest`; its `lr`, and the epsilon of TensorFlow's Adam, are set
+    by the caller before a step, as `ModelOptimizer.step` does.
     """
     groups = [{"params": weights, "highest": rate} for rate, weights in by_rate.items()]
     if settings.method == "adafactor":
         return Adafactor(groups, settings.rate, settings.decay)
-    if settings.adam == "tf":
-        return TensorFlowAdam(groups, settings.rate, settings.betas, settings.epsilon)
     return torch.optim.AdamW(
         groups, settings.rate, settings.betas, settings.epsilon, settings.decay, fused=True
     )
