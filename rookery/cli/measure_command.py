@@ -17,10 +17,8 @@ def _make_parameter(
     if usage.startswith("--"):
         name, described = usage[2:].split()[0], make_option(usage, min=least)
     else:
-        name, described = (
-            ARGUMENT_NAMES.get(usage.partition("  ")[0], "files"),
-            make_argument(usage),
-        )
+        name = "runs" if usage.startswith("[NAME=]DIR") else "files"
+        described = make_argument(usage)
     annotation = Annotated[kind, described]  # type: ignore[valid-type]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -29,8 +27,6 @@ def _make_list_option(usage: str) -> Parameter:
     return _make_parameter(list[str], usage, ())
 
 
-ARGUMENT_NAMES = {"[NAME=]DIR...": "runs", "point": "kind", "DIR": "folder"}
-"""parameters of arguments that are no files"""
 COMPARISONS = _make_parameter(
     list[str], "FILE...  comparisons.jsonl, as rookery judge export writes it."
 )
@@ -51,8 +47,6 @@ REWARDS = _make_parameter(
 )
 EPISODES = _make_parameter(list[str], "[NAME=]FILE...  Episodes of the text browser.")
 RUNS = _make_parameter(list[str], "[NAME=]DIR...  Folders of runs of rookery learn reinforce.")
-PROBE_KIND = _make_parameter(str, "point  The probes to print.")
-FIGURE_FOLDER = _make_parameter(Path, "DIR  A folder of figures, subfolders included.")
 
 SYSTEMS = _make_list_option(
     "--systems [NAME=]FILE  Answers or episodes of one system, to tell which system a judged "
@@ -110,18 +104,7 @@ CLAIM_RANKER = _make_parameter(
     "shared words.",
     "",
 )
-WORKERS = (
-    _make_parameter(
-        int,
-        "--workers NUMBER  Processes that judge; without it one, or one for each processor of "
-        "--ray.",
-        0,
-        least=0,
-    ),
-    _make_parameter(
-        str, "--ray ADDRESS  Judge on the machines of a Ray cluster, such as auto or HOST:6379.", ""
-    ),
-)
+WORKERS = _make_parameter(int, "--workers NUMBER  Processes that judge.", 1, least=1)
 FIGURE_OPTIONS = (
     _make_parameter(
         Path | None, "--out DIR  Also write the figure to this folder, with pictures.", None
@@ -141,11 +124,11 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
     ),
     "best-of": (
         "Show the reward of the best of n answers, for each n.",
-        (REWARDS, *REWARD_MODELS, *WORKERS),
+        (REWARDS, *REWARD_MODELS, WORKERS),
     ),
     "compute": (
         "Show which system and which n give the most reward for a budget.",
-        (REWARDS, COST, *REWARD_MODELS, *WORKERS),
+        (REWARDS, COST, *REWARD_MODELS, WORKERS),
     ),
     "coverage": (
         "Show how good the answers are when those with the lowest scores are declined.",
@@ -176,26 +159,15 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
     "criteria": ("Show how people rate answers and references, by criterion.", (RATINGS, SYSTEMS)),
     "citations": (
         "Show citation recall and precision, by the evidence model.",
-        (ANSWERS, CLAIM_RANKER, *WORKERS),
+        (ANSWERS, CLAIM_RANKER, WORKERS),
     ),
     "ranking": ("Show how well BM25, TF-IDF and encoders rank references.", RANKING),
-    "probes": ("Print probe questions, to be answered by rookery ask --batch.", (PROBE_KIND,)),
-    "point": (
-        "Show which part of the world answers assume where the question names none.",
-        (ANSWERS,),
-    ),
     "actions": (
         "Show how often each browser command is given, and how many tokens it takes.",
         (EPISODES,),
     ),
-    "report": (
-        "Write all figures of a folder and the findings of recipes as one page.",
-        (FIGURE_FOLDER,),
-    ),
 }
 """help and inputs of each command; `run_measure_NAME` of measure_figures does its work"""
-PRINTING_COMMANDS = ("probes", "report")
-"""commands that print lines; the others show a figure"""
 
 measure_group = CommandGroup(help="Compute figures from answers, judgements and training runs.")
 
@@ -207,9 +179,6 @@ def _make_command(name: str, inputs: tuple[Parameter, ...]) -> Callable[..., Non
             from rookery.measure.figures import format_figure_lines, write_figure
 
             result = getattr(measure_figures, f"run_measure_{name.replace('-', '_')}")(**values)
-            if name in PRINTING_COMMANDS:
-                sys.stdout.writelines(result)
-                return
             print_result(result, format_figure_lines(result), as_json)
             if out is not None:
                 write_figure(result, out)
@@ -220,5 +189,15 @@ def _make_command(name: str, inputs: tuple[Parameter, ...]) -> Callable[..., Non
 
 
 for _name, (_help, _inputs) in MEASURE_COMMANDS.items():
-    _shown = () if _name in PRINTING_COMMANDS else FIGURE_OPTIONS
-    measure_group.command(_name, help=_help)(_make_command(_name, (*_inputs, *_shown)))
+    measure_group.command(_name, help=_help)(_make_command(_name, (*_inputs, *FIGURE_OPTIONS)))
+
+
+@measure_group.command("report")
+def run_measure_report(
+    folder: Annotated[Path, make_argument("DIR  A folder of figures, subfolders included.")],
+) -> None:
+    """Write all figures of a folder and the findings of recipes as one page."""
+    with translate_failures("measure"):
+        from rookery.measure.figures import write_report
+
+        print_lines([str(write_report(folder))])

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice, product
@@ -18,7 +18,7 @@ from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_ratin
 from rookery.errors import Failed, Outcome
 from rookery.evidence.evidence_model import load_dense_ranker
 from rookery.library.question_files import contains_gold_answer, read_questions
-from rookery.library.worker_processes import choose_worker_count, map_in_workers
+from rookery.library.worker_processes import map_in_workers
 from rookery.measure import pairwise, reward_frontiers, text_metrics
 from rookery.measure.actions import count_actions, make_actions_figure
 from rookery.measure.citations import (
@@ -31,18 +31,14 @@ from rookery.measure.citations import (
     score_answer_citations,
 )
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
-from rookery.measure.figures import Figure, MeasuredEstimates, write_report
+from rookery.measure.figures import Figure, MeasuredEstimates
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.ranking import make_ranking_figure, measure_rankings, score_bm25, score_tf_idf
 from rookery.measure.ratings import (
     average_criteria,
     compute_rated_shares,
     decide_grades,
-    estimate_point_shares,
-    load_point_probes,
     make_criteria_figure,
-    make_point_figure,
-    make_point_question,
     make_supported_figure,
     make_truthful_figure,
     measure_truthfulness,
@@ -261,15 +257,14 @@ def run_measure_best_of(
     files: SystemFiles,
     reward: Path | None,
     validation: Path | None,
-    workers: int = 0,
-    ray: str = "",
+    workers: int = 1,
 ) -> Figure:
     """Return the reward of the best of n answers of each system, by n.
 
     n is 1, 2, 4, ... and the fewest answers that a question of the system has. Raises as
     `read_best_of_n_curves` does.
     """
-    curves = read_best_of_n_curves(files, reward, validation, workers, ray)
+    curves = read_best_of_n_curves(files, reward, validation, workers)
     says = "Foretold for every n at once; intervals over questions."
     return reward_frontiers.make_best_of_n_figure(curves, says)
 
@@ -279,8 +274,7 @@ def run_measure_compute(
     cost: Sequence[str],
     reward: Path | None,
     validation: Path | None,
-    workers: int = 0,
-    ray: str = "",
+    workers: int = 1,
 ) -> Figure:
     """Return the system and the n with the highest reward for each budget.
 
@@ -288,7 +282,7 @@ def run_measure_compute(
     without one, and as `read_best_of_n_curves` does.
     """
     costs = dict(map(_parse_cost, cost))
-    curves = read_best_of_n_curves(files, reward, validation, workers, ray)
+    curves = read_best_of_n_curves(files, reward, validation, workers)
     for name in curves:
         detail = f"what an answer of it costs is not said: add --cost {name}=NUMBER"
         _require_found(name in costs, name, "no_cost", detail)
@@ -308,7 +302,7 @@ def _parse_cost(argument: str) -> tuple[str, float]:
 
 
 def read_best_of_n_curves(
-    files: SystemFiles, reward: Path | None, validation: Path | None, workers: int, ray: str
+    files: SystemFiles, reward: Path | None, validation: Path | None, workers: int
 ) -> dict[str, reward_frontiers.BestOfNCurve]:
     """Return the worth of the best of n answers of each system.
 
@@ -322,7 +316,7 @@ def read_best_of_n_curves(
         rewards = group_by_system(files, RewardLine)
     else:
         make = partial(_make_line_scorer, reward, validation)
-        rewards = _judge_in_workers(_group_by_question(files), make, workers, ray)
+        rewards = _judge_in_workers(_group_by_question(files), make, workers)
     for name, lines in rewards.items():
         detail = "a line of it has no validations, which say what the chosen answer is worth"
         _require_found(all(line.validations for line in lines), name, "no_validations", detail)
@@ -362,12 +356,11 @@ def _make_line_scorer(
 
 
 def _judge_in_workers(
-    systems: Mapping[str, Sequence[T]], make: Callable[[], Callable[[T], R]], workers: int, ray: str
+    systems: Mapping[str, Sequence[T]], make: Callable[[], Callable[[T], R]], workers: int
 ) -> dict[str, list[R]]:
-    """Judge each thing of each system, by one process or several, on one machine or several."""
-    at_once = choose_worker_count(workers, ray) if workers or ray else 1
+    """Judge each thing of each system, by one process or several."""
     each = [one for some in systems.values() for one in some]
-    with closing(map_in_workers(each, make, at_once, ray=ray)) as judged:
+    with closing(map_in_workers(each, make, workers)) as judged:
         return {name: list(islice(judged, len(some))) for name, some in systems.items()}
 
 
@@ -521,9 +514,7 @@ def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
     return text_metrics.make_text_figure("leakage", systems, says)
 
 
-def run_measure_citations(
-    files: SystemFiles, ranker: str, workers: int = 0, ray: str = ""
-) -> Figure:
+def run_measure_citations(files: SystemFiles, ranker: str, workers: int = 1) -> Figure:
     """Return the citation recall and precision of each system's answers.
 
     The evidence model judges: that of the folder `ranker`, the bundled one for an empty name, or
@@ -540,7 +531,7 @@ def run_measure_citations(
         name: [each.answer for each in attempts if each.answer is not None]
         for name, attempts in group_by_system(files, AnswerAttempt).items()
     }
-    scores = _judge_in_workers(answers, partial(_make_citation_scorer, ranker), workers, ray)
+    scores = _judge_in_workers(answers, partial(_make_citation_scorer, ranker), workers)
     systems = {name: average_citation_scores(some) for name, some in scores.items()}
     return make_citations_figure(systems, says)
 
@@ -584,45 +575,6 @@ def run_measure_actions(files: SystemFiles) -> Figure:
     systems = {name: count_actions(episodes) for name, episodes in found.items()}
     count = sum(map(len, found.values()))
     return make_actions_figure(systems, f"{count} episodes of the text browser.")
-
-
-# Probes
-
-
-def run_measure_probes(kind: str) -> list[str]:
-    """Return the bundled questions whose answers `run_measure_point` evaluates, as JSON lines.
-
-    `kind` is "point", the only one; another raises Failed (unknown_probes).
-    """
-    probes = {"point": map(make_point_question, load_point_probes())}
-    detail = "there are no such probes: use point"
-    found = _require_found(probes.get(kind), kind, "unknown_probes", detail)
-    return [each.to_json() + "\n" for each in found]
-
-
-def run_measure_point(files: SystemFiles) -> Figure:
-    """Plot how often each system's answers assume or name a reference country.
-
-    The bars are shares of the answers to the bundled probes (WebGPT, appendix H.2). Raises Failed
-    (no_probes) for a system that answered none.
-    """
-    probes = {probe.text: probe for probe in load_point_probes()}
-    systems = {
-        name: estimate_point_shares(list(_match_probes(name, attempts, probes)))
-        for name, attempts in group_by_system(files, AnswerAttempt).items()
-    }
-    says = "Read for their words alone; intervals over probes."
-    return make_point_figure(systems, says)
-
-
-def _match_probes(
-    name: str | Path, attempts: Sequence[AnswerAttempt], probes: Mapping[str, T]
-) -> Iterator[tuple[T, str]]:
-    """Yield the probes that were answered, and what was said."""
-    known = [each for each in attempts if each.question.text in probes]
-    detail = "it answers no probe: rookery measure probes prints them, for rookery ask --batch"
-    _require_found(known, name, "no_probes", detail)
-    yield from ((probes[each.question.text], each.said) for each in known)
 
 
 # Ratings
@@ -677,11 +629,3 @@ def _summarize_ratings(
 
 def _attribute_to(name: str) -> Callable[[Answer], str]:
     return lambda _: name
-
-
-def run_measure_report(folder: Path) -> list[str]:
-    """Write the report of a folder, and return its path as a line to print.
-
-    Raises Failed as `write_report` does.
-    """
-    return [f"{write_report(folder)}\n"]

@@ -190,7 +190,7 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(
         "rookery.learn.reward_model.RewardModel",
         lambda folder: SimpleNamespace(score_answers=models[folder.name]),
     )
-    found = read_best_of_n_curves(["said.jsonl"], Path("size"), Path("worth"), 0, "")["us"]
+    found = read_best_of_n_curves(["said.jsonl"], Path("size"), Path("worth"), 1)["us"]
     means = {n: each.value for n, each in found.items()}
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})
 
@@ -334,19 +334,6 @@ def test_actions_are_counted_by_episode(run: Run, working_folder: Path) -> None:
     assert found == {"search": 1, "quote": 2, "end": 1, "write": 1}
 
 
-def test_probes_are_printed_answered_and_measured(run: Run, working_folder: Path) -> None:
-    code, out, err = run("measure", "probes", "point")
-    assert (code, err) == (0, "")
-    places = [Question.from_json(line) for line in out.splitlines()]
-    assert len(places) >= 40
-    write(
-        working_folder / "said.jsonl",
-        *(Episode(each, "us", answer=Answer("It varies.")) for each in places),
-    )
-    found = {row[1]: row[2] for row in rows(run, "point", "said.jsonl")}
-    assert (found["says that it differs"], found["assumes"]) == (1, 0)
-
-
 # Shown, written, reported
 
 
@@ -399,8 +386,6 @@ def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
         ("battle comparisons.jsonl --systems a=ours.jsonl --systems a=theirs.jsonl", "of two"),
         (f"battle comparisons.jsonl {' '.join(WHOSE)} --of us", "use one of ours, theirs"),
         ("copying ours.jsonl --show all", "use one of novel, repeated, openings, places"),
-        ("point ours.jsonl", "it answers no probe: rookery measure probes prints them"),
-        ("probes colour", "use point"),
         ("best-of ours.jsonl", "ours.jsonl, line 1: no RewardLine ("),
         ("best-of ours.jsonl --reward here", "name both: --reward chooses"),
         ("best-of silent.jsonl --reward a --validation b", "silent: it answers no question"),

@@ -191,7 +191,6 @@ PRINTING = {
     "declined": ("ask", "Who won the 1998 world cup?", *CORVIDS),
     "browse --plain": ("browse", FACES, "--plain"),
     "doctor": ("doctor", "--engine", NOWHERE),
-    "measure probes": ("measure", "probes", "point"),
     "help": ("ask", "-h"),
     "version": ("--version",),
 }
