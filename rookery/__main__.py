@@ -353,16 +353,13 @@ RunFolderOption = Annotated[
 ]
 
 
-BoardOption = Annotated[bool, make_option("--board  Also write logs for TensorBoard.")]
-
-
 def _run_training(
-    what: str, config: Path, out: Path | None, as_json: bool, board: bool, desk: str = ""
+    what: str, config: Path, out: Path | None, as_json: bool, desk: str = ""
 ) -> NoReturn:
     from rookery.cli.learn_command import run_learn
 
     with translate_failures():
-        code = run_learn(what, config, out, as_json, board, desk)
+        code = run_learn(what, config, out, as_json, desk)
     raise typer.Exit(code)
 
 
@@ -379,9 +376,8 @@ def _add_training_command(what: str, help: str) -> None:
         config: ConfigOption,
         out: RunFolderOption = None,
         as_json: JsonOption = False,
-        board: BoardOption = False,
     ) -> None:
-        _run_training(what, config, out, as_json, board)
+        _run_training(what, config, out, as_json)
 
 
 for _what, _help in TRAINING_COMMANDS.items():
@@ -401,10 +397,9 @@ def run_reinforce(
         ),
     ] = "",
     as_json: JsonOption = False,
-    board: BoardOption = False,
 ) -> None:
     """Train a policy by reinforcement, with a reward model or people at a desk."""
-    _run_training("reinforce", config, out, as_json, board, desk)
+    _run_training("reinforce", config, out, as_json, desk)
 
 
 @learn.command("example")

@@ -6,7 +6,7 @@ where people compare and may stop the run.
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -122,9 +122,7 @@ TRAINING_SUMMARIES = {
 }
 
 
-def run_learn(
-    what: str, config: Path, out: Path | None, json: bool, board: bool, desk: str = ""
-) -> int:
+def run_learn(what: str, config: Path, out: Path | None, json: bool, desk: str = "") -> int:
     """Run a kind of training (`what`) as a TOML file says, and print its result.
 
     Continues where the same command was stopped or killed. The run's folder is `out` or the one
@@ -139,7 +137,7 @@ def run_learn(
     table.pop("out", None)
     main = _is_main_process()
     err = StreamConsole(stderr=True)
-    with _TrainingProgress(err, folder, main, board) as progress:
+    with _TrainingProgress(err, folder, main) as progress:
         try:
             reached = _train(what, table, config, folder, progress.show_step, desk, main)
         except Failed as failed:
@@ -242,9 +240,9 @@ def _is_main_process() -> bool:
 
 
 class _TrainingProgress:
-    """A bar on standard error, what the model says above it, and TensorBoard's files on request."""
+    """A bar on standard error, and what the model says above it."""
 
-    def __init__(self, err: Console, folder: Path, main: bool, board: bool) -> None:
+    def __init__(self, err: Console, folder: Path, main: bool) -> None:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -256,7 +254,6 @@ class _TrainingProgress:
         self._task = self._bar.add_task("reading", total=None, measured="")
         self._samples = folder / "samples.jsonl"
         self._read = 0
-        self._board: Any = _open_tensorboard(folder) if main and board else None
 
     def show_step(self, step: int, count: int, measured: dict[str, float]) -> None:
         """Show what was measured."""
@@ -267,9 +264,6 @@ class _TrainingProgress:
         )
         if not self._bar.disable:
             self._show_sample(step)
-        if self._board is not None:
-            for name, value in measured.items():
-                self._board.add_scalar(name, value, step)
 
     def _show_sample(self, step: int) -> None:
         """The last of what was said in this step."""
@@ -287,9 +281,6 @@ class _TrainingProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-        if self._board:
-            with suppress(OSError):
-                self._board.close()
 
 
 def _format_sample(sample: Mapping[str, Any]) -> str:
@@ -298,15 +289,6 @@ def _format_sample(sample: Mapping[str, Any]) -> str:
     words = sample.get("said") or sample.get("first") or rows[-1].get("action", "")
     asked = f"{sample['question']} -> " if sample.get("question") else ""
     return " ".join(f"{asked}{words}".split()) if words else ""
-
-
-def _open_tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        detail = "TensorBoard is not installed: pip install tensorboard, or leave --board out"
-        raise Failed(Failure("--board", Outcome.NO_TENSORBOARD, detail)) from error
-    return SummaryWriter(str(folder / "board"))
 
 
 def _train(

@@ -273,16 +273,6 @@ def test_a_terminal_shows_a_bar_and_what_the_model_says(shelf: Path, tmp_path: P
         window.sees("stopped; what was finished is kept", "EXIT 130")
 
 
-def test_tensorboard_is_written_or_asked_for(run: Run, shelf: Path, tmp_path: Path) -> None:
-    file = lesson(shelf, "prefer", where=tmp_path)
-    code, _, err = run("learn", "prefer", "--config", file, "--out", tmp_path / "run", "--board")
-    if find_spec("tensorboard"):
-        assert code == 0
-        assert list((tmp_path / "run" / "board").iterdir())
-    else:
-        assert (code, "pip install tensorboard" in err) == (2, True)
-
-
 # Ends that come too soon
 
 
