@@ -50,7 +50,6 @@ from rookery.learn.training_data import (
     read_episodes,
 )
 from rookery.learn.training_run import (
-    CheckpointParts,
     ResumableRun,
     SavedRecord,
     StepCallback,
@@ -254,11 +253,9 @@ def train_by_imitation(
         )
         loaded = loaded._replace(model=model)  # the weights as they were are no longer needed
         training = _ImitationTraining(settings, run, learner, data, loaded, environment)
-        check = settings.check or data.steps_an_epoch
-        schedule = TrainingSchedule(data.steps, check, settings.patience, settings.every)
-        training.run_schedule(schedule, callback)
+        training.run_steps(callback)
         if not data.validation:
-            learner.write_model(training.write_model, "policy")
+            training.write_model()
         return training.make_result()
 
 
@@ -322,9 +319,6 @@ def _choose_prompts(
     return prompts
 
 
-class _ImitationProgress(ValidationProgress, array_like=True): ...
-
-
 @dataclass(eq=False)
 class _ImitationTraining:
     """A model in training, its validations, and the writing of the best."""
@@ -338,17 +332,21 @@ class _ImitationTraining:
 
     def __post_init__(self) -> None:
         main = self.learner.accelerator.is_main_process
-        self._progress = SavedRecord("best.json", _ImitationProgress(), main)
+        self._progress = SavedRecord("best.json", ValidationProgress(), main)
 
-    def run_schedule(self, schedule: TrainingSchedule, callback: StepCallback | None) -> None:
+    def run_steps(self, callback: StepCallback | None) -> None:
         """Make the steps that are still to be made."""
+        settings, data = self.settings, self.data
+        check = settings.check or data.steps_an_epoch
+        best = {"loss": "validation_loss"}.get(settings.best, settings.best)
         train_with_validations(
             self.run,
-            schedule,
-            CheckpointParts(self.learner, self._progress),
+            TrainingSchedule(data.steps, check, settings.patience, settings.every, best),
+            self.learner,
+            self._progress,
             self._train_step,
-            self._validate_model,
-            lambda: self._progress.record.worse,
+            self._measure_validation if data.validation else None,
+            self.write_model,
             callback,
         )
 
@@ -376,18 +374,6 @@ class _ImitationTraining:
             "rate": optimising.rate * optimising.compute_rate_share(step, self.data.steps),
         }
 
-    def _validate_model(self, step: int) -> dict[str, float]:
-        """Measure the validation examples, keep the answers to some of them, and write the model if
-        it is the best so far."""
-        if not self.data.validation:
-            return {}
-        metrics, samples = self._measure_validation()
-        for each in samples:
-            self.run.record_sample(step=step, **each)
-        if self._progress.record.add_validation(step, metrics, self.settings.best):
-            self.learner.write_model(self.write_model, "policy")
-        return metrics
-
     def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return the measures of the validation examples, and the answers to some of them."""
         settings, data = self.settings, self.data
@@ -408,8 +394,11 @@ class _ImitationTraining:
                 )
         return metrics | measure_answer_accuracy(samples), samples
 
-    def write_model(self, model: Any) -> None:
-        """Write a model, and what LoRA changed of it, to the folder of the run."""
+    def write_model(self) -> None:
+        """Write the model, and what LoRA changed of it, to the folder of the run."""
+        self.learner.write_model(self._write_policy, "policy")
+
+    def _write_policy(self, model: Any) -> None:
         save_pretrained_model(model, self.loaded.tokenizer, self.run.folder / "model")
         if is_lora_model(model):
             base = Path(self.settings.trained.model).name

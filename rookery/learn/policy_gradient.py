@@ -252,26 +252,14 @@ RLOO_DEFAULTS: Mapping[str, Any] = {
     "whiten_advantages": False,
 }
 """leave-one-out advantages in place of a value network (Ahmadian and others, 2024)"""
-
-
-def make_ppo_settings(**overrides: Any) -> ReinforcementSettings:
-    """Return settings with Ziegler's PPO as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**PPO_DEFAULTS, **overrides})
-
-
-def make_webgpt_settings(**overrides: Any) -> ReinforcementSettings:
-    """Return settings with WebGPT's PPO as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**WEBGPT_PPO_DEFAULTS, **overrides})
-
-
-def make_a2c_settings(**overrides: Any) -> ReinforcementSettings:
-    """Return settings with GopherCite's A2C as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**A2C_DEFAULTS, **overrides})
-
-
-def make_rloo_settings(**overrides: Any) -> ReinforcementSettings:
-    """Return settings with RLOO's advantages as the defaults; given values take precedence."""
-    return ReinforcementSettings(**{**RLOO_DEFAULTS, **overrides})
+make_ppo_settings = partial(ReinforcementSettings, **PPO_DEFAULTS)
+"""returns settings with Ziegler's PPO as the defaults; given values take precedence"""
+make_webgpt_settings = partial(ReinforcementSettings, **WEBGPT_PPO_DEFAULTS)
+"""returns settings with WebGPT's PPO as the defaults; given values take precedence"""
+make_a2c_settings = partial(ReinforcementSettings, **A2C_DEFAULTS)
+"""returns settings with GopherCite's A2C as the defaults; given values take precedence"""
+make_rloo_settings = partial(ReinforcementSettings, **RLOO_DEFAULTS)
+"""returns settings with RLOO's advantages as the defaults; given values take precedence"""
 
 
 def compute_policy_loss(

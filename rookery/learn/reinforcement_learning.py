@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,13 @@ from rookery.learn.policy_gradient import (
 )
 from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
 from rookery.learn.training_run import (
-    BestValidation,
     CheckpointedState,
     CheckpointParts,
     ResumableRun,
     SavedRecord,
     StepCallback,
     StopCheck,
+    ValidationProgress,
     diagnose_training,
     load_run_metrics,
 )
@@ -124,7 +123,7 @@ def train_by_reinforcement(
         )
         controller = KlController(settings.beta, settings.target, settings.gain)
         main = accelerator.is_main_process
-        choice = SavedRecord(_CHOICE_FILE, BestValidation(), main)
+        choice = SavedRecord(_CHOICE_FILE, ValidationProgress(), main)
         digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
         place = accelerator.process_index
         train_actions = DrawnActions(out / "drawn", digest, place)
@@ -150,16 +149,16 @@ def train_by_reinforcement(
             with open_sampler(steps, averaged=True) as sampler:
                 played = _play_batch(settings, validation, sampler, accelerator, some)
             batch = teacher.prepare_batch(played, steps)
-            within = settings.budget is None or batch.kl <= settings.budget
-            choice.record = choice.record.add_validation(steps, batch.reward if within else -inf)
-            if not choice.record.since:
+            if settings.budget is not None and batch.kl > settings.budget:
+                choice.record.worse += 1
+            elif choice.record.add_validation(steps, {"reward": batch.reward}, "reward"):
                 write_policy()
             return {"validation_reward": batch.reward, "validation_kl": batch.kl}
 
         for step in run.iterate_steps(
             settings.steps, state, settings.every, callback, _MAX_CHECKPOINT_INTERVAL
         ):
-            if settings.patience is not None and choice.record.since >= settings.patience:
+            if settings.patience is not None and choice.record.worse >= settings.patience:
                 ended = f"no better reward in {settings.patience} validations"
                 break
             if settings.check and step == 0:
@@ -250,11 +249,11 @@ def _decode_trajectory(played: Trajectory, tokenizer: Any) -> dict[str, Any]:
 
 
 def _make_result(
-    history: list[dict[str, float]], model: Path, ended: str, best: BestValidation | None
+    history: list[dict[str, float]], model: Path, ended: str, best: ValidationProgress | None
 ) -> ReinforcementResult:
     last = history[-1] if history else {"reward": 0.0, "kl": 0.0}
     faults = tuple(diagnose_training(history))
-    chosen = (len(history), None) if best is None else (best.step, best.worth)
+    chosen = (len(history), None) if best is None else (best.step, best.after.get("reward"))
     return ReinforcementResult(
         str(model), len(history), last["reward"], last["kl"], ended, faults, *chosen
     )

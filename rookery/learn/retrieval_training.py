@@ -47,7 +47,6 @@ from rookery.learn.retrieval_data import (
 )
 from rookery.learn.training_data import choose_validation_questions
 from rookery.learn.training_run import (
-    CheckpointParts,
     ResumableRun,
     SavedRecord,
     StepCallback,
@@ -405,15 +404,16 @@ class _RetrievalTraining:
 
     def run_steps(self, callback: StepCallback | None) -> None:
         """Make the steps that are still to be made."""
-        settings = self.settings
-        check = settings.check or self.data.batches.steps_an_epoch
+        settings, data = self.settings, self.data
+        check, best = settings.check or data.batches.steps_an_epoch, f"validation_{settings.best}"
         train_with_validations(
             self.run,
-            TrainingSchedule(self.data.steps, check, settings.patience, settings.every),
-            CheckpointParts(self.learner, self._progress),
+            TrainingSchedule(data.steps, check, settings.patience, settings.every, best),
+            self.learner,
+            self._progress,
             self._train_step,
-            self._validate_model,
-            lambda: self._progress.record.worse,
+            self._measure_validation if data.validation else None,
+            self.write_model,
             callback,
         )
 
@@ -451,18 +451,6 @@ class _RetrievalTraining:
         metrics = learner.step_in_shares(step, pieces, compute_micro_batch_loss)
         return metrics | {"references_a_second": count / (time.perf_counter() - began)}
 
-    def _validate_model(self, step: int) -> dict[str, float]:
-        """Validate on held-out questions, save the model if it is the best so far, and return the
-        metrics."""
-        if not self.data.validation:
-            return {}
-        metrics, samples = self._measure_validation()
-        for each in samples:
-            self.run.record_sample(step=step, **each)
-        if self._progress.record.add_validation(step, metrics, self.settings.best):
-            self.write_model()
-        return {f"validation_{name}": value for name, value in metrics.items()}
-
     def _measure_validation(self) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return the metrics of all validation questions, and the first reference of some."""
         lessons, progress = self.data.validation, self._progress.record
@@ -478,7 +466,8 @@ class _RetrievalTraining:
             for pair in zip(lessons[:SHOWN_QUESTIONS], cosines, strict=False)
         ]
         rankings = ranking_metrics.score_rankings(worths, cosines)
-        return {"mse": fmean(missed), **rankings}, samples
+        measured = {"mse": fmean(missed), **rankings}
+        return {f"validation_{name}": value for name, value in measured.items()}, samples
 
     @torch.inference_mode()
     def _compute_cosines(self, lessons: Sequence[RetrievalExample]) -> list[list[float]]:
@@ -512,9 +501,13 @@ class _RetrievalTraining:
             best_step=progress.step if data.validation else steps,
             scale=progress.scale,
             shift=progress.shift,
-            before=progress.before,
-            after=progress.after,
+            before=_name_plainly(progress.before),
+            after=_name_plainly(progress.after),
         )
+
+
+def _name_plainly(metrics: dict[str, float]) -> dict[str, float]:
+    return {name.removeprefix("validation_"): value for name, value in metrics.items()}
 
 
 def _match_mean_and_spread(

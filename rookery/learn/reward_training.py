@@ -44,13 +44,12 @@ from rookery.learn.training_data import (
     make_epoch_batches,
 )
 from rookery.learn.training_run import (
-    BestValidation,
-    CheckpointParts,
     ResumableRun,
     SavedRecord,
     StepCallback,
     StopCheck,
     TrainingSchedule,
+    ValidationProgress,
     train_with_validations,
 )
 from rookery.records import Failure
@@ -449,26 +448,26 @@ def train_reward_model(
         training = RewardTrainer(settings, learner, showing.pad, data, out / "best.safetensors")
         before = training.score_validation()
         check = settings.check or len(steps) // settings.epochs
-        schedule = TrainingSchedule(len(steps), check, settings.patience, settings.every)
+        best = {"loss": "validation_loss", "accuracy": "validation_credit"}[settings.best]
 
         def train_step(step: int) -> dict[str, float]:
             return training.train_step(step, [data.training[at] for at in steps[step]])
 
         train_with_validations(
             run,
-            schedule,
-            CheckpointParts(learner, training.progress),
+            TrainingSchedule(len(steps), check, settings.patience, settings.every, best),
+            learner,
+            training.progress,
             train_step,
-            training.validate_model,
-            lambda: training.progress.record.best.since,
+            training.measure_validation if before else None,
+            lambda: learner.write_model(training.save_best_weights),
             callback,
         )
         return _finish_training(training, showing, before, rows, out / "model")
 
 
-class _RewardProgress(msgspec.Struct, array_like=True):
+class _RewardProgress(ValidationProgress, array_like=True):
     completed_steps: int = 0
-    best: BestValidation = BestValidation()
 
 
 @dataclass(eq=False)
@@ -533,24 +532,13 @@ class RewardTrainer:
         good_N = torch.tensor([each for item in piece for each in item.good], device=device)
         return preferred, compute_rating_loss(found_NO[:, 1], good_N)
 
-    def validate_model(self, step: int) -> dict[str, float]:
-        """Measure the validation comparisons after so many steps, and keep the weights if they are
-        the best so far.
+    def measure_validation(self) -> tuple[dict[str, float], tuple[()]]:
+        """Return `validation_loss` and `validation_credit` of the validation comparisons, of which
+        there must be some, and no samples."""
+        agreement = measure_preference_agreement(self.score_validation())
+        return {"validation_loss": agreement.loss, "validation_credit": agreement.credit}, ()
 
-        Returns `validation_loss` and `validation_credit`; empty without such comparisons.
-        """
-        judged = self.score_validation()
-        if not judged:
-            return {}
-        agreement = measure_preference_agreement(judged)
-        worth = -agreement.loss if self.settings.best == "loss" else agreement.credit
-        progress = self.progress.record
-        progress.best = progress.best.add_validation(step, worth)
-        if not progress.best.since:
-            self.learner.write_model(self._save_best_weights)
-        return {"validation_loss": agreement.loss, "validation_credit": agreement.credit}
-
-    def _save_best_weights(self, model: nn.Module) -> None:
+    def save_best_weights(self, model: nn.Module) -> None:
         """Write the weights; go on from an older checkpoint write the same again."""
         new = self.place.with_suffix(".new")
         weights = model.state_dict().items()
@@ -563,9 +551,9 @@ class RewardTrainer:
         Without a validation the weights stay, and the step is the last that was made.
         """
         progress = self.progress.record
-        if progress.best.step:
+        if progress.step:
             self.learner.restore_weights(load_file(self.place))
-        return progress.best.step or progress.completed_steps
+        return progress.step or progress.completed_steps
 
     def score_validation(self) -> list[ScoredComparison]:
         """Return the validation comparisons with the current rewards of their answers.

@@ -12,7 +12,6 @@ import logging
 import math
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -82,21 +81,6 @@ class SavedRecord(Generic[R]):
         self.record = msgspec.json.decode(data, type=prepare_type(kind))
 
 
-class BestValidation(NamedTuple):
-    """The best validation so far, and how many there were since."""
-
-    step: int = 0
-    """the steps made before it; 0 too where there is none"""
-    worth: float = -sys.float_info.max
-    since: int = 0
-
-    def add_validation(self, step: int, worth: float) -> "BestValidation":
-        """Return the best validation when there was another one: `since` is 0 where that is it."""
-        if worth > self.worth:
-            return BestValidation(step, worth)
-        return self._replace(since=self.since + 1)
-
-
 class ValidationProgress(msgspec.Struct):
     """The validations of a run so far; the first one is the best until another has more worth."""
 
@@ -113,7 +97,7 @@ class ValidationProgress(msgspec.Struct):
 
     def add_validation(self, step: int, metrics: dict[str, float], best: str) -> bool:
         """Record the metrics of a validation; return whether it is the best so far by the metric
-        `best`, of which a "loss" or "mse" is better if it is lower."""
+        `best`, of which a loss or an error is better if it is lower."""
         self.last = step
         if self.after and not _get_worth(metrics, best) > _get_worth(self.after, best):
             self.worse += 1
@@ -124,8 +108,8 @@ class ValidationProgress(msgspec.Struct):
 
 def _get_worth(metrics: dict[str, float], best: str) -> float:
     """Return a number that is higher for a better validation; -inf if it was not measured."""
-    loss = {"loss": "validation_loss", "mse": "mse"}.get(best)
-    worth = -metrics[loss] if loss else metrics.get(best, -math.inf)
+    worth = metrics.get(best, math.nan)
+    worth = -worth if best in ("validation_loss", "validation_mse") else worth
     return -math.inf if math.isnan(worth) else worth
 
 
@@ -343,8 +327,11 @@ class TrainingSchedule(NamedTuple):
     not"""
     every: int | None
     """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
+    best: str
+    """metric of a validation by which the written model is chosen"""
 
 
+P = TypeVar("P", bound=ValidationProgress)
 StepFunction = Callable[[int], dict[str, float]]
 """from a number of steps to the metrics of one of them"""
 
@@ -353,23 +340,31 @@ def train_with_validations(
     run: ResumableRun,
     schedule: TrainingSchedule,
     state: CheckpointedState,
+    progress: SavedRecord[P],
     train: StepFunction,
-    validate: StepFunction,
-    count_worse: Callable[[], int],
+    validate: Callable[[], tuple[dict[str, float], Sequence[dict[str, Any]]]] | None,
+    write: Callable[[], None],
     callback: StepCallback | None,
 ) -> None:
     """Make the steps of a run that are still to be made, with validations between them.
 
-    `train` makes the step of a number, counted from 0, `validate` validates after so many steps,
-    and `count_worse` gives the validations since the best one. Raises Failed as
-    `ResumableRun.iterate_steps` does.
+    `train` makes the step of a number, counted from 0. `validate` gives metrics and samples to be
+    kept; None: nothing is validated. `write` writes the model where it is the best so far. `state`
+    and `progress` are saved with each checkpoint. Raises Failed as `ResumableRun.iterate_steps`
+    does.
     """
-    for step in run.iterate_steps(schedule.steps, state, schedule.every, callback):
-        if schedule.patience is not None and count_worse() >= schedule.patience:
+    parts = CheckpointParts(state, progress)
+    for step in run.iterate_steps(schedule.steps, parts, schedule.every, callback):
+        if schedule.patience is not None and progress.record.worse >= schedule.patience:
             break
-        metrics = train(step)
-        if (step + 1) % schedule.check == 0 or step + 1 == schedule.steps:
-            metrics |= validate(step + 1)
+        metrics, done = train(step), step + 1
+        if validate and (done % schedule.check == 0 or done == schedule.steps):
+            measured, samples = validate()
+            for each in samples:
+                run.record_sample(step=done, **each)
+            if progress.record.add_validation(done, measured, schedule.best):
+                write()
+            metrics |= measured
         run.record_metrics(**metrics)
 
 

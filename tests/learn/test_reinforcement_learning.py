@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -512,7 +512,7 @@ def test_lambda_is_called_by_its_name() -> None:
     assert msgspec.convert(given, ReinforcementSettings).trace == 0.5
 
 
-PAPERS = {
+PAPERS: dict[Recipe, Mapping[str, Any]] = {
     make_ppo_settings: PPO_DEFAULTS,
     make_webgpt_settings: WEBGPT_PPO_DEFAULTS,
     make_a2c_settings: A2C_DEFAULTS,
