@@ -2,13 +2,10 @@
 
 `datasets.load_dataset(FOLDER, NAME)` reads each configuration. Preferences are TRL's {prompt,
 chosen, rejected}, demonstrations {prompt, completion}, and ratings its unpaired preferences
-{prompt, completion, label}. Labels are also a CSV, in which cells that a spreadsheet would take for
-a formula begin with an apostrophe. Raters are numbered, not named.
+{prompt, completion, label}. Raters are numbered, not named.
 """
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +21,6 @@ from rookery.desk.snapshots import (
     MANIFEST_NAME,
     Snapshot,
     SnapshotItem,
-    protect_cell,
 )
 from rookery.desk.training_formats import (
     format_answer_with_quotes,
@@ -39,8 +35,6 @@ from rookery.typed_files import read_json_lines
 
 UNPAIRED_SCALES = (GOOD_SCALE, "thumbs")
 """scales whose ratings say that an answer is good (1) or not (0)"""
-LABELS_CSV = "labels.csv"
-"""file that has the labels again, for spreadsheets"""
 _SPLIT = "train"
 
 
@@ -83,12 +77,11 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
     snapshot = _read_manifest(source)
     preferred = make_preference_rows(read_json_lines(source / "comparisons.jsonl", Comparison))
     demonstrations = make_demonstration_rows(read_json_lines(source / "episodes.jsonl", Episode))
-    labels = list(_make_label_rows(source, snapshot))
     tables: dict[str, Sequence[object]] = {
         "preferences": preferred.rows,
         "unpaired": list(_make_unpaired_rows(source)),
         "demonstrations": demonstrations.rows,
-        "labels": labels,
+        "labels": list(_make_label_rows(source, snapshot)),
     }
     # `datasets` cannot read an empty file.
     rows = {name: some for name, some in tables.items() if some}
@@ -100,7 +93,6 @@ def write_dataset(source: Path, out: Path) -> WrittenDataset:
         _name_file(name): [msgspec.json.encode(row) + b"\n" for row in some]
         for name, some in rows.items()
     }
-    files[LABELS_CSV] = [_write_csv(labels).encode()]
     files["README.md"] = [_write_card(snapshot, counts).encode()]
     try:
         for file, lines in files.items():
@@ -171,14 +163,6 @@ def _list_labels(
 
 def _name_file(name: str) -> str:
     return f"{name}/{_SPLIT}.jsonl"
-
-
-def _write_csv(rows: Iterable[LabelRow]) -> str:
-    out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(LabelRow.__struct_fields__)
-    lines.writerows(map(protect_cell, msgspec.structs.astuple(row)) for row in rows)
-    return out.getvalue()
 
 
 def _write_card(snapshot: Snapshot, counts: Mapping[str, int]) -> str:

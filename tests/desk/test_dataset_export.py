@@ -1,6 +1,5 @@
 """Exports as datasets of Hugging Face, read by `datasets` itself and by TRL's own checks."""
 
-import csv
 from pathlib import Path
 
 import msgspec
@@ -10,11 +9,10 @@ from stores import Clock
 from working import Desk, some
 
 from rookery.desk.adjudication import decide_item
-from rookery.desk.dataset_export import LABELS_CSV, LabelRow, write_dataset
+from rookery.desk.dataset_export import LabelRow, write_dataset
 from rookery.desk.rater_quality import exclude_judgements
 from rookery.desk.snapshots import SnapshotSelection, export_snapshot, freeze_snapshot
 from rookery.desk.store import Store
-from rookery.records import Question
 
 
 @pytest.fixture
@@ -36,6 +34,11 @@ def export(store: Store, clock: Clock, tmp_path: Path) -> Path:
     freeze_snapshot(store, "march", SnapshotSelection(), "Rex")
     export_snapshot(store, "march", tmp_path / "export")
     return tmp_path / "export"
+
+
+def read_labels(folder: Path) -> list[LabelRow]:
+    lines = (folder / "labels" / "train.jsonl").read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=LabelRow) for line in lines]
 
 
 def test_datasets_reads_every_configuration(
@@ -75,14 +78,13 @@ def test_rows_of_an_earlier_export_are_gone_where_there_are_none_now(
 
 def test_labels_have_a_line_for_each_choice_and_no_names(export: Path, tmp_path: Path) -> None:
     write_dataset(export, tmp_path / "out")
-    text = (tmp_path / "out" / LABELS_CSV).read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines(keepends=True)))
-    assert [(row["field"], row["value"], row["rater"]) for row in rows[:2]] == [
+    rows = read_labels(tmp_path / "out")
+    assert [(row.field, row.value, row.rater) for row in rows[:2]] == [
         ("coherence", "1", "1"),
         ("overall", "2", "1"),
     ]
-    assert [row["value"] for row in rows if row["rater"] == "decision"] == ["1"]
-    assert [(row["question"], row["value"]) for row in rows if row["form"] == "thumbs"] == [
+    assert [row.value for row in rows if row.rater == "decision"] == ["1"]
+    assert [(row.question, row.value) for row in rows if row.form == "thumbs"] == [
         ('Why a, "quoted"\nlines 0?', "up")
     ]
     whole = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
@@ -101,26 +103,8 @@ def test_the_seconds_of_a_label_are_those_of_all_its_versions(
     freeze_snapshot(store, "march", SnapshotSelection(), "Ada")
     export_snapshot(store, "march", tmp_path / "export")
     write_dataset(tmp_path / "export", tmp_path / "out")
-    [row] = csv.DictReader((tmp_path / "out" / LABELS_CSV).read_text().splitlines())
-    assert row["seconds"] == "95.0"
-
-
-def test_a_spreadsheet_runs_no_question_as_a_formula(
-    store: Store, clock: Clock, tmp_path: Path
-) -> None:
-    desk = Desk(store, clock)
-    desk.hire("Ada")
-    [plain] = some("compare_short", 1)
-    formula = Question("q", '=HYPERLINK("https://x.example")')
-    [item] = desk.lay([msgspec.structs.replace(plain, question=formula)])
-    desk.judge("Ada", item, overall=-2)
-    freeze_snapshot(store, "s", SnapshotSelection(), "Ada")
-    export_snapshot(store, "s", tmp_path / "export")
-    write_dataset(tmp_path / "export", tmp_path / "out")
-    text = (tmp_path / "out" / LABELS_CSV).read_text(encoding="utf-8")
-    [row] = csv.DictReader(text.splitlines())
-    assert row["question"].startswith("'=HYPERLINK")
-    assert row["value"] == "-2"
+    [row] = read_labels(tmp_path / "out")
+    assert row.seconds == 95.0
 
 
 def test_what_is_no_export_or_holds_nothing_is_a_sentence(

@@ -15,7 +15,7 @@ from stores import Clock
 from working import Desk
 
 from rookery.desk import adjudication, form_versions, labelling_queue, snapshots
-from rookery.desk.dataset_export import LABELS_CSV, write_dataset
+from rookery.desk.dataset_export import write_dataset
 from rookery.desk.form_parsing import encode_form, parse_form
 from rookery.desk.form_versions import add_form, list_form_versions, list_forms, load_form
 from rookery.desk.forms import (
@@ -427,8 +427,8 @@ def test_choices_of_one_score_are_different_labels(desk: Desk, tmp_path: Path) -
     ratings = (tmp_path / "out" / "ratings.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["value"] for line in ratings] == [1, 0, 1, 0, 1, 1, 1, 1]
     write_dataset(tmp_path / "out", tmp_path / "data")
-    written = (tmp_path / "data" / LABELS_CSV).read_text(encoding="utf-8")
-    values = [row["value"] for row in csv.DictReader(io.StringIO(written))]
+    written = (tmp_path / "data" / "labels" / "train.jsonl").read_text(encoding="utf-8")
+    values = [json.loads(line)["value"] for line in written.splitlines()]
     assert values == ["yes", "no", "very", "no", "yes", "yes", "yes", "yes"]
 
 
@@ -539,8 +539,8 @@ def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
     snapshots.freeze_snapshot(store, "s", SnapshotSelection(), "lea")
     snapshots.export_snapshot(store, "s", tmp_path / "out")
     write_dataset(tmp_path / "out", tmp_path / "data")
-    text = (tmp_path / "data" / LABELS_CSV).read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    text = (tmp_path / "data" / "labels" / "train.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
     assert {row["field"] for row in rows} == {"friendly", "better"}
     decided_rows = [row for row in rows if row["rater"] == "decision"]
     assert [row["value"] for row in decided_rows] == ["0", "0", "1"]
