@@ -253,6 +253,11 @@ def locate_archive(database: str = "") -> Path | str:
     return database if "://" in database else get_data_folder() / ARCHIVE
 
 
+def locate_store(place: str = "") -> str:
+    """Return the place of the desk's store: `place`, or without one the data folder's file."""
+    return place or str(get_data_folder() / "desk.sqlite")
+
+
 def get_cache_folder() -> Path:
     """Return the user's cache folder for Rookery, which may not exist; its files are made again."""
     return Path(user_cache_path("rookery"))

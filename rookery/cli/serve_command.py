@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from rookery.errors import Failed, Outcome
-from rookery.settings import COMPLETION_FIELDS, Settings
+from rookery.settings import COMPLETION_FIELDS, Settings, locate_store
 from rookery.shell.command_line import CommandGroup, get_user_name, translate_failures
 from rookery.shell.command_options import (
     ENDPOINT_OPTIONS,
@@ -88,11 +88,11 @@ def run_serve(
         make_option("--behind-proxy  Trust X-Forwarded headers, because only a proxy reaches it."),
     ] = False,
     log: Annotated[
-        bool, make_option("--log  Log each request as a line of JSON on standard error.")
-    ] = False,
-    team: Annotated[
         bool,
-        make_option("--team  Run as a service on PostgreSQL: with --log, and no link to enter."),
+        make_option(
+            "--log  Log each request as a line of JSON on standard error, and print no link to "
+            "enter, which a journal would keep."
+        ),
     ] = False,
     address: AddressOption = "",
 ) -> None:
@@ -102,13 +102,11 @@ def run_serve(
     """
     if context.invoked_subcommand:
         return
-    if team and "://" not in store:
-        raise ValueError("--team keeps its work in PostgreSQL: --store postgresql://HOST/DATABASE")
     _require_installed()
     from rookery.server.app import ServerOptions
 
     _check_models(settings)
-    how = ServerOptions(True, workers, at_once, behind_proxy, log or team, address)
+    how = ServerOptions(True, workers, at_once, behind_proxy, log, address)
     _open_at(settings, store, host, port, "Rookery", how)
 
 
@@ -192,9 +190,6 @@ def run_serve_env(
             "--idle NUMBER  Seconds without a message after which a session is closed.", min=1
         ),
     ] = 3600.0,
-    message: Annotated[
-        int, make_option("--message NUMBER  Characters of a message, at most.", min=1000)
-    ] = 1_000_000,
     workers: Annotated[int, make_option("--workers NUMBER  Processes that serve.", min=1)] = 1,
     store: StoreOption = "",
     host: HostOption = "127.0.0.1",
@@ -216,9 +211,9 @@ def run_serve_env(
         record,
         reward,
         BrowserRules(actions=actions),
-        EnvLimits(sessions, idle, message),
+        EnvLimits(sessions, idle),
     )
-    place = store or _default_place()
+    place = locate_store(store)
     opened = open_environment(how)
     try:
         with _open_listener(host, port) as listener:
@@ -255,7 +250,7 @@ def run_serve_key(
     _require_installed()
     from rookery.server.api.endpoints import create_api_key, revoke_api_key
 
-    with _open_or_create_store(store or _default_place()) as opened_store:
+    with _open_or_create_store(locate_store(store)) as opened_store:
         try:
             if revoke:
                 revoke_api_key(opened_store, name)
@@ -288,7 +283,7 @@ def _open_at(
     if how.address and not how.address.startswith(("http://", "https://")):
         raise ValueError(f"--address {how.address}: say it in full, as https://rookery.example")
     settings = msgspec.structs.replace(settings, archive=_locate_database(store))
-    place = store or _default_place()
+    place = locate_store(store)
     with _open_listener(host, port) as listener:
         with _open_or_create_store(place) as opened_store:
             # Where it is a service, what is printed here is kept in a journal.
@@ -316,13 +311,6 @@ def _open_or_create_store(place: str) -> "Store":
 def _locate_database(store: str) -> str:
     """Return the database that keeps the pages, too: that of a store in PostgreSQL."""
     return store if "://" in store else ""
-
-
-def _default_place() -> str:
-    from rookery.desk.store import STORE_FILE
-    from rookery.settings import get_data_folder
-
-    return str(get_data_folder() / STORE_FILE)
 
 
 def _open_listener(host: str, port: int) -> socket.socket:

@@ -14,6 +14,7 @@ import typer
 
 from rookery.errors import Failed
 from rookery.records import Page
+from rookery.settings import locate_store
 from rookery.shell.command_line import (
     EXIT_USAGE,
     CommandGroup,
@@ -77,7 +78,7 @@ def run_judge_init(
     ] = None,
 ) -> None:
     """Make the desk's store, or bring an older one up to date and keep what is in it."""
-    place = _get_store_place(store)
+    place = locate_store(store)
     if pages is not None and "://" not in place:
         raise ValueError("--pages goes with --store postgresql://HOST/DATABASE")
     if pages is not None and not pages.is_file():
@@ -255,7 +256,7 @@ def run_form_list(store: DeskStoreOption = "") -> None:
 
     rows = [["form", "answers", "minutes", "versions", "what people are asked"]]
     rows += [[*_format_form(form), "rookery's", form.title] for form in FORMS.values()]
-    if store or Path(_get_store_place(store)).is_file():
+    if store or Path(locate_store(store)).is_file():
         with _open_store(store) as desk:
             from rookery.desk.form_versions import list_form_versions, list_forms
 
@@ -503,7 +504,7 @@ def run_judge_dataset(
     source: Annotated[Path, make_argument("DIR  A folder that rookery judge export wrote.")],
     out: Annotated[Path, make_argument("OUT  The folder to write to.")],
 ) -> None:
-    """Write an export as a dataset of Hugging Face, with TRL's preference formats and a CSV.
+    """Write an export as a dataset of Hugging Face, with TRL's preference formats.
 
     Raters are numbered, not named.
     """
@@ -563,19 +564,12 @@ def _open_store(store: str) -> "Iterator[Store]":
     with translate_failures("serve", "the desk"):
         from rookery.desk.store import Store
 
-        with Store(_get_store_place(store)) as desk:
+        with Store(locate_store(store)) as desk:
             yield desk
 
 
 def _write_error(*lines: str) -> None:
     print_lines(lines, sys.stderr)
-
-
-def _get_store_place(store: str) -> str:
-    from rookery.desk.store import STORE_FILE
-    from rookery.settings import get_data_folder
-
-    return store or str(get_data_folder() / STORE_FILE)
 
 
 def _format_settings(settings: "ProjectSettings") -> Iterator[str]:

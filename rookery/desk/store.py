@@ -26,8 +26,6 @@ from rookery.errors import Failed, Outcome
 from rookery.library.postgres_archive import build_postgres_url, end_idle_transactions
 from rookery.records import Failure, Page
 
-STORE_FILE = "desk.sqlite"
-"""name of the store in the data folder, where no other is named"""
 BUSY_TIMEOUT = 20
 """seconds to wait for other writers"""
 RETRY_SECONDS = 2

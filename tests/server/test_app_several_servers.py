@@ -53,7 +53,7 @@ def place(postgres: Server) -> str:
 
 @pytest.fixture
 def servers(place: str, web: Stage, tmp_path: Path) -> Iterator[Pair]:
-    more = ("--team", "--engine", f"searxng:{web.base}", "--allow-private", "--at-once", "1")
+    more = ("--log", "--engine", f"searxng:{web.base}", "--allow-private", "--at-once", "1")
     with ExitStack() as stack:
         both = []
         for name in ("killed", "left"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import CORVIDS, GIFTS, Run
+from commands import CORVIDS, GIFTS
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from services import Service, service
@@ -410,12 +410,12 @@ def counted(served: Service, least: int) -> float:
 
 
 @pytest.mark.slow
-def test_a_team_has_its_work_in_postgresql(postgres: Server, tmp_path: Path) -> None:
+def test_a_service_has_its_work_in_postgresql(postgres: Server, tmp_path: Path) -> None:
     place = postgres.database()
     initialize_store(place)
     with Store(place) as store:
         key = endpoints.create_api_key(store, "a program")
-    more = ("--team", "--behind-proxy")
+    more = ("--log", "--behind-proxy")
     with service(tmp_path, place, *CORVIDS, *more) as served:
         asked = served.ask(GIFTS, key)
         assert asked.json()["state"] == "done"
@@ -425,9 +425,3 @@ def test_a_team_has_its_work_in_postgresql(postgres: Server, tmp_path: Path) -> 
         assert "/enter/" not in served.printed(), "it would stay in a journal"
         _, lines = served.end()
     assert asked.headers["x-request-id"] in {line.get("id") for line in lines}
-
-
-def test_a_team_without_postgresql_is_told(run: Run) -> None:
-    told = run("serve", "--team", *CORVIDS)
-    assert (told.code, told.out) == (2, "")
-    assert "--store postgresql://" in told.err
