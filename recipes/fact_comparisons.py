@@ -314,7 +314,7 @@ def _draw_unrelated_quotes(
         if len(unrelated) == len(quotes):
             return tuple(unrelated)
     detail = "there are too few other pages to take sentences from: give more claims and pages"
-    raise Failed(Failure(quotes[0].title, Outcome.NO_OTHER_PAGE, detail))
+    raise Failed(Failure(quotes[0].title, "no_other_page", detail))
 
 
 class _ClimateEvidence(msgspec.Struct):

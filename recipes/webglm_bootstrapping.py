@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rookery.errors import Outcome
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.search_terms import QUESTION_WORDS
 from rookery.quotes.citation_syntax import parse_numbered, render_numbered
@@ -68,16 +67,16 @@ def _find_rejection(
     overlap = compute_rouge_n(content, _content_words(" ".join(references))).precision
     if overlap < settings.overlap:
         detail = f"{overlap:.0%} of its words are in the references, less than the least share"
-        return Failure("answer", Outcome.HALLUCINATION, detail)
+        return Failure("answer", "hallucination", detail)
     cited = {number for claim in answer.claims for number in claim.quotes}
     least = min(settings.citations, len(references))
     if len(cited) < least:
         detail = f"it cites {len(cited)} of {len(references)} references, fewer than {least}"
-        return Failure("answer", Outcome.FEW_CITATIONS, detail)
+        return Failure("answer", "few_citations", detail)
     accuracy = _measure_citation_accuracy(step.said.text, references, settings.correct)
     if accuracy < settings.accuracy:
         detail = f"{accuracy:.0%} of its citations fit what they cite, less than the least share"
-        return Failure("answer", Outcome.LOW_CITATION_ACCURACY, detail)
+        return Failure("answer", "low_citation_accuracy", detail)
     return None
 
 

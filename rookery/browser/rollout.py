@@ -36,7 +36,7 @@ from rookery.library.call_recording import (
     WrappedLibrary,
 )
 from rookery.library.worker_processes import choose_worker_count, map_in_workers
-from rookery.records import Completion, Episode, Failure, Library, Policy, Step
+from rookery.records import Completion, Episode, Failure, Library, Step
 
 T = TypeVar("T")
 MAX_ABANDONED_THREADS = 256
@@ -290,11 +290,6 @@ def _make_share_runner(
         return list(run_rollouts(tasks, library, act, by, seed, limits, recording, first))
 
     return run_share
-
-
-def make_sequential_policy(policy: Policy) -> BatchPolicy:
-    """Make a batched policy that calls a policy for one turn after the other, without seeds."""
-    return _complete_one_by_one(lambda turn: policy.complete(turn.observation.prompt)[0])
 
 
 def make_scripted_policy(actors: Sequence[Callable[[Observation], str]]) -> BatchPolicy:

@@ -206,17 +206,6 @@ class RewardModel:
         rewards = iter((outputs[:, 0] + self.scale.bias).tolist())
         return [math.nan if row is None else next(rewards) for row in encoded]
 
-    def compute_preference_log_odds(
-        self, question: Question, first: Answer, second: Answer
-    ) -> float:
-        """Return the log-odds that people would prefer the first answer to the second.
-
-        NaN where one of them exceeds the context. Of a model that was not trained here they are the
-        plain difference of its rewards. Raises Failed as `score_answers` does.
-        """
-        one, other = self.score_answers([(question, first), (question, second)])
-        return self.scale.odds * (one - other)
-
     def _encode_answer(self, question: Question, answer: Answer) -> TokenIds | None:
         try:
             return np.asarray(self._input_encoder.encode_answer(question, answer).tokens, np.int32)

@@ -25,7 +25,6 @@ from rookery.browser.rollout import (
     RolloutTurn,
     derive_turn_seed,
     make_scripted_policy,
-    make_sequential_policy,
     replay_episode,
     run_rollouts,
     strip_prompts,
@@ -311,9 +310,7 @@ def test_tasks_are_taken_as_they_are_needed_and_may_be_endless() -> None:
             yield task(number)
 
     limits = RolloutLimits(at_once=4)
-    found = run_rollouts(
-        endless(), LIBRARY, make_sequential_policy(Steady("End: Nonsense")), "tester", 0, limits
-    )
+    found = run_rollouts(endless(), LIBRARY, say_always("End: Nonsense"), "tester", 0, limits)
     for done, episode in enumerate(islice(found, 50)):
         assert episode.question.id == str(done)
         assert taken <= done + 8
@@ -351,20 +348,12 @@ def test_finished_episodes_that_wait_for_a_slow_one_are_bounded() -> None:
     assert len(list(found)) == 49
 
 
-class Steady:
-    """A policy that always says the same."""
-
-    name = "steady"
-
-    def __init__(self, text: str) -> None:
-        self.said = text
-
-    def complete(self, prompt: str, n: int = 1, allow: object = None) -> list[Completion]:
-        return [Completion(self.said)] * n
+def say_always(text: str) -> BatchPolicy:
+    return lambda turns: [Completion(text) for _ in turns]
 
 
 def test_a_policy_that_never_ends_is_bounded_by_its_actions() -> None:
-    episode = next(run_rollouts([task()], LIBRARY, make_sequential_policy(Steady("Top")), "steady"))
+    episode = next(run_rollouts([task()], LIBRARY, say_always("Top"), "steady"))
     assert (len(episode.steps), episode.stop) == (RULES.actions, "max_actions")
 
 
@@ -442,7 +431,7 @@ def test_threads_that_hang_for_ever_are_bounded() -> None:
 
 def test_threads_that_end_late_are_not_counted_for_ever() -> None:
     slow = Asking(lambda _: time.sleep(0.2))
-    act = make_sequential_policy(Steady("Search crows"))
+    act = say_always("Search crows")
     found = together(act, slow, 30, RolloutLimits(25, seconds=0.05))
     failures = [failure for episode in found for failure in episode.failures]
     assert len(failures) > 256
@@ -668,7 +657,7 @@ def test_closing_early_ends_all_threads_and_asks_for_nothing_more() -> None:
     found = run_rollouts(
         tasks(60),
         library,
-        make_sequential_policy(Steady("Search crows")),
+        say_always("Search crows"),
         "steady",
         0,
         RolloutLimits(8),
