@@ -357,12 +357,12 @@ def train_with_validations(
     for step in run.iterate_steps(schedule.steps, parts, schedule.every, callback):
         if schedule.patience is not None and progress.record.worse >= schedule.patience:
             break
-        metrics, done = train(step), step + 1
-        if validate and (done % schedule.check == 0 or done == schedule.steps):
+        metrics, steps = train(step), step + 1
+        if validate and (steps % schedule.check == 0 or steps == schedule.steps):
             measured, samples = validate()
             for each in samples:
-                run.record_sample(step=done, **each)
-            if progress.record.add_validation(done, measured, schedule.best):
+                run.record_sample(step=steps, **each)
+            if progress.record.add_validation(steps, measured, schedule.best):
                 write()
             metrics |= measured
         run.record_metrics(**metrics)
