@@ -94,6 +94,7 @@ from rookery.shell.languages import (
     translate_plural,
 )
 from rookery.shell.languages import translate_text as _
+from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
 from rookery.shell.rendering import format_host, replace_unseen_characters
 from rookery.shell.terminal_output import (
     NO_ANSWER_MESSAGES,
@@ -649,6 +650,8 @@ class AnswerPiece(NamedTuple):
     cited: tuple[int, ...]
     doubtful: tuple[int, ...] = ()
     """those of them that do not seem to support it"""
+    layout: QuoteLayout | None = None
+    """that of the quote that it is, where it is a part of a table"""
 
 
 class QuoteCard(NamedTuple):
@@ -656,6 +659,7 @@ class QuoteCard(NamedTuple):
 
     number: int
     quote: Quote
+    layout: QuoteLayout
     source: str
     """host of the page, or name of the file"""
     place: str
@@ -717,8 +721,13 @@ def make_answer_view(
     """Return what the page of an answer shows. `verdicts` are the verified quotes in order;
     `page_of` returns a quote's stored page, or None."""
     answer = episode.answer
+    question = episode.question.text
+    cards = [
+        make_quote_card(number, each, page_of(each.quote), question)
+        for number, each in enumerate(verdicts, 1)
+    ]
     pieces = _split_answer_pieces(answer.text, answer.claims) if answer else []
-    cards = [make_quote_card(n, each, page_of(each.quote)) for n, each in enumerate(verdicts, 1)]
+    pieces = [_lay_out_piece(piece, cards) for piece in pieces]
     claim, sides, footer = "", list[AnswerSide](), ""
     if answer and episode.by == SIDES and not answer.declined and AGAINST_HEADING in answer.text:
         claim, sides, footer = _split_sides(answer)
@@ -742,16 +751,29 @@ def make_answer_view(
         refused,
         word_score(episode),
         explain_score(episode),
-        episode.question.text if episode.by == "extract" else "",
+        question if episode.by == "extract" else "",
     )
 
 
-def make_quote_card(number: int, verdict: Verdict, page: Page | None) -> QuoteCard:
+def _lay_out_piece(piece: AnswerPiece, cards: Sequence[QuoteCard]) -> AnswerPiece:
+    """Return a piece that is a quote as the quote is laid out, and any other as it is."""
+    layout = cards[piece.cited[0] - 1].layout if piece.cited else None
+    text = piece.text.lstrip()
+    if layout is None or text != cards[piece.cited[0] - 1].quote.text:
+        return piece
+    before = piece.text[: len(piece.text) - len(text)]
+    return piece._replace(text=before + layout.text, layout=layout if layout.rows else None)
+
+
+def make_quote_card(
+    number: int, verdict: Verdict, page: Page | None, question: str = ""
+) -> QuoteCard:
     """Return a quote as a card; `page` gives its place, if it is the version that was quoted."""
     quote = verdict.quote
     return QuoteCard(
         number,
         quote,
+        lay_out_quote(quote, page, question),
         format_source_name(quote.url),
         describe_location(page, quote.start) if page and page.digest == quote.digest else "",
         make_quote_address(quote),

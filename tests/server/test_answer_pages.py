@@ -483,6 +483,47 @@ def says(*texts: str) -> list[bytes]:
     return [write_choices(chat(text)) for text in texts]
 
 
+FOUNDED = {
+    "prices.md": "# Prices\n\n| Item | Member price | Stock |\n|---|---|---|\n"
+    "| Plywood board | 4.20 | 31 |\n| Clear acrylic board | 8.40 | 14 |\n",
+    "minutes_2024.txt": "The annual fee for grown members is 45 euros, as the board decided last\n"
+    "week in the clubhouse, and children pay nothing at all.\n",
+    "minutes_2025.txt": "The annual fee for grown members is 60 euros now, as prices rose.\n",
+}
+
+
+@pytest.mark.slow
+def test_tables_wrapped_lines_and_differing_sources_are_shown_on_every_page(
+    opened: Opened, tmp_path: Path
+) -> None:
+    for name, text in FOUNDED.items():
+        (tmp_path / name).write_text(text)
+    app = build_web_app(opened.store, Settings((str(tmp_path),)))
+    with TestClient(app, base_url="http://desk.test") as client:
+        visit = Reading(opened, client).visit()
+        at = answered(visit, "What is the member price of a clear acrylic board?")
+        for path in (at, f"{at}/notebook"):
+            visit.get(path)
+            for place in (".answer-text", ".evidence blockquote"):
+                table = visit.first(f"{place} .quoted-table")
+                assert [each.text() for each in table.css("th")] == [
+                    "Item",
+                    "Member price",
+                    "Stock",
+                ]
+                assert [each.text() for each in table.css("mark")] == ["8.40"]
+        at = answered(visit, "How much is the annual fee for grown members?")
+        visit.post(f"{at}/share", link="yes")
+        link = urlsplit(visit.get(at).first("#link").attributes["value"] or "").path
+        for path in (at, f"{at}/notebook", link):
+            visit.get(path)
+            quoted = [each.text() for each in visit.page.css(".evidence blockquote")][-2:]
+            assert quoted[0].startswith("The annual fee for grown members is 60 euros now")
+            assert "decided last week in the clubhouse" in quoted[1]
+            assert "answer differently; the newer one" in visit.first(".remarks").text()
+            assert "decided last week" in visit.first(".answer-text").text()
+
+
 @pytest.mark.slow
 def test_doubt_and_remarks_on_a_models_citations_stand_on_every_page(
     opened: Opened, tmp_path: Path
