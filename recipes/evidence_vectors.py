@@ -141,12 +141,15 @@ def list_examples(site: str, folder: Path, written: Path = WRITTEN) -> ExampleSi
     """Return the examples of the questions about a site, with what its own search finds besides."""
     print_progress(f"reading {site}")
     pages, index = read_site(folder.resolve()), SearchIndex()
+    # Copies of a page would take the places of what a search finds besides.
     passages = dict[tuple[str, int], tuple[int, str]]()
-    for page in pages:
+    for page in {page.digest: page for page in pages}.values():
         entries = build_index_entries(page)
         index.add_entries(page.url, entries)
         hits = [Hit.from_json(entry.hit) for entry in entries]
-        passages |= {(h.url, h.start): (h.end, e.text) for h, e in zip(hits, entries, strict=True)}
+        passages |= {
+            (h.digest, h.start): (h.end, e.text) for h, e in zip(hits, entries, strict=True)
+        }
     index.commit()
     files = [written / f"{site}.jsonl", written / "found" / f"{site}.jsonl"]
     lines = [each for path in files if path.exists() for each in read_written_questions(path)]
@@ -159,12 +162,12 @@ def list_examples(site: str, folder: Path, written: Path = WRITTEN) -> ExampleSi
             side = wrong if each.question.kind in ("near miss", "rejected") else right
             side[each.question.text] += [
                 text
-                for (url, start), (end, text) in passages.items()
-                if url == each.page.url and start < each.place[1] and each.place[0] < end
+                for (digest, start), (end, text) in passages.items()
+                if digest == each.page.digest and start < each.place[1] and each.place[0] < end
             ]
     examples = []
     for question, texts in right.items():
-        mined = (passages[h.url, h.start][1] for h in index.search(question, _SEARCH_DEPTH))
+        mined = (passages[h.digest, h.start][1] for h in index.search(question, _SEARCH_DEPTH))
         others = [text for text in dict.fromkeys([*wrong[question], *mined]) if text not in texts]
         examples.append(VectorExample(question, tuple(texts), tuple(others)))
     statistics = index.vector_statistics
