@@ -166,7 +166,7 @@ def list_examples(site: str, folder: Path, written: Path = WRITTEN) -> ExampleSi
                 if digest == each.page.digest and start < each.place[1] and each.place[0] < end
             ]
     examples = []
-    for question, texts in right.items():
+    for question, texts in ((question, texts) for question, texts in right.items() if texts):
         mined = (passages[h.digest, h.start][1] for h in index.search(question, _SEARCH_DEPTH))
         others = [text for text in dict.fromkeys([*wrong[question], *mined]) if text not in texts]
         examples.append(VectorExample(question, tuple(texts), tuple(others)))

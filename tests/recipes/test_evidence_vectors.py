@@ -36,11 +36,14 @@ def make_line(kind: str, text: str, quote: str, page: str) -> str:
 def test_wrong_passages_are_the_near_misses_and_what_the_search_finds(tmp_path: Path) -> None:
     copies = [(f"owls{number}", OWL) for number in range(9)]
     for name, text in (("owls", OWL), ("wrens", WREN), ("cranes", CRANE), *copies):
-        (tmp_path / f"{name}.html").write_text(f"<title>{name[:4]}</title><p>{text}</p>")
+        (tmp_path / f"{name}.html").write_text(
+            f"<title>{name[:4]}</title><h2>Food of birds on hills</h2><p>{text}</p>"
+        )
     asked = "what do owls eat at night"
     (tmp_path / "birds.jsonl").write_text(
         make_line("fact", asked, OWL, "owls.html")
         + make_line("near miss", asked, CRANE, "cranes.html")
+        + make_line("fact", "a heading is in no passage", "Food of birds on hills", "owls.html")
         + make_line("refutes", "Owls eat no mice.", OWL, "owls.html")
         + make_line("doubtful", "who eats flies", WREN, "wrens.html")
     )
