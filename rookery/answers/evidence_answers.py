@@ -181,6 +181,8 @@ def answer_by_evidence(
     observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
     leading, remarks = find_rival(question.text, judged, settings)
     answer = compose_evidence_answer(judged, settings, leading)
+    if is_foreign and not answer.declined and settings.decline < settings.certain:
+        answer = msgspec.structs.replace(answer, certain=False)
     if settings.calibrated and answer.score is not None:
         answer = msgspec.structs.replace(answer, calibrated=True)
     stop = "declined" if answer.declined else "end"
@@ -362,8 +364,7 @@ def judge_by_words(
 ) -> list[JudgedSection]:
     """Have the words of a question decide whether a section is a possible answer or none.
 
-    Where the model's best section has too few of them, the search's first takes its place. What the
-    model finds certain stays so, if it has the words.
+    Where the model's best section has too few of them, the search's first takes its place.
     """
     best, first = judged[0], min(judged, key=lambda section: section.rank)
     chosen = [
