@@ -49,9 +49,10 @@ _MAIL_ERRORS = (MessageError, ValueError, LookupError, TypeError, AttributeError
 def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return a message as a Page titled by its subject.
 
-    Sender, date and names of attachments are shown and not searched; lines that begin with `>` are
-    quotations; messages in the message follow it. Of a page that a browser saved as a message, the
-    page is read. Raises Failed: malformed, too_large, empty_after_extraction.
+    A letter has the mark `sender`, by whose value it is found; recipients and names of attachments
+    are shown and not searched; lines that begin with `>` are quotations; messages in the message
+    follow it. Of a page that a browser saved as a message, the page is read. Raises Failed:
+    malformed, too_large, empty_after_extraction.
     """
     message = _parse_message(data)
     if page := _read_saved_page(message, url, fetched, limits):
