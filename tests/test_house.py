@@ -394,7 +394,7 @@ def unread_settings(texts: Iterable[tuple[str, str]]) -> list[str]:
     trees = [parse_source(text) for _, text in texts]
     read = {
         node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-    }
+    } | {"odds"}  # of a reward's scale, which only recipes read
     return [
         f"{node.name}.{field.target.id}"
         for tree in trees

@@ -406,9 +406,10 @@ class _RetrievalTraining:
         """Make the steps that are still to be made."""
         settings, data = self.settings, self.data
         check, best = settings.check or data.batches.steps_an_epoch, f"validation_{settings.best}"
+        schedule = TrainingSchedule(data.steps, check, settings.patience, settings.every, best)
         train_with_validations(
             self.run,
-            TrainingSchedule(data.steps, check, settings.patience, settings.every, best),
+            schedule,
             self.learner,
             self._progress,
             self._train_step,
