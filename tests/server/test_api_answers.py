@@ -55,9 +55,9 @@ def read_events(body: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.slow
 def test_a_record_holds_the_answer_its_claims_and_its_quotes(service: Served) -> None:
-    gifts = "Why do crows bring gifts to people?"
-    record = service.send("/v1/answers", {"question": gifts}).json
-    assert (record["state"], record["question"]) == ("done", gifts)
+    lives = "How long do crows live?"
+    record = service.send("/v1/answers", {"question": lives}).json
+    assert (record["state"], record["question"]) == ("done", lives)
     sources = record["rookery"]["sources"]
     assert record["rookery"]["verified"] == len(sources) > 1
     for source in sources:
