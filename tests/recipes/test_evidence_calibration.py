@@ -60,6 +60,7 @@ def test_too_few_outcomes_of_a_kind_are_refused() -> None:
         fit_calibration(judged)
 
 
+@pytest.mark.slow
 def test_answers_about_a_site_are_judged_right_and_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_candidates_are_drawn_from_every_stratum() -> None:
     assert min(near[each] for each in chosen) > max(near[each] for each in near.keys() - chosen)
 
 
+@pytest.mark.slow
 def test_what_a_search_finds_is_judged_and_sorted_into_strata(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_wrong_passages_are_the_near_misses_and_what_the_search_finds(tmp_path: 
     assert rarity[split_pieces("owls")[0]] > rarity[split_pieces("eat")[0]] > 0
 
 
+@pytest.mark.slow
 def test_training_brings_what_answers_nearer_than_what_does_not(tmp_path: Path) -> None:
     squad, _, _ = write_tiny_data(tmp_path / "made")
     (tmp_path / "squad").mkdir()
