@@ -90,7 +90,7 @@ def judge_candidates(
                 if rank == 0 or each.kind in UNANSWERABLE:
                     stratum = "" if rank else each.kind if each.kind in UNANSWERABLE else "best"
                 page = unquote(section.page.url.removeprefix(base))
-                about = (f"{each.id}.{rank}", each.site, each.text, each.kind, page)
+                about = (f"{each.id}.{rank}", each.site or "", each.text, each.kind, page)
                 candidate = Candidate(*about, section.heading, text)
                 if page.endswith(("htm", "html")):  # and no source of a page
                     yield JudgedCandidate(stratum, section.log_odds, candidate)
@@ -102,10 +102,10 @@ def draw_candidates(judged: Sequence[JudgedCandidate], seed: int) -> list[Candid
     random = Random(f"{seed} candidates")
     mixed = random.sample(judged, len(judged))
     mixed.sort(key=lambda each: -each.log_odds if each.stratum in UNANSWERABLE else 0)
-    drawn = list[Candidate]()
+    candidates = list[Candidate]()
     for stratum, count in STRATA.items():
-        drawn += [each.candidate for each in mixed if each.stratum == stratum][:count]
-    return random.sample(drawn, len(drawn))
+        candidates += [each.candidate for each in mixed if each.stratum == stratum][:count]
+    return random.sample(candidates, len(candidates))
 
 
 def write_judged_files(
@@ -173,10 +173,12 @@ def main() -> None:
             write_judged_files(candidates, labels, WRITTEN / "judged")
             return
         model, scratch = load_evidence_model(BUNDLED_MODEL), Path("runs/evidence-candidates")
-        drawn = draw_candidates([*judge_candidates(model, [*BUILD_SITES], scratch)], 0)
+        candidates = draw_candidates([*judge_candidates(model, [*BUILD_SITES], scratch)], 0)
     except Failed as failed:
         sys.exit(f"{failed.failure.what}: {failed.failure.detail}")
-    options.candidates.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in drawn))
+    options.candidates.write_bytes(
+        b"".join(msgspec.json.encode(each) + b"\n" for each in candidates)
+    )
 
 
 if __name__ == "__main__":

@@ -58,23 +58,23 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_511, 8),  # outcomes are an enum, and what a word is: for every quote
-    "answers": (3_500, 16),
-    "browser": (1_656, 8),
-    "cli": (3_611, 14),
-    "desk": (8_475, 35),
-    "evidence": (1_268, 7),
-    "learn": (6_411, 24),
-    "library": (4_584, 16),
-    "measure": (2_158, 13),
-    "models": (1_649, 8),
-    "network": (1_453, 6),
-    "pages": (8_465, 27),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (3_188, 13),  # a typed quotation reads as its page does
-    "server": (7_691, 21),
-    "shell": (2_788, 14),
+    "(top)": (1_440, 8),  # outcomes are an enum, and what a word is: for every quote
+    "answers": (3_458, 15),
+    "browser": (1_504, 7),
+    "cli": (3_257, 13),
+    "desk": (8_205, 34),
+    "evidence": (1_115, 6),
+    "learn": (6_208, 23),
+    "library": (4_436, 15),
+    "measure": (1_939, 12),
+    "models": (1_507, 7),
+    "network": (1_303, 5),
+    "pages": (8_405, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (3_178, 13),  # a typed quotation reads as its page does
+    "server": (7_561, 20),
+    "shell": (2_720, 14),
 }
-MOST_CODE_LINES = 56_700  # to be 56,000 again: vectors stand beside the words of every index
+MOST_CODE_LINES = 56_236  # to be 56,000 again: values in other forms, rows, headings of plain text
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,

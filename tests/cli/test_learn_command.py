@@ -114,7 +114,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(place / "example" / "tiny", place / "tiny")
     write_bert(place / "bert")
     write_triples(place / "asked.jsonl", [triple(number) for number in range(30)])
-    assert run_learn("prefer", lesson(place, "prefer"), place / "first", False, False) == 0
+    assert run_learn("prefer", lesson(place, "prefer"), place / "first", False) == 0
     (place / "first" / "model").rename(place / "reward")
     return place
 

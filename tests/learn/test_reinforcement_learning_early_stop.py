@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def settings(model: str, **changes: Any) -> ReinforcementSettings:
-    usual = {
+    usual: dict[str, Any] = {
         "policy": TrainedModelSettings(model),
         "steps": 4,
         "episodes": 16,

@@ -7,6 +7,7 @@ from random import Random
 from typing import cast
 
 import pytest
+from test_evidence_calibration import WordModel
 
 from bench.documentation import BUILD_SITES, read_site_questions
 from recipes.evidence_candidates import (
@@ -23,7 +24,6 @@ from recipes.page_spans import SpanName, find_spans
 from rookery.errors import Failed
 from rookery.evidence.evidence_model import EvidenceModel
 from rookery.pages.page_reader import read_page
-from tests.recipes.test_evidence_calibration import WordModel
 
 NOTE = "<p>Owls hunt at night, and wrens do not, as every keeper of this garden has seen.</p>"
 PAGE = f"""<title>Owls</title><h1>Owls</h1><h2>Old notes</h2>{NOTE}<h2>Now</h2>
