@@ -152,7 +152,8 @@ def test_a_forged_answer_is_refused(
     run: Run, ask: Callable[..., str], tmp_path: Path, home: Path, name: str
 ) -> None:
     forge, outcome = FORGED_SAVED[name]
-    saved = json.loads(ask())
+    two_quotes = "How long do crows live?"
+    saved = json.loads(ask(two_quotes if name == "a claim on another quote" else GIFTS))
     forge(saved["answer"])
     file = tmp_path / "answer.json"
     file.write_text(json.dumps(saved), "utf-8")
