@@ -7,7 +7,7 @@ QUOTE = "Quote: Crows can recognise individual human faces"
 library = rookery.open_library("rookery:corvids")
 session = rookery.browse("Can crows recognise human faces?", library)
 print(next(session).text)
-commands = ["Search crows recognise faces", "Clicked on link 0", QUOTE, "End: Answer"]
+commands = ["Search crows recognise human faces", "Clicked on link 0", QUOTE, "End: Answer"]
 try:
     for command in commands:
         observation = session.send(command)
