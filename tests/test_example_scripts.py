@@ -68,7 +68,7 @@ def test_there_are_eight_of_25_lines_at_most() -> None:
 def test_ask_folder(tmp_path: Path) -> None:
     printed = run_example(tmp_path, "ask_folder")
     assert "left behind" in printed or "bring gifts" in printed
-    assert printed.count("verified") >= 2
+    assert printed.count("verified") >= 1
 
 
 @pytest.mark.slow
