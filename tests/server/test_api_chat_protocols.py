@@ -229,7 +229,7 @@ def test_a_chat_lists_what_perplexity_lists(client: OpenAI) -> None:
     )
     content, citations = made.choices[0].message.content or "", made.citations  # type: ignore[attr-defined]
     results = made.search_results  # type: ignore[attr-defined]
-    assert len(citations) == len(results) > 0
+    assert len(citations) == len(results) > 1
     for number, (url, result) in enumerate(zip(citations, results, strict=True), 1):
         assert f"[[{number}]]({url})" in content
         assert set(result) == {"title", "url", "snippet", "date", "last_updated", "source"}
