@@ -173,12 +173,10 @@ def main() -> None:
             write_judged_files(candidates, labels, WRITTEN / "judged")
             return
         model, scratch = load_evidence_model(BUNDLED_MODEL), Path("runs/evidence-candidates")
-        candidates = draw_candidates([*judge_candidates(model, [*BUILD_SITES], scratch)], 0)
+        drawn = draw_candidates([*judge_candidates(model, [*BUILD_SITES], scratch)], 0)
     except Failed as failed:
         sys.exit(f"{failed.failure.what}: {failed.failure.detail}")
-    options.candidates.write_bytes(
-        b"".join(msgspec.json.encode(each) + b"\n" for each in candidates)
-    )
+    options.candidates.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in drawn))
 
 
 if __name__ == "__main__":
