@@ -7,7 +7,6 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -35,7 +34,6 @@ from rookery.library.call_recording import (
     ReplayLibrary,
     WrappedLibrary,
 )
-from rookery.library.worker_processes import choose_worker_count, map_in_workers
 from rookery.records import Completion, Episode, Failure, Library, Step
 
 T = TypeVar("T")
@@ -219,11 +217,8 @@ def run_rollouts(
     seed: int = 0,
     limits: RolloutLimits = RolloutLimits(),
     recording: CallRecording | None = None,
-    first: int = 0,
 ) -> Generator[Episode, None, None]:
     """Run a session per task and yield the episodes in the order of the tasks.
-
-    `first` is the index of the first task; those of the others follow.
 
     Whenever the policy is free, it gets all waiting turns as one batch, in a thread of its own;
     searches and fetches go on in other threads, so `library` must be thread-safe. A function as
@@ -236,60 +231,11 @@ def run_rollouts(
     raise is raised here. Work goes on only while the next episode is awaited; closing the generator
     ends it.
     """
-    resources = RolloutResources(library, act, recording)
-    run = _RolloutLoop(resources, by, seed, limits, first)
+    run = _RolloutLoop(library, act, by, seed, limits, recording)
     try:
         yield from run.generate_episodes(tasks)
     finally:
         run.close()
-
-
-class RolloutResources(NamedTuple):
-    """Everything that the sessions of a worker share, as arguments of `run_rollouts`."""
-
-    library: Library | Callable[[int], Library]
-    act: BatchPolicy
-    recording: CallRecording | None = None
-    """in one file for the workers of a machine, or in a PostgreSQL archive for several machines"""
-
-
-def run_rollouts_in_workers(
-    tasks: Sequence[BrowserTask],
-    make: Callable[[], RolloutResources],
-    by: str,
-    seed: int = 0,
-    limits: RolloutLimits = RolloutLimits(),
-    workers: int = 0,
-    ray: str = "",
-    share: int = 32,
-) -> Generator[Episode, None, None]:
-    """Yield the episodes that `run_rollouts` yields, from processes on one machine or on several.
-
-    `make` returns the library, the policy and the recording; it must be picklable and is called
-    once in each of `workers` processes (0: one for each processor), with `ray` on the machines of
-    the cluster at that address. A worker takes `share` tasks at a time, whose episodes come
-    together; one that dies costs these and what waited for it, which is run again. The indices and
-    seeds of sessions are those of one process. Closing the generator ends the work. Raises
-    ChildProcessError where workers die again and again, and what `run_rollouts` and `make` raise.
-    """
-    shares = [(at, tuple(tasks[at : at + share])) for at in range(0, len(tasks), share)]
-    run = partial(_make_share_runner, make, by, seed, limits)
-    results = map_in_workers(shares, run, choose_worker_count(workers, ray), ray=ray)
-    with closing(results):
-        for episodes in results:
-            yield from episodes
-
-
-def _make_share_runner(
-    make: Callable[[], RolloutResources], by: str, seed: int, limits: RolloutLimits
-) -> Callable[[tuple[int, Sequence[BrowserTask]]], list[Episode]]:
-    library, act, recording = make()
-
-    def run_share(share: tuple[int, Sequence[BrowserTask]]) -> list[Episode]:
-        first, tasks = share
-        return list(run_rollouts(tasks, library, act, by, seed, limits, recording, first))
-
-    return run_share
 
 
 def make_scripted_policy(actors: Sequence[Callable[[Observation], str]]) -> BatchPolicy:
@@ -317,18 +263,6 @@ def derive_turn_seed(seed: int, session: int, number: int) -> int:
     """Derive the seed of one turn from the run's seed and the indices; a number below 2 ** 63."""
     digest = hashlib.sha256(f"{seed} {session} {number}".encode()).digest()
     return int.from_bytes(digest[:8]) >> 1
-
-
-def strip_prompts(episode: Episode) -> Episode:
-    """Return the episode without prompts, to be stored; `replay_episode` restores them.
-
-    Raises Failed (not_recorded) where it has no recorded session to restore them from.
-    """
-    if not episode.session:
-        detail = "its prompts would be lost: give rollouts a recording, or store it whole"
-        raise Failed(Failure(episode.question.id, Outcome.NOT_RECORDED, detail))
-    steps = tuple(Step("", step.said) for step in episode.steps)
-    return msgspec.structs.replace(episode, steps=steps)
 
 
 def replay_episode(
@@ -388,11 +322,16 @@ class _RolloutLoop:
     """
 
     def __init__(
-        self, resources: RolloutResources, by: str, seed: int, limits: RolloutLimits, first: int
+        self,
+        library: Library | Callable[[int], Library],
+        act: BatchPolicy,
+        by: str,
+        seed: int,
+        limits: RolloutLimits,
+        recording: CallRecording | None,
     ) -> None:
-        self._library, self._act, self._recording = resources
-        self._by, self._seed, self._first = by, seed, first
-        self._limits = limits
+        self._library, self._act, self._by = library, act, by
+        self._seed, self._limits, self._recording = seed, limits, recording
         self._views = PageViewCache()
         self._sessions: dict[int, _RolloutSession] = {}
         self._ready: dict[int, Observation] = {}
@@ -412,8 +351,8 @@ class _RolloutLoop:
 
     def generate_episodes(self, tasks: Iterable[BrowserTask]) -> Iterator[Episode]:
         """Yield the episodes in the order of the tasks."""
-        waiting = enumerate(tasks, self._first)
-        begun = yielded = self._first
+        waiting = enumerate(tasks)
+        begun = yielded = 0
         while True:
             while (
                 len(self._sessions) < self._limits.at_once

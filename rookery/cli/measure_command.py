@@ -45,7 +45,6 @@ REWARDS = _make_parameter(
     '[NAME=]FILE...  Lines {"rewards": [...], "validations": [...]}, one a question; or, with '
     "--reward and --validation, files of answers, several to a question.",
 )
-EPISODES = _make_parameter(list[str], "[NAME=]FILE...  Episodes of the text browser.")
 RUNS = _make_parameter(list[str], "[NAME=]DIR...  Folders of runs of rookery learn reinforce.")
 
 SYSTEMS = _make_list_option(
@@ -86,9 +85,6 @@ COPYING = _make_parameter(
     str,
     "--show WHAT  What to show: novel (new words), repeated, openings, or places in the source.",
     "novel",
-)
-TRAIN = _make_parameter(
-    list[Path], "--train FILE  Questions that were trained on; may be repeated.", ()
 )
 RANKING = (
     _make_list_option("--triples FILE  Questions with references and answers; may be repeated."),
@@ -144,10 +140,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
         (ANSWERS, COPYING),
     ),
     "exact": ("Show how often answers equal a gold answer (exact match).", (ANSWERS,)),
-    "leakage": (
-        "Show how many answers are right, apart for questions that training has seen.",
-        (ANSWERS, TRAIN),
-    ),
     "truthful": (
         "Show the share of answers that people rate as truthful and as informative.",
         (RATINGS, SYSTEMS),
@@ -162,10 +154,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
         (ANSWERS, CLAIM_RANKER, WORKERS),
     ),
     "ranking": ("Show how well BM25, TF-IDF and encoders rank references.", RANKING),
-    "actions": (
-        "Show how often each browser command is given, and how many tokens it takes.",
-        (EPISODES,),
-    ),
 }
 """help and inputs of each command; `run_measure_NAME` of measure_figures does its work"""
 

@@ -17,10 +17,8 @@ import numpy as np
 from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
 from rookery.errors import Failed, Outcome
 from rookery.evidence.evidence_model import load_dense_ranker
-from rookery.library.question_files import contains_gold_answer, read_questions
 from rookery.library.worker_processes import map_in_workers
 from rookery.measure import pairwise, reward_frontiers, text_metrics
-from rookery.measure.actions import count_actions, make_actions_figure
 from rookery.measure.citations import (
     AnswerCitationScores,
     EntailmentFunction,
@@ -492,28 +490,6 @@ def _get_source_text(attempt: AnswerAttempt) -> str:
     return "\n".join(given or [quote.text for quote in quotes])
 
 
-def run_measure_leakage(files: SystemFiles, train: Sequence[Path]) -> Figure:
-    """Return the share of answers that contain a gold answer, by what training has seen.
-
-    Raises Failed (no_training).
-    """
-    detail = "name a file with the questions of training: one a line, as rookery ask takes them"
-    _require_found(train, "--train", "no_training", detail)
-    trained = list(chain.from_iterable(map(read_questions, train)))
-    systems = {}
-    for name, attempts in group_by_system(files, AnswerAttempt).items():
-        test = [each.question for each in attempts]
-        right = [
-            float(any(contains_gold_answer(each.said, gold) for gold in each.question.gold))
-            for each in attempts
-        ]
-        systems[name] = text_metrics.average_by_overlap(
-            right, text_metrics.find_leaks(trained, test)
-        )
-    says = f"Share of answers that hold a gold one; training has seen {len(trained)} questions."
-    return text_metrics.make_text_figure("leakage", systems, says)
-
-
 def run_measure_citations(files: SystemFiles, ranker: str, workers: int = 1) -> Figure:
     """Return the citation recall and precision of each system's answers.
 
@@ -567,14 +543,6 @@ def run_measure_ranking(
     }
     says = f"{len(read)} questions; a reference is worth the share of the answer's words it holds."
     return make_ranking_figure(results, f"{says} Left out: {left_out}." if left_out else says)
-
-
-def run_measure_actions(files: SystemFiles) -> Figure:
-    """Return how often each system gives each command, and its tokens."""
-    found = group_by_system(files, Episode)
-    systems = {name: count_actions(episodes) for name, episodes in found.items()}
-    count = sum(map(len, found.values()))
-    return make_actions_figure(systems, f"{count} episodes of the text browser.")
 
 
 # Ratings

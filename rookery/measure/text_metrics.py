@@ -1,17 +1,15 @@
-"""Overlap of texts: with references (ROUGE, exact match, F1), with sources, and with training.
+"""Overlap of texts: with references (ROUGE, exact match, F1) and with sources.
 
 Words, stems and ROUGE of one pair are those of `quotes.word_overlap`: punctuation and capitals do
 not count. R-Lsum is that of Google's rouge-score, which all kinds equal, its variant of the stems
 aside. Exact match and F1 take the accepted answer that suits best, normalised as in SQuAD, TriviaQA
-or NQ-open. Copying follows Ziegler, section 3.2.1. What training has seen of test questions follows
-Lewis and others (2020), WebGPT, table 9, and WebGLM, table 4; a question that asks the same in
-other words is not found, as only people can tell those.
+or NQ-open. Copying follows Ziegler, section 3.2.1.
 """
 
 import re
 import string
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
@@ -24,12 +22,11 @@ from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.pages.passages import find_sentences
 from rookery.quotes.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
-from rookery.records import Page, Question, Record
+from rookery.records import Page
 
 AVERAGED_KINDS = ("R-1", "R-2", "R-L")
 """kinds of ROUGE whose mean is R-AVG (Ziegler, table 4)"""
 TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
-    "leakage": ("Scores by what was seen in training", "score", "WebGPT, table 9"),
     "rouge": ("ROUGE", "F1", "Ziegler, table 4"),
     "exact": ("Answers that are the accepted ones", "share of the answers; F1", ""),
     "novel": (
@@ -59,11 +56,10 @@ TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
 def make_text_figure(name: str, systems: Mapping[str, MeasuredEstimates], says: str) -> Figure:
     """Make the figure of TEXT_FIGURES with this name, with bars for each system.
 
-    The estimates are, for `leakage`, from `average_by_overlap`; for `rouge`, from
-    `estimate_corpus_rouge`; for `exact`, from `measure_exactness`; for `novel`, from
-    `measure_novelty`; for `repeated`, from `measure_repetition`; for `openings`, from
-    `measure_copied_openings`; for `copied-from`, from `measure_copied_positions`. `says` is the
-    caption. Raises KeyError for another name.
+    The estimates are, for `rouge`, from `estimate_corpus_rouge`; for `exact`, from
+    `measure_exactness`; for `novel`, from `measure_novelty`; for `repeated`, from
+    `measure_repetition`; for `openings`, from `measure_copied_openings`; for `copied-from`, from
+    `measure_copied_positions`. `says` is the caption. Raises KeyError for another name.
     """
     title, y, source = TEXT_FIGURES[name]
     return make_bars_figure(name, title, says, systems, y, source)
@@ -334,126 +330,3 @@ def _estimate_shares(texts: Sequence[Mapping[str, Sequence[bool]]]) -> dict[str,
         for name, pairs in shares.items()
         if pairs
     }
-
-
-ARTICLES = frozenset(("a", "an", "the"))
-
-
-class QuestionLeak(Record, frozen=True):
-    """Overlap of one test question with training."""
-
-    question: str = ""
-    """id of the training question that asks the same; empty if none does"""
-    answer: bool = False
-    """True if one of its accepted answers is accepted to a training question"""
-    page: bool = False
-    """True if its page (`source`) is that of a training question"""
-
-
-SUBSETS: Mapping[str, Callable[[QuestionLeak], bool]] = {
-    "total": lambda leak: True,
-    "question overlap": lambda leak: bool(leak.question),
-    "no question overlap": lambda leak: not leak.question,
-    "answer overlap": lambda leak: leak.answer,
-    "answer overlap only": lambda leak: leak.answer and not leak.question,
-    "no overlap": lambda leak: not leak.answer and not leak.question,
-}
-"""columns of WebGPT's table 9"""
-
-
-def find_leaks(
-    train: Sequence[Question], test: Sequence[Question], likeness: float = 0.5
-) -> list[QuestionLeak]:
-    """Return the overlap of each test question with training, in the test's order.
-
-    Two questions are the same if their words are, ignoring articles and English endings; or if they
-    share `likeness` (Jaccard) of their words and word pairs, and an accepted answer, unless one of
-    them has none. Answers are the same once normalised as SQuAD does. Raises ValueError for a
-    likeness outside (0, 1].
-    """
-    if not 0 < likeness <= 1:
-        raise ValueError(f"a likeness is above 0 and at most 1, not {likeness}")
-    training_index = _TrainingIndex(train)
-    return [
-        QuestionLeak(
-            training_index.find_same_question(question, likeness),
-            not training_index.answers.isdisjoint(_normalize_answers(question)),
-            question.source in training_index.pages,
-        )
-        for question in test
-    ]
-
-
-def average_by_overlap(
-    scores: Sequence[float], leaks: Sequence[QuestionLeak]
-) -> dict[str, Estimate]:
-    """Return the mean score in each of the SUBSETS, empty ones left out.
-
-    Intervals are by the bootstrap over questions.
-    """
-    pairs = list(zip(scores, leaks, strict=True))
-    subsets = {
-        name: [score for score, leak in pairs if within(leak)] for name, within in SUBSETS.items()
-    }
-    return {name: estimate_mean(subset) for name, subset in subsets.items() if subset}
-
-
-class _TrainingIndex:
-    """Index of training questions by words, answers and pages."""
-
-    def __init__(self, train: Sequence[Question]) -> None:
-        self._train = train
-        self._answers = [_normalize_answers(question) for question in train]
-        texts = [_normalize_question(question.text) for question in train]
-        self._runs = [_list_ngrams(text) for text in texts]
-        self.answers = frozenset[str]().union(*self._answers)
-        self.pages = frozenset(question.source for question in train if question.source)
-        self._texts: dict[tuple[str, ...], int] = {}
-        self._holding: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-        for number, text in enumerate(texts):
-            if text:
-                self._texts.setdefault(text, number)
-            for run in self._runs[number]:
-                self._holding[run].append(number)
-
-    def find_same_question(self, question: Question, likeness: float) -> str:
-        """Return the id of the most similar question that asks the same; empty if none does."""
-        text, answers = _normalize_question(question.text), _normalize_answers(question)
-        if text in self._texts:
-            return self._train[self._texts[text]].id
-        runs = _list_ngrams(text)
-        alike = {
-            number: len(runs & self._runs[number]) / len(runs | self._runs[number])
-            for number in self._list_candidates(runs, likeness)
-            if self._may_answer(number, answers)
-        }
-        best = max(alike, key=lambda number: (alike[number], -number), default=None)
-        return "" if best is None or alike[best] < likeness else self._train[best].id
-
-    def _list_candidates(self, runs: frozenset[tuple[str, ...]], likeness: float) -> set[int]:
-        """Return the questions that can be similar enough.
-
-        They hold at least one of the rarest runs, since a question that holds none of these lacks
-        too many.
-        """
-        holding = sorted((self._holding.get(run, []) for run in runs), key=len)
-        size = len(runs)
-        may_lack = sum((size - lacking) / size >= likeness for lacking in range(1, size))
-        return {number for numbers in holding[: may_lack + 1] for number in numbers}
-
-    def _may_answer(self, number: int, answers: frozenset[str]) -> bool:
-        theirs = self._answers[number]
-        return not answers or not theirs or not answers.isdisjoint(theirs)
-
-
-def _normalize_answers(question: Question) -> frozenset[str]:
-    return frozenset(filter(None, map(normalize_squad, question.gold)))
-
-
-def _normalize_question(question: str) -> tuple[str, ...]:
-    return tuple(word for word in split_words(question, stem=True) if word not in ARTICLES)
-
-
-def _list_ngrams(text: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
-    """Return the words of a question, and its pairs of neighbouring words."""
-    return frozenset(text[at : at + size] for size in (1, 2) for at in range(len(text) - size + 1))

@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from models import chat, refused, serving, write_choices
+from recorded_calls import strip_prompts
 
 from rookery.answers.webgpt import STUCK_REPEATS, answer_with_webgpt
 from rookery.browser.browser import BrowseResult, browse_library, build_episode
 from rookery.browser.browser_commands import BrowserRules, BrowserTask, make_chat_rules
-from rookery.browser.rollout import replay_episode, strip_prompts
+from rookery.browser.rollout import replay_episode
 from rookery.library.call_recording import CallRecording, RecordingLibrary
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive

@@ -6,11 +6,12 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
+from recorded_calls import strip_prompts
 
 from recipes.oracle_policies import generate_demonstrations
 from rookery.browser.browser_commands import BrowserRules, BrowserTask
 from rookery.browser.page_view import PageViewCache
-from rookery.browser.rollout import replay_episode, strip_prompts
+from rookery.browser.rollout import replay_episode
 from rookery.library.call_recording import CallRecording
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder

@@ -24,13 +24,11 @@ from rookery.records import (
     Answer,
     Claim,
     Comparison,
-    Completion,
     Episode,
     Page,
     Question,
     Rating,
     Record,
-    Step,
 )
 
 CROWS = Page("https://birds.example/", "Crows", "Crows hide acorns in autumn. Jays do so, too.")
@@ -285,15 +283,6 @@ def test_copying_is_from_the_pages_that_were_given(run: Run, working_folder: Pat
     assert places[0][1:3] == ["0–10%", 0.5]
 
 
-def test_leakage_tells_apart_what_training_has_seen(run: Run, working_folder: Path) -> None:
-    write(working_folder / "train.jsonl", Question("t", "What is hidden, 3?", (), ("acorns",)))
-    found = {
-        row[1]: row[2] for row in rows(run, "leakage", "theirs.jsonl", "--train", "train.jsonl")
-    }
-    assert found["total"] == 0.25
-    assert found["question overlap"] >= found["total"]
-
-
 def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, working_folder: Path) -> None:
     found = {
         (row[0], row[1]): row[2]
@@ -324,14 +313,6 @@ def test_rankings_compare_words_and_encoders(run: Run, working_folder: Path) -> 
     }
     assert found["hit 1", "BM25"] == found["hit 1", "TF-IDF"] == 1
     assert 0 <= found["NDCG", "tiny"] <= 1
-
-
-def test_actions_are_counted_by_episode(run: Run, working_folder: Path) -> None:
-    said = ("Search crows", "Quote: Crows hide", "Quote: Jays", "End: Answer", "They do.")
-    steps = tuple(Step("", Completion(text, (1, 2))) for text in said)
-    write(working_folder / "episodes.jsonl", Episode(ASKED[0], "webgpt", steps, Answer("They do.")))
-    found = {row[1]: row[2] for row in rows(run, "actions", "episodes.jsonl")}
-    assert found == {"search": 1, "quote": 2, "end": 1, "write": 1}
 
 
 # Shown, written, reported
@@ -396,7 +377,6 @@ def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
         ("supported thumbs.jsonl", "thumbs: nobody rated it on the scales that are wanted"),
         ("frontier nowhere", "nowhere: it cannot be read"),
         ("ranking", "name what is ranked: a file with --triples"),
-        ("leakage ours.jsonl", "--train: name a file"),
         ("ranking --triples triples.jsonl --ranker nowhere", "nowhere"),
         ("report nowhere", "nowhere: no figure is in it"),
     ],

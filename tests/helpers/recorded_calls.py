@@ -6,7 +6,7 @@ import msgspec
 
 from rookery.library.call_recording import Argument, CallRecording, RecordedAnswer
 from rookery.library.page_archive import decode_column, unpack_records
-from rookery.records import prepare_type
+from rookery.records import Episode, Step, prepare_type
 
 _ANSWERS = msgspec.msgpack.Decoder(prepare_type(RecordedAnswer))
 _TEXTS = msgspec.msgpack.Decoder(str)
@@ -46,3 +46,9 @@ def list_calls(recording: CallRecording, session: str) -> list[RecordedCall]:
             )
             for *values, started, seconds, answer in rows
         ]
+
+
+def strip_prompts(episode: Episode) -> Episode:
+    """The episode as a person's client may store it: without prompts, which a replay restores."""
+    steps = tuple(Step("", step.said) for step in episode.steps)
+    return msgspec.structs.replace(episode, steps=steps)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from recorded_calls import strip_prompts
 from small import CROWS, MAGPIES, PAGES, TEXTS
 
 from rookery.browser.browser_commands import BrowserRules, BrowserTask
-from rookery.browser.rollout import make_scripted_policy, run_rollouts, strip_prompts
+from rookery.browser.rollout import make_scripted_policy, run_rollouts
 from rookery.errors import Failed
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.local_model import LocalModel
