@@ -183,7 +183,6 @@ def run_ask(
     *ENDPOINT_OPTIONS,
     "samples",
     "choose_by",
-    "worth",
     *COMPLETION_FIELDS,
     method="",
 )

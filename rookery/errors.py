@@ -199,7 +199,6 @@ class Outcome(StrEnum):
     SHARD_FAILED = auto()
     SPENDING_CAP = auto()
     STOPPED = auto()
-    STOPPED_EARLY = auto()
     STORE_BUSY = auto()
     STORE_FAILS = auto()
     STUCK = auto()

@@ -144,8 +144,6 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
     """TOML file with one table for each role: [browse], [write], [default]"""
     samples: int | None = None
     """answers sampled for each question; None: the method's default"""
-    worth: float = 0.0
-    """least expected gain in score for which one more sample is drawn; 0 draws all of them"""
     tokens: int | None = None
     """tokens that may be spent in all, prompts included; None: no limit"""
     money: float | None = None
@@ -162,7 +160,7 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
             raise ValueError(f"samples must be at least 1, and is {self.samples}")
         if self.choose_by not in ("", "model", "evidence"):
             raise ValueError(f"choose_by must be model or evidence, and is {self.choose_by!r}")
-        for name in ("worth", "tokens", "money"):
+        for name in ("tokens", "money"):
             if (number := getattr(self, name)) is not None and not 0 <= number < math.inf:
                 raise ValueError(f"{name} must be a number from 0 on, and is {number}")
 
@@ -170,13 +168,14 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
         """Return the settings as JSON, alike for equal settings.
 
         Completion settings that are not set are left out, so that recordings made before these
-        settings existed are still found.
+        settings existed are still found; as is `worth`, a setting of earlier versions.
         """
         fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
         for name in (*COMPLETION_FIELDS, "context_tokens", "choose_by"):
             if fields[name] == usual[name]:
                 del fields[name]
-        return msgspec.json.encode(fields).decode()
+        first = {name: fields.pop(name) for name in ("model", "base_url", "endpoints", "samples")}
+        return msgspec.json.encode({**first, "worth": 0.0, **fields}).decode()
 
     def __bool__(self) -> bool:
         """Return True if any field differs from its default."""

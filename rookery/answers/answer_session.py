@@ -451,7 +451,7 @@ class AnswerSession:
         found, judge = self.read_calibration(), self._load_sample_judge()
         reward = None if judge is None else make_evidence_reward(judge)
         decline = None if found is None else get_minimum_score(found)
-        return BestOfNSettings(self._count_samples(), reward, self.settings.models.worth, decline)
+        return BestOfNSettings(self._count_samples(), reward, decline)
 
     def _count_samples(self) -> int:
         return self.settings.models.samples or self.method.samples
@@ -472,7 +472,7 @@ class AnswerSession:
         if self._count_samples() > 1 and self.open_models().uses_chat("write"):
             score += f";--choose-by;{'model' if self.is_chooser_chat() else 'evidence'}"
         endpoint, method = self.open_models().get_endpoint, self.settings.method
-        return identify_score_source(method, endpoint, models.samples, models.worth, score)
+        return identify_score_source(method, endpoint, models.samples, score)
 
     def is_chooser_chat(self) -> bool:
         """Return True if the chat model that writes chooses among its samples. Raises Failed."""

@@ -322,8 +322,7 @@ class ScoreSource(Record, frozen=True):
     samples: int = 0
     """samples per question, of which the best was the answer; 0: the method's default"""
     worth: float = 0.0
-    """improvement of the score that one more sample had to be expected to bring; 0: all were
-    drawn"""
+    """0: all samples were drawn; earlier versions could draw fewer"""
     score: str = "likelihood"
     """kind of score: likelihood is the mean log-probability of a token; evidence, with a digest of
     the evidence model, its reward; of a chat model also ;--choose-by; and what chooses"""
@@ -339,8 +338,7 @@ class ScoreSource(Record, frozen=True):
         served = ["--base-url", self.base_url] * bool(self.base_url)
         named = ["--endpoints", "FILE"] if self.browser else ["--model", self.model, *served]
         many = ["-n", f"{self.samples}"] * bool(self.samples)
-        more = ["--worth", f"{self.worth:g}"] * bool(self.worth) + self.score.split(";")[1:]
-        return shlex.join(["--method", self.method, *named, *many, *more])
+        return shlex.join(["--method", self.method, *named, *many, *self.score.split(";")[1:]])
 
 
 class AnswerLabel(Record, frozen=True, array_like=True):
@@ -379,7 +377,6 @@ def identify_score_source(
     method: str,
     model: Callable[[str], ModelEndpoint | LocalEndpoint | str],
     samples: int | None = None,
-    worth: float = 0.0,
     score: str = "likelihood",
 ) -> ScoreSource:
     """Return the source of the scores that answers by these settings have.
@@ -394,7 +391,7 @@ def identify_score_source(
         detail = "there is no such folder: check the path behind path:"
         raise Failed(Failure(writer[0], Outcome.NOT_FOUND, detail))
     other = "" if browser == writer else " at ".join(filter(None, browser))
-    return ScoreSource(method, *writer, other, samples or 0, worth, score)
+    return ScoreSource(method, *writer, other, samples or 0, score=score)
 
 
 def _model_name_and_address(model: ModelEndpoint | LocalEndpoint | str) -> tuple[str, str]:

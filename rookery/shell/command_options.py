@@ -96,11 +96,6 @@ SETTINGS_OPTIONS: Mapping[str, Any] = {
         "--choose-by JUDGE  What chooses among -n answers: model, the chat model itself, which is "
         "usual for one on a server, or evidence, the evidence model."
     ),
-    "worth": make_option(
-        "--worth NUMBER  Stop before -n answers are written when one more is not expected to "
-        "raise the score by this much.",
-        min=0,
-    ),
     "tokens": make_option(
         "--cap-tokens NUMBER  Most tokens that models may use, prompts included.", min=0
     ),

@@ -278,8 +278,6 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
             *[quotes, *score] * bool(verdicts),
             *parts,
         ]
-    early = [failure for failure in episode.failures if failure.outcome == Outcome.STOPPED_EARLY]
-    parts += [failure.detail.partition(":")[0] for failure in early]
     if failures := (split_remarks(episode)[0] if answer else episode).failures:
         by_model = any(each in MODEL_METHODS for each in (episode.by, failures[-1].what))
         noted = "noted" if by_model else "not read"

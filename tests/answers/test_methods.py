@@ -166,12 +166,6 @@ class TestChoosing:
 
     GOOD = "They have learned that a particular person feeds them [1]."
 
-    def test_no_more_is_drawn_than_is_worth_it(self) -> None:
-        said = Says([self.GOOD] * 64, [-0.5] * 64)
-        episode = answer_with_webglm(WHY, WEB, said, choosing=BestOfNSettings(64, worth=0.01))
-        assert (episode.stop, len(said.asked), said.said) == ("end", 1, 4)
-        assert "4 of 64 samples were drawn, 94% saved" in episode.failures[-1].detail
-
     def test_what_was_said_before_a_failure_is_chosen_from(self) -> None:
         class Breaking(Says):
             def complete(

@@ -177,8 +177,8 @@ def test_without_labels_the_commands_are_told(tmp_path: Path) -> None:
     assert outcome == "no_calibration"
     assert f"rookery ask --batch QUESTIONS.jsonl --out ANSWERS.jsonl {by} " in detail
     assert detail.endswith(f"rookery calibrate ANSWERS.jsonl {by}")
-    two = ScoreSource("webgpt", "a", "http://a/v1", "b at http://b/v1", worth=0.25)
-    assert two.options == "--method webgpt --endpoints FILE --worth 0.25"
+    two = ScoreSource("webgpt", "a", "http://a/v1", "b at http://b/v1")
+    assert two.options == "--method webgpt --endpoints FILE"
     assert ScoreSource("webglm", "path:~/a b").options == "--method webglm --model 'path:~/a b'"
 
 
