@@ -8,6 +8,7 @@ declined where no section reaches a probability (GopherCite, section 2.9).
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from math import exp, fsum, log
 from typing import NamedTuple
@@ -31,7 +32,7 @@ from rookery.evidence.evidence_model import (
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences, list_table_rows
 from rookery.pages.search_terms import ENGLISH, find_language, reads_as_english, split_terms
-from rookery.quotes.differing_answers import differ_in_answer
+from rookery.quotes.differing_answers import differ_in_answer, tells_change
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
 from rookery.written_values import use_forms_of
@@ -47,6 +48,11 @@ RANK_PRIOR = 0.3
 the words of a question find first answers more often than the model's judgement alone says"""
 NEWER_FIRST = "the first two quotes answer differently; the newer one comes first"
 SOURCES_DIFFER = "the first two quotes answer differently"
+CHANGED_SINCE = "the first quote is newer than the second and speaks of a change"
+_RIVAL_MARGIN = 2.0
+"""log-odds that a newer section which speaks of a change may lack to the best"""
+_AROUND = 60
+"""characters on both sides of a span where that is looked for"""
 _CLOSE = 0.1
 """probability below which only the best section is shown as close to an answer that is declined"""
 _NUMBER = re.compile(r"\W*\w{1,3}[.)]")
@@ -172,15 +178,15 @@ def answer_by_evidence(
     if is_foreign := bool(judged) and not _reads_question(question.text, gathered.found[0][0]):
         judged = judge_by_words(question.text, judged, settings)
     probabilities = estimate_probabilities(judged)
-    for number, section in enumerate(judged[: settings.quotes]):
-        if is_foreign:
-            judged[number] = _narrow_by_words(question.text, section)
-        elif not number or probabilities[number] >= settings.decline:
-            judged[number] = narrow_section(question.text, section, judge, settings.longest)
+    narrow = (
+        partial(_narrow_by_words, question.text)
+        if is_foreign
+        else partial(narrow_section, question.text, judge=judge, longest=settings.longest)
+    )
     calibrated = map(settings.calibrate, probabilities)
     observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
     leading, remarks = find_rival(question.text, judged, settings)
-    answer = compose_evidence_answer(judged, settings, leading)
+    answer = compose_evidence_answer(judged, settings, leading, narrow)
     if is_foreign and not answer.declined and settings.decline < settings.certain:
         answer = msgspec.structs.replace(answer, certain=False)
     if settings.calibrated and answer.score is not None:
@@ -196,20 +202,24 @@ def find_rival(
 ) -> tuple[tuple[int, ...], list[str]]:
     """Find a document that answers in another way than the best section does, and is likely to.
 
-    Returns the numbers of the sections that are to be quoted first, the newer one before the
-    other where their dates are known, and what is to be said of them.
+    A newer one that is nearly as likely and speaks of a change takes its place, whatever it
+    answers. Returns the numbers of the sections that are to be quoted first, the newer one before
+    the other where their dates are known, and what is to be said of them.
     """
     probabilities = estimate_probabilities(judged)
     first = choose_quote(judged[0], settings.longest) if judged else None
     if first is None or settings.quotes < 2 or probabilities[0] < settings.decline:
         return (0,), []
-    for number, section in list(enumerate(judged))[1 : settings.quotes]:
-        quote = choose_quote(section, settings.longest)
-        if quote is None or probabilities[number] < settings.decline:
-            continue
+    for number, section in list(enumerate(judged))[1:]:
         newer = find_newer((judged[0].page, judged[0].start), (section.page, section.start))
-        if quote.url == first.url and newer is None:  # else two messages of a mailbox
+        is_near = section.log_odds >= judged[0].log_odds - _RIVAL_MARGIN
+        if newer and is_near and tells_change(_read_around(section), _read_around(judged[0])):
+            return (number, 0), [CHANGED_SINCE]
+        if number >= settings.quotes or probabilities[number] < settings.decline:
             continue
+        quote = choose_quote(section, settings.longest)
+        if quote is None or (quote.url == first.url and newer is None):
+            continue  # else two messages of a mailbox
         if differ_in_answer(
             question, (first.text, judged[0].heading), (quote.text, section.heading)
         ):
@@ -219,10 +229,39 @@ def find_rival(
     return (0,), []
 
 
+def _read_around(section: JudgedSection) -> str:
+    """Return the span of a section that answers, with a little on both sides."""
+    low, high = section.judgement.span
+    return section.page.text[section.start : section.end][max(0, low - _AROUND) : high + _AROUND]
+
+
 def judge_sections(
     question: str, gathered: RetrievedPassages, judge: EvidenceJudge
 ) -> list[JudgedSection]:
     """Judge the sections that the found passages stand in, and return them, best first."""
+    sections = find_sections(gathered)
+    passages = [EvidencePassage(each.words or each.text, each.heading) for each, *_ in sections]
+    judged_sections = [
+        JudgedSection(
+            *(each.page, each.start, each.end, judgement, hit.score),
+            *(each.heading, rank, hit.similarity),
+        )
+        for (each, hit, rank), judgement in zip(
+            sections, _judge_passages(question, passages, judge), strict=True
+        )
+    ]
+    pairs = zip((part for part, *_ in sections), judged_sections, strict=True)
+    best = dict[tuple[str, int], JudgedSection]()
+    for part, judged in sorted(pairs, key=lambda pair: -pair[1].log_odds):
+        best.setdefault((part.page.digest, part.parent), judged)
+    return [*best.values()]
+
+
+def find_sections(gathered: RetrievedPassages) -> list[tuple["PageSection", Hit, int]]:
+    """Return the sections that the found passages stand in, with the first of these and its rank.
+
+    They come in the order of the search; ranks begin with 0.
+    """
     # A page is cut once and not for each passage: a huge one takes tens of milliseconds.
     pages = {page.digest: page for page, _ in gathered.found}
     by_digest = {digest: list_sections(page) for digest, page in pages.items()}
@@ -231,23 +270,7 @@ def judge_sections(
         for section in by_digest[page.digest]:
             if section.start < hit.end and hit.start < section.end:
                 section_hits.setdefault((page.digest, section.start), (section, hit, rank))
-    passages = [
-        EvidencePassage(each.words or each.text, each.heading) for each, *_ in section_hits.values()
-    ]
-    judged_sections = [
-        JudgedSection(
-            *(each.page, each.start, each.end, judgement, hit.score),
-            *(each.heading, rank, hit.similarity),
-        )
-        for (each, hit, rank), judgement in zip(
-            section_hits.values(), _judge_passages(question, passages, judge), strict=True
-        )
-    ]
-    pairs = zip((part for part, *_ in section_hits.values()), judged_sections, strict=True)
-    best = dict[tuple[str, int], JudgedSection]()
-    for part, judged in sorted(pairs, key=lambda pair: -pair[1].log_odds):
-        best.setdefault((part.page.digest, part.parent), judged)
-    return [*best.values()]
+    return [*section_hits.values()]
 
 
 def _judge_passages(
@@ -314,14 +337,16 @@ def narrow_section(
 
     The span of the whole section misses the sentence that answers more often than a judgement of
     each run does; what reaches over both, unless it is long or a row of a table, misses it least.
-    Runs of up to MOST_UNITS sentences, rows of a table or pieces of code are judged
-    that hold a part of the span, and whole blocks. They have at most `longest` characters, and go
-    on in another block only from item to item, behind a colon, and where both are single sentences.
-    A section with fewer than two is returned as it is. The other parts of the judgement stay those
-    of the whole section.
+    Runs of up to MOST_UNITS sentences, rows of a table or pieces of code are judged that hold a
+    part of the span and at most one more on each side, and whole blocks. They have at most
+    `longest` characters, and go on in another block only from item to item, behind a colon, and
+    where both are single sentences. A section with fewer than two is returned as it is. The other
+    parts of the judgement stay those of the whole section.
     """
     first, last = (section.start + each for each in section.judgement.span)
     units = _list_units(section)
+    spanned = [n for n, unit in enumerate(units) if unit.start < last and first < unit.end] or [0]
+    low, high = spanned[0], spanned[-1]
     runs = [
         (units[begin].start, units[end].end)
         for begin in range(len(units))
@@ -331,14 +356,14 @@ def narrow_section(
             not _is_apart(section.page, *pair) or _are_lines(section.page, *pair)
             for pair in pairwise(units[begin : end + 1])
         )
-        if (units[begin].start < last and first < units[end].end) or _is_block(units, begin, end)
+        if _is_block(units, begin, end) or (low - 1 <= begin <= high and low <= end <= high + 1)
     ]
     if len(runs) < 2:
         return section
     passages = [EvidencePassage(section.page.text[slice(*run)], section.heading) for run in runs]
     judged = _judge_passages(question, passages, judge)
     scored = [
-        (each.answers, low - high, low) for each, (low, high) in zip(judged, runs, strict=True)
+        (each.answers, start - end, start) for each, (start, end) in zip(judged, runs, strict=True)
     ]
     _, length, start = max(scored)  # of equals the shortest
     span = max(0, start - section.start), start - length - section.start
@@ -462,12 +487,13 @@ def compose_evidence_answer(
     judged: Sequence[JudgedSection],
     settings: EvidenceSettings = EvidenceSettings(),
     leading: Sequence[int] = (0,),
+    narrow: Callable[[JudgedSection], JudgedSection] = lambda section: section,
 ) -> Answer:
     """Quote the blocks that answer best, and what another page adds; decline below the limit.
 
     `judged` are the sections of one question, best first; those with the numbers `leading` are
-    quoted first, in this order. The answer's score is the calibrated probability of the best
-    section that is quoted; without any quote it declines and has no score.
+    quoted first, in this order, all as `narrow` returns them. The answer's score is the calibrated
+    probability of the best section that is quoted; without any quote it declines and has no score.
     """
     quotes: list[tuple[Quote, float]] = []
     probabilities = estimate_probabilities(judged)
@@ -480,11 +506,14 @@ def compose_evidence_answer(
             break
         if is_further and is_certain and not _answers_as_well(judged[number], judged[0]):
             continue
-        quote = choose_quote(judged[number], settings.longest)
+        section = judged[number]
+        if is_further or probabilities[0] >= settings.decline:
+            section = narrow(section)
+        quote = choose_quote(section, settings.longest)
         if quote is None or (is_further and any(_repeats_quote(quote, each) for each, _ in quotes)):
             continue
         quotes.append((quote, probabilities[number]))
-        if quotes[0][1] < settings.decline:
+        if probabilities[0] < settings.decline:
             break
     if not quotes:
         return Answer(NOTHING_FOUND, declined=True)

@@ -13,8 +13,8 @@ import msgspec
 from rookery.errors import Failed
 from rookery.library.search_index import SearchIndex, order_by_fusion
 from rookery.network.fetcher import fetch_pages
-from rookery.quotes.differing_answers import list_dates
 from rookery.records import Failure, Hit, Library, Mark, Page
+from rookery.written_values import find_written_values
 
 
 class RetrievalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,19 +123,23 @@ def find_document_date(page: Page, at: int = 0) -> str:
     return day
 
 
-_DATE_LINE = re.compile(r"^(?:date|dated|datum|stand|last (?:updated|changed))\b.*", re.I | re.M)
-"""the line in which a letter or a record gives its date"""
-_HEAD = 1000
-"""characters at the beginning of a document in which that line is looked for"""
+_DAY_IN_NAME = re.compile(
+    r"(?<!\d)((?:19|20)\d\d)[-_.]?(0[1-9]|1[0-2])(?:[-_.]?(0[1-9]|[12]\d|3[01]))?(?!\d)"
+)
+_YEAR_AND_MONTH = re.compile(r"\d{4}-\d\d")
+_YEAR = re.compile(r"(?<![\d.,/-])(?:19|20)\d\d(?![\d.,/-])")
+_HEAD, _YEAR_HEAD = 400, 100
+"""characters at the beginning of a document in which its date, or else a year, is looked for"""
 
 
 def find_newer(*places: tuple[Page, int]) -> int | None:
     """Return which of two documents, each with an offset in it, is newer: 0, 1, or None.
 
-    Their own dates are compared, those in their names, titles and first lines, or, where neither
-    has any of these, the days on which their files were changed, which copying changes.
+    The day in a document's name counts, then that of a mail, then those in its title and first
+    lines, then the one that it gives itself, which programs set by themselves; where neither has
+    any of these, the days on which their files were changed, which copying changes.
     """
-    days = [find_document_date(*each) or _find_written_date(each[0]) for each in places]
+    days = [_find_written_day(*each) or find_document_date(*each) for each in places]
     if not any(days):
         days = [_find_file_day(page) for page, _ in places]
     first, second = days
@@ -143,14 +147,20 @@ def find_newer(*places: tuple[Page, int]) -> int | None:
     return None if same else int(first < second)
 
 
-def _find_written_date(page: Page) -> str:
-    """Return the date in a page's name, title or first lines: YYYY, YYYY-MM or YYYY-MM-DD."""
-    name = url2pathname(page.url.rpartition("/")[2]).replace("_", " ")
-    line = _DATE_LINE.search(page.text[:_HEAD])
-    for text in (name, page.title, line[0] if line else ""):
-        for year, month, day in list_dates(text):
-            if year:
-                return "-".join(f"{each:02}" for each in (year, month, day) if each)
+def _find_written_day(page: Page, at: int) -> str:
+    """Return the date in a page's name, mail, title or first lines: YYYY, YYYY-MM or YYYY-MM-DD."""
+    name = Path(url2pathname(page.url.rpartition("/")[2])).stem
+    if day := _DAY_IN_NAME.search(name):
+        return "-".join(filter(None, day.groups()))
+    blocks = (block for block in page.blocks if block.furniture)
+    is_mail = any(_SENT.search(page.text, block.start, block.end) for block in blocks)
+    sent = find_document_date(page, at) if is_mail else ""
+    for text in (name.replace("_", " "), sent, page.title, page.text[:_HEAD]):
+        days = (value.terms[0] for value in find_written_values(text))
+        if written := next(filter(_YEAR_AND_MONTH.match, days), None):
+            return written
+        if year := _YEAR.search(text[:_YEAR_HEAD]):
+            return year[0]
     return ""
 
 

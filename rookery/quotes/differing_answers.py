@@ -35,9 +35,17 @@ _BOUND = re.compile(
     r"|(default))\b",
     re.I,
 )
-_CHANGED = re.compile(
-    r"\b(?:no longer|any ?more|now|from \w+ on|moved|postponed|extended|changed|raised|rises"
-    r"|increased|lowered|reduced|instead|corrected|replaced|elected|appointed)\b",
+_CHANGES = (
+    r"no longer|any ?more|now|from \w+ on|moved|postponed|extended|changed|raised|rises"
+    r"|increased|lowered|reduced|instead|corrected|replaced|elected|appointed"
+)
+_CHANGED = re.compile(rf"\b(?:{_CHANGES})\b", re.I)
+_MAY_BE_CHANGED = re.compile(
+    rf"\b(?:{_CHANGES}|from (?:now|\d+ \w+)(?: \d{{4}})? on|as (?:from|of)"
+    r"|with effect|takes? effect|effective|put off|brought forward|changes?|go(?:es)? (?:up|down)"
+    r"|went (?:up|down)|increase|falls|correction|replaces?|amend(?:ed|ment)?|variation"
+    r"|becomes?|was wrong|called off|cancelled|withdrawn|revised|reverses?|supersedes?"
+    r"|in place of|in future|after all|previous(?:ly)?|until now|so far|earlier|last time)\b",
     re.I,
 )
 _CONDITION = re.compile(
@@ -55,6 +63,8 @@ _PERIOD = re.compile(rf"\b(?:in|during|of|for) (?:{_MONTH} ?(?:\d{{4}})?|(\d{{4}
 _SENTENCE = re.compile(r"(?<=[^\d][.!?])\s+|\n+")
 _LEAST_TERMS = 3
 """terms of a question that names what it is about; where it has fewer, pages may be about others"""
+_LEAST_SHARED = 0.2
+"""share of the words of the shorter of two texts that speak of the same matter"""
 
 Value = tuple[float | None, ...]
 
@@ -89,6 +99,17 @@ def differ_in_answer(question: str, first: tuple[str, str], second: tuple[str, s
         if differs and (unit or len(one) + len(other) == 2):
             return True
     return False
+
+
+def tells_change(text: str, before: str) -> bool:
+    """Tell whether an English text seems to say that what another speaks of has changed."""
+    now, then = (
+        {each for each in split_terms(part) if not each.isdigit() and len(each) > 2}
+        - QUESTION_WORDS
+        for part in (text, before)
+    )
+    is_about = len(now & then) >= _LEAST_SHARED * min(len(now), len(then))
+    return is_about and _MAY_BE_CHANGED.search(text) is not None
 
 
 def _choose_sentence(terms: set[str], quote: str, heading: str) -> str:

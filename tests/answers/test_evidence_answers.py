@@ -177,6 +177,31 @@ def test_what_says_the_same_or_is_unlikely_is_no_rival() -> None:
     assert quoted(same) == quoted(unlikely) == [OLDER]
 
 
+LEASE = "The tenant keeps at most 40 litres of petrol in the steel locker."
+AMENDMENT = "Clause 7 is replaced: at most 25 litres of petrol stay in the locker of the tenant."
+
+
+def ask_about_petrol(name: str, other: str, **odds: float) -> Episode:
+    pages = [
+        read_page(f"# Papers\n\n{text}".encode(), f"file:///club/{name}.md", "text/markdown")
+        for name, text in ((name, LEASE), (other, AMENDMENT))
+    ]
+    question = Question("1", "How much petrol is kept?")
+    return answer_by_evidence(question, InMemoryLibrary(pages), WordJudge(**odds))
+
+
+def test_what_a_newer_document_changes_is_quoted_behind_it() -> None:
+    changed = ask_about_petrol("lease_2019", "amendment_2026-08", steel=2.0, replaced=0.5)
+    assert quoted(changed) == [AMENDMENT, LEASE]
+    assert [each.detail for each in changed.failures] == [
+        "the first quote is newer than the second and speaks of a change"
+    ]
+    before = ask_about_petrol("lease_2026", "amendment_2019", steel=2.0, replaced=0.5)
+    unlikely = ask_about_petrol("lease_2019", "amendment_2026-08", steel=2.0, replaced=-0.8)
+    assert quoted(before) == quoted(unlikely) == [LEASE]
+    assert before.failures == unlikely.failures == ()
+
+
 GERMAN = {
     "beitrag": "# Beiträge\n\nDer Jahresbeitrag beträgt 60 Euro. Die Jugend zahlt dafür nichts.",
     "miete": "# Miete\n\nDie Kündigungsfrist beträgt drei Monate. Haustiere sind nicht erlaubt. "

@@ -165,3 +165,8 @@ def test_dates_in_names_titles_and_first_lines_tell_which_document_is_newer() ->
     assert find_newer(named, read("handbook", "# Handbook 2025\n")) is None
     assert find_newer(named, read("rooks", "# Rooks\n\nThey came in 2026.\n")) is None
     assert find_newer(named, named) is None
+    assert (
+        find_newer(read("scan_20250704"), read("a", "Ardley, 4 November 2024\n\nDear Sir\n")) == 0
+    )
+    printed = read("lease_2019.md", FRONT.format(""))  # that a program dated 2024-05-01
+    assert find_newer(printed, read("b", "# Lease, 3 May 2020\n")) == 1

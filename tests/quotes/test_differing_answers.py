@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.quotes.differing_answers import differ_in_answer, list_dates
+from rookery.quotes.differing_answers import differ_in_answer, list_dates, tells_change
 
 DIFFERENT = {
     "How much is the annual fee for adults?": (
@@ -122,3 +122,10 @@ def test_dates_are_read_with_what_they_leave_out() -> None:
         (1988, None, None),
         (2025, None, None),
     ]
+
+
+def test_a_change_is_told_of_the_same_matter() -> None:
+    lease = "The rent is 650 pounds a year, payable in one sum on 25 March."
+    assert tells_change("3.1 is amended: the rent is 820 pounds a year, in two halves.", lease)
+    assert not tells_change("The rent is 820 pounds a year, in two halves.", lease)
+    assert not tells_change("Parking is no longer possible behind the barn.", lease)
