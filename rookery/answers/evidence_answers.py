@@ -30,12 +30,18 @@ from rookery.evidence.evidence_model import (
     convert_to_probability,
 )
 from rookery.evidence.passage_ranking import RankedPassage, RankingObserver
-from rookery.pages.passages import PassageSizes, cut_passages, find_sentences, list_table_rows
+from rookery.pages.passages import (
+    PassageSizes,
+    cut_passages,
+    find_sentences,
+    get_headings_above,
+    list_table_rows,
+)
 from rookery.pages.search_terms import ENGLISH, find_language, reads_as_english, split_terms
 from rookery.quotes.differing_answers import differ_in_answer, tells_change
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
-from rookery.written_values import use_forms_of
+from rookery.written_values import find_written_values, use_forms_of
 
 SECTION_SIZES = PassageSizes(short=700, long=1000)
 """sizes of a section: as much as the model reads at once"""
@@ -68,6 +74,20 @@ _VERSION = re.compile(
     r"(?=\W{1,3}(?:\d{4}|\w+ \d)|(?<=\d\.\d\.\d)(?: > |$))"
 )
 """heading of a changelog: the model does not know that it is a version"""
+_DAY = re.compile(r"(?:\d{4}-)?\d\d-\d\d$")
+_LATEST, _FARTHEST = 20, 600
+"""offset in a heading up to which its day begins, and distance up to which one is looked for"""
+_SUM_ASKED = re.compile(
+    r"\b(?:how much|total|altogether|in all|all told|in the end|sum|c[ao]me to|amount|cost|bill"
+    r"|invoice|pay|paid|owed?|due|transfer|price)\b",
+    re.IGNORECASE,
+)
+_SUM_ROW = re.compile(
+    r"\W*(?:(?:grand |invoice )?total|sum|amount (?:due|payable)|balance due|(?:due|left) to pay"
+    r"|gesamt|summe|rechnungsbetrag|insgesamt|somme|montant total)\b",
+    re.IGNORECASE,
+)
+"""of a table: what it says has no word of the question about the whole"""
 _LEANS = re.compile(
     r"(?:it|its|this|these|they|that|those|such|he|she|his|her|their|then|there|however|but|also|"
     r"otherwise|instead|in (?:this|that|these|such) cases?)\b",
@@ -239,7 +259,7 @@ def judge_sections(
     question: str, gathered: RetrievedPassages, judge: EvidenceJudge
 ) -> list[JudgedSection]:
     """Judge the sections that the found passages stand in, and return them, best first."""
-    sections = find_sections(gathered)
+    sections = find_sections(question, gathered)
     passages = [EvidencePassage(each.words or each.text, each.heading) for each, *_ in sections]
     judged_sections = [
         JudgedSection(
@@ -257,19 +277,28 @@ def judge_sections(
     return [*best.values()]
 
 
-def find_sections(gathered: RetrievedPassages) -> list[tuple["PageSection", Hit, int]]:
+def find_sections(
+    question: str, gathered: RetrievedPassages
+) -> list[tuple["PageSection", Hit, int]]:
     """Return the sections that the found passages stand in, with the first of these and its rank.
 
-    They come in the order of the search; ranks begin with 0.
+    They come in the order of the search; ranks begin with 0. Of a question about an amount the sums
+    of the pages' tables follow, with the first passage of the page.
     """
     # A page is cut once and not for each passage: a huge one takes tens of milliseconds.
     pages = {page.digest: page for page, _ in gathered.found}
     by_digest = {digest: list_sections(page) for digest, page in pages.items()}
     section_hits: dict[tuple[str, int], tuple[PageSection, Hit, int]] = {}
+    first_hits: dict[str, tuple[Hit, int]] = {}
     for rank, (page, hit) in enumerate(gathered.found):
+        first_hits.setdefault(page.digest, (hit, rank))
         for section in by_digest[page.digest]:
             if section.start < hit.end and hit.start < section.end:
                 section_hits.setdefault((page.digest, section.start), (section, hit, rank))
+    for digest, first in first_hits.items() if _SUM_ASKED.search(question) else ():
+        for section in by_digest[digest]:
+            if section.words and _SUM_ROW.match(section.text):
+                section_hits.setdefault((digest, section.start), (section, *first))
     return [*section_hits.values()]
 
 
@@ -588,7 +617,30 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
         start, stop = _cut_to_sentences(section.page, start, stop, (first, last), longest)
     if is_quote_too_short(text, start, stop):
         return None
+    above = _find_dated_heading(section.page, start)
+    if not is_table and len(text[above:stop].split()) <= _LONGEST_WIDENED:
+        start = above
     return section.page.quote_whole_words(start, stop)
+
+
+def _find_dated_heading(page: Page, start: int) -> int:
+    """Return where the heading above a place begins if it is a version or a date; else the place.
+
+    The headings below that one are passed.
+    """
+    above = get_headings_above(page, start).split(" > ")
+    for block in reversed([each for each in page.iter_shown() if each.end <= start]):
+        heading = page.text[block.start : block.end]
+        if block.kind == "heading" and " ".join(heading.split()) == above[-1]:
+            days = [
+                each for each in find_written_values(heading[:_LATEST]) if _DAY.match(each.terms[0])
+            ]
+            if days or _VERSION.match(heading):
+                return block.start
+            above.pop()
+        if not above or start - block.start > _FARTHEST:
+            break
+    return start
 
 
 def _list_quotable_blocks(section: JudgedSection) -> list[Block]:

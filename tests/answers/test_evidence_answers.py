@@ -202,6 +202,47 @@ def test_what_a_newer_document_changes_is_quoted_behind_it() -> None:
     assert before.failures == unlikely.failures == ()
 
 
+CHANGES = """# Changelog
+
+## 4.1.2 (2026-03-30)
+
+### Fixed
+
+Vents opened by night when summer time began.
+
+## 2. Support
+
+Write to the desk when vents stay open.
+"""
+ITEMS = "".join(f"<tr><td>Ladder {number}</td><td>{number}.00</td></tr>" for number in range(200))
+BILL = f"""<h1>Bill 0417</h1><p>Thank you for the repair of the tower that you gave to us.</p>
+<table><tr><th>What</th><th>Pounds</th></tr>{ITEMS}
+<tr><td>Total to pay</td><td>1,139.28</td></tr></table>"""
+
+
+def test_the_version_above_a_change_is_quoted_with_it() -> None:
+    page = read_page(CHANGES.encode(), "https://a.org/changes.md", "text/markdown")
+    library = InMemoryLibrary([page])
+    [change] = quoted(
+        answer_by_evidence(Question("1", "When did vents?"), library, WordJudge(Vents=3))
+    )
+    assert change.startswith("4.1.2 (2026-03-30)")
+    assert change.endswith("summer time began.")
+    [support] = quoted(
+        answer_by_evidence(Question("1", "When did vents?"), library, WordJudge(desk=3))
+    )
+    assert support == "Write to the desk when vents stay open."
+
+
+def test_the_sum_of_a_table_is_judged_for_a_question_about_its_page() -> None:
+    library = InMemoryLibrary([read_page(BILL.encode(), "https://a.org/bill", "text/html")])
+    judge = WordJudge(Total=3.0, repair=-2.0)
+    asked = Question("1", "What did the repair of the tower come to?")
+    assert quoted(answer_by_evidence(asked, library, judge)) == ["Total to pay\t1,139.28"]
+    other = answer_by_evidence(Question("1", "Who did the repair of the tower?"), library, judge)
+    assert quoted(other) == ["Thank you for the repair of the tower that you gave to us."]
+
+
 GERMAN = {
     "beitrag": "# Beiträge\n\nDer Jahresbeitrag beträgt 60 Euro. Die Jugend zahlt dafür nichts.",
     "miete": "# Miete\n\nDie Kündigungsfrist beträgt drei Monate. Haustiere sind nicht erlaubt. "
