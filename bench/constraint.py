@@ -163,12 +163,12 @@ def time_steps(
     mine = np.zeros_like(mask[0])
     taken: tuple[list[float], list[float]] = ([], [])
     for ids in (*written, *written):
-        state, copy = constraint.start_decoding(LEAD), matcher.deep_copy()
+        states, copy = [constraint.start_decoding(LEAD)], matcher.deep_copy()
         for token in ids:
 
-            def ours(state: DecodingState = state, token: int = token) -> None:
-                state.fill_bitmask(mine)
-                state.accept_token(token)
+            def ours(states: list[DecodingState] = states, token: int = token) -> None:
+                write_bitmask(states[0], mine)
+                states[0] = states[0].append_token(token)
 
             def theirs(copy: Any = copy, token: int = token) -> None:
                 fill_next_token_bitmask(copy, mask)
@@ -180,6 +180,13 @@ def time_steps(
         if copy.is_error():
             raise RuntimeError(copy.get_error())
     return np.array(taken).reshape(2, 2, -1), differing
+
+
+def write_bitmask(state: DecodingState, out: npt.NDArray[np.int32]) -> None:
+    """Write the allowed ids as bits, id 0 being the lowest bit of `out[0]`."""
+    bits = np.zeros(32 * len(out), bool)
+    bits[state.find_allowed_ids()] = True
+    out[:] = np.packbits(bits, bitorder="little").view("<i4")
 
 
 def summarize_times(taken: Seconds) -> dict[str, float]:
@@ -206,13 +213,13 @@ def time_whole_answers(
     constraint, taken = VerbatimConstraint(grammar, [document]), list[float]()
     mask = np.zeros(-(-grammar.vocabulary.width // 32), np.int32)
     for quote in said:
-        state = constraint.start_decoding()
+        states = [constraint.start_decoding()]
         answer = f"%<Birds of this kind are known to be clever.>%({TITLE})%[{quote}]%"
         for token in (*tokenizer.encode(answer).ids, grammar.vocabulary.end):
 
-            def step(state: DecodingState = state, token: int = token) -> None:
-                state.fill_bitmask(mask)
-                state.accept_token(token)
+            def step(states: list[DecodingState] = states, token: int = token) -> None:
+                write_bitmask(states[0], mask)
+                states[0] = states[0].append_token(token)
 
             taken.append(time_call(step)[0])
     return taken
@@ -333,7 +340,7 @@ def compare_with_brute_force(words: Vocabulary, lines: Sequence[str], name: str)
                 differing += ids != allowed(said)
                 token = random.choice(ids)
                 said += words.tokens[token] or b""
-                state.accept_token(token)
+                state = state.append_token(token)
                 steps += 1
     return steps, differing
 
@@ -352,7 +359,7 @@ def sample_answers(words: Vocabulary, form: Any, pages: Sequence[Page]) -> dict[
             state, said = constraint.start_decoding(budget=200), list[int]()
             while not state.done:
                 said.append(int(random.choice(state.find_allowed_ids())))
-                state.accept_token(said[-1])
+                state = state.append_token(said[-1])
             counts["answers"] += 1
             counts["tokens"] += len(said)
             written = [pages[chosen[n]].text[s:e] for ((n, s, e),) in state.locate_quotes()]

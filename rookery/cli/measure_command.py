@@ -83,7 +83,7 @@ SAMPLES = _make_parameter(
 STEM = _make_parameter(bool, "--stem  Compare stems of words, without their endings.", False)
 COPYING = _make_parameter(
     str,
-    "--show WHAT  What to show: novel (new words), repeated, openings, or places in the source.",
+    "--show WHAT  What to show: novel (new words) or repeated.",
     "novel",
 )
 RANKING = (

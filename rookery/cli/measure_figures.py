@@ -56,13 +56,11 @@ RUN_PARTS = 10
 """of a run, each of which is a point of the frontier"""
 BUDGET_PRICES = np.geomspace(50, 0.02, 40)
 """of a nat, in spreads of the rewards, for which the optimum is computed"""
-COPYING_FIGURES: Mapping[str, tuple[str, CopyingMeasure]] = {
-    "novel": ("novel", text_metrics.measure_novelty),
-    "repeated": ("repeated", lambda said, _: text_metrics.measure_repetition(said)),
-    "openings": ("openings", text_metrics.measure_copied_openings),
-    "places": ("copied-from", text_metrics.measure_copied_positions),
+COPYING_FIGURES: Mapping[str, CopyingMeasure] = {
+    "novel": text_metrics.measure_novelty,
+    "repeated": lambda said, _: text_metrics.measure_repetition(said),
 }
-"""what there is to be seen of copying: the name of its figure, and how it is measured"""
+"""what there is to be seen of copying, by the name of its figure"""
 _Names = defaultdict[tuple[str, str], dict[str, None]]
 """of systems, in their order, by the texts of question and answer"""
 MOST_SHOWN_CHARACTERS = 60
@@ -472,16 +470,15 @@ def run_measure_copying(files: SystemFiles, show: str) -> Figure:
     """
     detail = f"there is no such figure: use one of {', '.join(COPYING_FIGURES)}"
     _require_found(show in COPYING_FIGURES, show, "unknown_figure", detail)
-    figure, measure = COPYING_FIGURES[show]
     detail = "there is nothing to copy from: no page with a question, no quote in an answer"
     systems = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         pairs = [(each.said, source) for each in attempts if (source := _get_source_text(each))]
-        systems[name] = measure(
+        systems[name] = COPYING_FIGURES[show](
             *zip(*_require_found(pairs, name, "no_source", detail), strict=True)
         )
     says = "The source is the pages given with a question, else the quotes."
-    return text_metrics.make_text_figure(figure, systems, says)
+    return text_metrics.make_text_figure(show, systems, says)
 
 
 def _get_source_text(attempt: AnswerAttempt) -> str:

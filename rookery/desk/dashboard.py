@@ -162,11 +162,6 @@ class ReturnedItem(NamedTuple):
     """reason for which the item was retired; None if it was not"""
     judgements: list[Judgement]
 
-    @property
-    def flags(self) -> int:
-        """Number of these judgements that flag the item."""
-        return sum(one.kind == "flagged" for one in self.judgements)
-
 
 def list_batch_progress(store: Store) -> list[BatchProgress]:
     """Return the progress of each batch, newest first."""

@@ -5,7 +5,7 @@ Preferences are {prompt, chosen, rejected}; supervised fine-tuning is {prompt, c
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,16 +71,12 @@ def format_answer_with_quotes(answer: Answer) -> str:
     return "\n\n".join([insert_marks(answer, format_marks), *(["\n".join(below)] if below else [])])
 
 
-def make_preference_rows(
-    comparisons: Iterable[Comparison],
-    prompt: Callable[[Question], str] = lambda question: question.text,
-    write: Callable[[Answer], str] = format_answer_with_quotes,
-) -> ExportedRows:
+def make_preference_rows(comparisons: Iterable[Comparison]) -> ExportedRows:
     """Make a row of every pair of answers with unequal weights, the better one as chosen.
 
-    `prompt` and `write` turn questions and answers into texts. A comparison of k answers gives up
-    to k(k-1)/2 rows, which all count alike. Pairs of equal weight are left out, since these formats
-    have neither ties nor degrees, and so are pairs with the same text.
+    The prompt is the question's text, and answers are written with their quotes. A comparison of k
+    answers gives up to k(k-1)/2 rows, which all count alike. Pairs of equal weight are left out,
+    since these formats have neither ties nor degrees, and so are pairs with the same text.
     """
     rows: list[TrainingRow] = []
     left_out: Counter[str] = Counter()
@@ -88,7 +84,8 @@ def make_preference_rows(
         weighed = list(zip(comparison.answers, comparison.weights, strict=True))
         for (one, score), (other, other_score) in combinations(weighed, 2):
             better, worse = (one, other) if score > other_score else (other, one)
-            row = PreferenceRow(prompt(comparison.question), write(better), write(worse))
+            written = (format_answer_with_quotes(each) for each in (better, worse))
+            row = PreferenceRow(comparison.question.text, *written)
             if score == other_score:
                 left_out["pairs of equal weight"] += 1
             elif row.chosen == row.rejected:

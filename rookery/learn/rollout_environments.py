@@ -35,7 +35,7 @@ from rookery.browser.browser_commands import (
 )
 from rookery.browser.page_view import PageViewCache
 from rookery.errors import Failed, Outcome
-from rookery.evidence.passage_ranking import PassageRanker, rank_passages
+from rookery.evidence.passage_ranking import rank_passages
 from rookery.learn.decoding import SampledAction, SamplingSettings
 from rookery.learn.episodes import (
     PolicySampler,
@@ -458,8 +458,6 @@ def make_quote_environment(
     scores: BatchRewardFunction,
     speech: PolicyTokenizer,
     quoting: GopherCiteSettings = GopherCiteSettings(),
-    shape: AnswerShape = AnswerShape(),
-    rank: PassageRanker = rank_passages,
     group: int = 1,
     served: bool = False,
 ) -> SingleStepEnvironment:
@@ -467,19 +465,18 @@ def make_quote_environment(
 
     The pages of a question take turns (GopherCite, section 2.8). Quotes are read as `gophercite`
     reads them; what it would not take for an answer is malformed (appendix F.1). `served` says that
-    a server samples; a claim then is as long as an action may be, whatever `shape.free` says.
+    a server samples; a claim then is as long as an action may be.
     """
-    if served:
-        shape = msgspec.structs.replace(shape, free=_FREE_FACTOR * speech.max_action_tokens)
+    free = _FREE_FACTOR * speech.max_action_tokens if served else AnswerShape().free
 
     def list_page_prompts(question: Question) -> list[EnvironmentPrompt]:
         gathered = gather_passages(question.text, library, quoting.limits)
-        ranked = rank(question.text, gathered.found)
+        ranked = rank_passages(question.text, gathered.found)
         places = choose_best_pages([(one.page, one.hit) for one in ranked], quoting.pages)
         shown = (build_page_prompt(question, page, hits, quoting, {}) for page, hits in places)
         return [EnvironmentPrompt(*one) for one in shown]
 
-    grammar = VerbatimGrammar(speech.vocabulary, shape)
+    grammar = VerbatimGrammar(speech.vocabulary, AnswerShape(free=free))
     return SingleStepEnvironment(
         questions, list_page_prompts, scores, speech, grammar, group, served
     )
@@ -491,7 +488,6 @@ def make_reference_environment(
     scores: BatchRewardFunction,
     speech: PolicyTokenizer,
     settings: WebglmSettings = WebglmSettings(),
-    rank: PassageRanker = rank_passages,
     group: int = 1,
 ) -> SingleStepEnvironment:
     """Return an environment with the best passages as numbered references in one prompt.
@@ -501,7 +497,7 @@ def make_reference_environment(
 
     def list_reference_prompts(question: Question) -> list[EnvironmentPrompt]:
         passages = gather_passages(question.text, library, settings.limits).found
-        ranked = rank(question.text, passages)
+        ranked = rank_passages(question.text, passages)
         quotes = tuple(
             quote_passage(one.page, one.hit.start, one.hit.end, settings.longest)
             for one in ranked[: settings.references]

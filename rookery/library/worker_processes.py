@@ -29,8 +29,6 @@ WORKER_DIED = (
     "worker processes died again and again, perhaps for lack of memory; what was answered is kept: "
     "run the same command again, with fewer --workers"
 )
-_QUEUED_PER_ACTOR = 4
-"""items that a Ray worker has before it, so that it never waits for the next"""
 CONNECTION_SECONDS = 10.0
 _worker_function: list[Callable[[Any], Any]] = []
 """the function of a worker process, set once when it starts"""
@@ -259,8 +257,8 @@ class _RayWorker:
     def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
         self._function = make_function(make)
 
-    def call_function(self, item: Any) -> Any:
-        return self._function(item)
+    def call_function(self, number: int, item: Any) -> tuple[int, Any]:
+        return number, self._function(item)
 
 
 def map_with_ray(
@@ -277,35 +275,16 @@ def map_with_ray(
     worker = ray.remote(_RayWorker).options(
         max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS, scheduling_strategy="SPREAD"
     )
-    idle: list[Any] = []
     actors = [worker.remote(make) for _ in range(max(1, min(workers, len(items))))]
-    idle += actors * _QUEUED_PER_ACTOR
-    under_way: dict[Any, tuple[int, Any]] = {}
-    results: dict[int, R] = {}
-    submitted = yielded = 0
+    results, yielded = dict[int, R](), 0
     try:
-        while yielded < len(items):
-            # What waits to be given out in order is kept within bounds, too.
-            while idle and submitted < min(len(items), yielded + 16 * len(actors)):
-                actor = idle.pop(0)
-                under_way[actor.call_function.remote(items[submitted])] = submitted, actor
-                submitted += 1
-            finished, _ = ray.wait([*under_way], timeout=None)
-            for reference in finished:
-                number, actor = under_way.pop(reference)
-                results[number] = _get_result(ray, reference)
-                idle.append(actor)
+        for number, result in ray.util.ActorPool(actors).map_unordered(
+            lambda actor, numbered: actor.call_function.remote(*numbered), enumerate(items)
+        ):
+            results[number] = result
             while yielded in results:
                 yield results.pop(yielded)
                 yielded += 1
-    finally:
-        for actor in actors:
-            ray.kill(actor)
-
-
-def _get_result(ray: Any, reference: Any) -> Any:
-    try:
-        return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, Failed):
             raise error.cause from None
@@ -313,6 +292,9 @@ def _get_result(ray: Any, reference: Any) -> Any:
     except ray.exceptions.RayError as error:
         why = str(error).strip().rpartition("\n")[2]
         raise ChildProcessError(f"{WORKER_DIED} ({why})") from error
+    finally:
+        for actor in actors:
+            ray.kill(actor)
 
 
 def count_ray_processors(address: str) -> int:

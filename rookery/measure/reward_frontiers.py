@@ -224,8 +224,6 @@ def _list_offers(
 
 MIN_EFFECTIVE_SAMPLES = 10.0
 """least effective sample size of a question; below it the optimum counts as unknown"""
-NumbersByQuestion = Sequence[Sequence[float]]
-"""one number for each answer to each question"""
 
 
 class TiltedPolicy(NamedTuple):
@@ -235,7 +233,7 @@ class TiltedPolicy(NamedTuple):
     """KL from the initial policy, in nats"""
     reward: float
     effective: float
-    """effective sample size; infinite if all answers were given"""
+    """effective sample size"""
 
 
 class OptimalPolicy(Record, frozen=True):
@@ -247,8 +245,7 @@ class OptimalPolicy(Record, frozen=True):
     """nats a question"""
     reward: Estimate
     effective: float
-    """lower quartile over questions of the effective sample size; infinite if all answers were
-    given"""
+    """lower quartile over questions of the effective sample size"""
 
     @property
     def known(self) -> bool:
@@ -263,53 +260,40 @@ class ReachedPoint(NamedTuple):
     reward: Estimate
 
 
-def tilt_policy(
-    rewards: Sequence[float], beta: float, chances: Sequence[float] | None = None
-) -> TiltedPolicy:
+def tilt_policy(rewards: Sequence[float], beta: float) -> TiltedPolicy:
     """Return KL, reward and effective sample size of the best policy for reward - beta * KL.
 
-    It is that of one question. `rewards` are of samples of the initial policy; with `chances`, they
-    are of all its answers, and the result is exact. Raises ValueError without rewards, if one is
-    not finite, if beta is not above 0, and for chances that are not one for each reward, all
-    positive, summing to 1.
+    It is that of one question. `rewards` are of samples of the initial policy. Raises ValueError
+    without rewards, if one is not finite, and if beta is not above 0.
     """
     rewards_N = np.asarray(rewards, dtype=float)
     if not len(rewards_N) or not np.isfinite(rewards_N).all() or not beta > 0:
         raise ValueError(
             f"beta is above 0 and rewards are finite: {beta}, {len(rewards_N)} rewards"
         )
-    chances_N = _check_chances(len(rewards_N), chances)
     # Subtract the highest reward, so that exp cannot overflow.
     powers_N = (rewards_N - rewards_N.max()) / beta
-    whole = float(chances_N @ np.exp(powers_N))
-    weights_N = chances_N * np.exp(powers_N) / whole
-    kl = float(weights_N @ powers_N - np.log(whole))
-    effective = 1 / float(weights_N @ weights_N) if chances is None else float("inf")
+    mean = float(np.exp(powers_N).mean())
+    weights_N = np.exp(powers_N) / (len(rewards_N) * mean)
+    kl = float(weights_N @ powers_N - np.log(mean))
+    effective = 1 / float(weights_N @ weights_N)
     return TiltedPolicy(max(kl, 0.0), float(weights_N @ rewards_N), effective)
 
 
 def find_optimal_policies(
-    rewards: NumbersByQuestion,
-    betas: Sequence[float],
-    chances: NumbersByQuestion | None = None,
-    seed: int = 0,
+    rewards: Sequence[Sequence[float]], betas: Sequence[float]
 ) -> tuple[OptimalPolicy, ...]:
     """Return mean KL and reward of the best policy for each price of KL, highest price first.
 
-    Each question is treated as in `tilt_policy`, by self-normalised importance weights if answers
-    are sampled. Intervals are by the bootstrap over questions. They do not include the bias of few
-    samples, which makes large KL and reward too small; `known` says where that begins. One question
-    alone has no interval.
+    `rewards` has those of each question, which is treated as in `tilt_policy`, by self-normalised
+    importance weights. Intervals are by the bootstrap over questions. They do not include the bias
+    of few samples, which makes large KL and reward too small; `known` says where that begins. One
+    question alone has no interval.
     """
-    odds: Sequence[Sequence[float] | None] = (
-        chances if chances is not None else [None] * len(rewards)
-    )
     policies = []
     for beta in sorted(betas, reverse=True):
-        each = [
-            tilt_policy(row, beta, row_odds) for row, row_odds in zip(rewards, odds, strict=True)
-        ]
-        kl, reward = (estimate_mean([one[at] for one in each], seed=seed) for at in (0, 1))
+        each = [tilt_policy(row, beta) for row in rewards]
+        kl, reward = (estimate_mean([one[at] for one in each]) for at in (0, 1))
         effective = float(np.quantile([one.effective for one in each], 0.25, method="lower"))
         policies.append(OptimalPolicy(beta, kl, reward, effective))
     return tuple(policies)
@@ -350,12 +334,3 @@ def make_frontier_figure(
         FigurePicture("curves", tuple(lines), "KL from the first policy, nats", "reward"),
         "Ziegler, figure 3",
     )
-
-
-def _check_chances(count: int, chances: Sequence[float] | None) -> np.ndarray:
-    """Return the chances as an array, equal ones if none are given; raise ValueError if they are
-    invalid."""
-    chances_N = np.asarray([1 / count] * count if chances is None else chances, dtype=float)
-    if len(chances_N) != count or (chances_N <= 0).any() or abs(chances_N.sum() - 1) > 1e-9:
-        raise ValueError("chances are positive, one a reward, and sum to 1")
-    return chances_N

@@ -39,16 +39,6 @@ TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
         "share that is repeated",
         "Ziegler, figure 6",
     ),
-    "openings": (
-        "Texts that begin with the first words of their source",
-        "share of the texts",
-        "Ziegler, table 7",
-    ),
-    "copied-from": (
-        "Where in the source the copied words stand",
-        "share of what is copied",
-        "Ziegler, figure 7",
-    ),
 }
 """title, label of the values and source of each figure, by its name"""
 
@@ -58,8 +48,7 @@ def make_text_figure(name: str, systems: Mapping[str, MeasuredEstimates], says: 
 
     The estimates are, for `rouge`, from `estimate_corpus_rouge`; for `exact`, from
     `measure_exactness`; for `novel`, from `measure_novelty`; for `repeated`, from
-    `measure_repetition`; for `openings`, from `measure_copied_openings`; for `copied-from`, from
-    `measure_copied_positions`. `says` is the caption. Raises KeyError for another name.
+    `measure_repetition`. `says` is the caption. Raises KeyError for another name.
     """
     title, y, source = TEXT_FIGURES[name]
     return make_bars_figure(name, title, says, systems, y, source)
@@ -178,8 +167,6 @@ def _require_golds(golds: Sequence[str]) -> Sequence[str]:
 
 NGRAM_SIZES = (1, 2, 3, 4)
 """words of a run (Ziegler, figures 5 and 6)"""
-GREETINGS = frozenset("hi hello hey ok okay so".split())
-"""first words of a post's preamble (Ziegler, table 7)"""
 _LINE = re.compile(r"[^\n]+")
 
 
@@ -243,57 +230,6 @@ def align_copied_pairs(candidate: str, source: str) -> list[tuple[int, int]]:
         for step in same
         for at in range(step.src_end - step.src_start)
     ]
-
-
-def measure_copied_positions(
-    candidates: Sequence[str], sources: Sequence[str], parts: int = 10
-) -> dict[str, Estimate]:
-    """Return the share of copied word pairs that begin in each of `parts` parts of the source.
-
-    The pairs are those of `align_copied_pairs`; names are percent of the source, such as "0–10%".
-    Intervals are by the bootstrap over texts. Empty if nothing is copied.
-    """
-    names = [f"{100 * at // parts}–{100 * (at + 1) // parts}%" for at in range(parts)]
-    copied_parts: list[dict[str, list[bool]]] = []
-    for text, source in zip(candidates, sources, strict=True):
-        pairs = max(1, len(split_words(source)) - 1)
-        places = [parts * place // pairs for _, place in align_copied_pairs(text, source)]
-        copied_parts.append(
-            {name: [place == at for place in places] for at, name in enumerate(names)}
-        )
-    return _estimate_shares(copied_parts)
-
-
-def shares_opening(candidate: str, source: str, k: int = 3) -> bool:
-    """Return True if the first k words of text and source are the same (Ziegler, table 7).
-
-    False if either has fewer words.
-    """
-    first = split_words(source)[:k]
-    return len(first) == k and split_words(candidate)[:k] == first
-
-
-def starts_with_greeting(source: str) -> bool:
-    """Return True if the first word is a greeting such as "hi", "hey" or "so", as in preambles."""
-    return not GREETINGS.isdisjoint(split_words(source)[:1])
-
-
-def measure_copied_openings(
-    candidates: Sequence[str],
-    sources: Sequence[str],
-) -> dict[str, Estimate]:
-    """Return how often the first 3 words are copied, of `all` texts and of those with a `preamble`.
-
-    The second is left out if no source begins with a greeting (Ziegler, table 7).
-    Raises ValueError without a text.
-    """
-    pairs = list(zip(candidates, sources, strict=True))
-    subsets = {"all": pairs, "preamble": [pair for pair in pairs if starts_with_greeting(pair[1])]}
-    return {
-        name: estimate_share(sum(shares_opening(*pair) for pair in subset), len(subset))
-        for name, subset in subsets.items()
-        if subset or name == "all"
-    }
 
 
 def _list_runs(text: str, sizes: Sequence[int]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ across a mark. Probabilities are the caller's.
     constraint = VerbatimConstraint(grammar, [("Crows", "Crows are clever.")])
     state = constraint.start_decoding(budget=64)
     while not state.done:
-        state.accept_token(choose(state.find_allowed_ids()))
+        state = state.append_token(choose(state.find_allowed_ids()))
 
 A text can be read in several ways while it is written, so the parser is simulated as a
 nondeterministic automaton (Thompson, Pike): each `ParserThread` is one reading, and a byte takes
@@ -451,9 +451,6 @@ class DecodingContext:
         """tokens that suffice to end the answer from any place that free text can lead to"""
         self._ids_by_place: dict[tuple[int, int], IntArray] = {}
         """allowed ids by place, computed while the end of the budget is far"""
-        self.masks: dict[int, IntArray | None] = {}
-        """for each long cached array of ids, keyed by its identity, its bitmask once that was
-        computed"""
 
     def remember_ids(
         self, place: tuple[int, int], thread: ParserThread, tokens_left: int, free: int
@@ -465,9 +462,7 @@ class DecodingContext:
         quote.
         """
         if place not in self._ids_by_place:
-            self._ids_by_place[place] = ids = thread.compute_allowed_ids(tokens_left, free)
-            if len(ids) > 1000:
-                self.masks.setdefault(id(ids))
+            self._ids_by_place[place] = thread.compute_allowed_ids(tokens_left, free)
         return self._ids_by_place[place]
 
     def start_titles(self, quotes: QuoteFragmentSpans) -> Iterator[LiteralThread]:
@@ -880,8 +875,7 @@ class VerbatimConstraint:
         if budget is not None and budget < need:
             raise ValueError(f"{budget} tokens are too few: from here an answer may take {need}")
         tokens_left = NEVER if budget is None else budget
-        begun = DecodingMoment(threads, tokens_left, self._context.shape.free)
-        return DecodingState(self._context, [begun])
+        return DecodingState(self._context, threads, tokens_left, self._context.shape.free)
 
     def make_token_filter(
         self, written: str = "", budget: int | None = None
@@ -901,35 +895,31 @@ class VerbatimConstraint:
             state, onward = begun
             for token in tokens:
                 if token not in onward:
-                    onward[token] = state.fork_with_token(token), {}
+                    onward[token] = state.append_token(token), {}
                 state, onward = onward[token]
             return state.find_allowed_ids()
 
         return find_allowed_ids
 
 
-class DecodingMoment(NamedTuple):
-    """Parser threads between two tokens, and the tokens left."""
-
-    threads: Sequence[ParserThread]
-    left: int
-    """tokens left, the end token included"""
-    free: int
-    """tokens that may still go into free text before the next title or the end"""
-
-
 class DecodingState:
-    """Decoding state of one answer. States of one constraint are independent of each other."""
+    """Decoding state of one answer, which does not change: each token makes another state."""
 
-    def __init__(self, context: DecodingContext, moments: list[DecodingMoment]) -> None:
+    def __init__(
+        self, context: DecodingContext, threads: Sequence[ParserThread], tokens_left: int, free: int
+    ) -> None:
         self._context = context
-        self._moments = moments
+        self._threads = threads
+        self._left = tokens_left
+        """tokens left, the end token included"""
+        self._free = free
+        """tokens that may still go into free text before the next title or the end"""
         self._allowed: IntArray | None = None
 
     @property
     def done(self) -> bool:
         """True once the end token was written; from then on it is the only token allowed."""
-        (first, *_) = self._moments[-1].threads
+        first = self._threads[0]
         return isinstance(first, FreeTextThread) and first.at == self._context.done_state
 
     def find_allowed_ids(self) -> IntArray:
@@ -938,39 +928,12 @@ class DecodingState:
         The array is shared: do not write to it.
         """
         if self._allowed is None:
-            threads, left, free = self._moments[-1]
-            union = self._context.grammar.merge_ids
-            self._allowed = union(*(thread.find_allowed_ids(left, free) for thread in threads))
+            each = (thread.find_allowed_ids(self._left, self._free) for thread in self._threads)
+            self._allowed = self._context.grammar.merge_ids(*each)
         return self._allowed
 
-    def fill_bitmask(self, out: IntArray) -> None:
-        """Write the allowed ids into `out` as bits, id 0 being the lowest bit of `out[0]`.
-
-        `out` is an int32 array with at least one bit for each logit; words beyond are set to 0.
-        Raises ValueError for another type or too few words.
-        """
-        width = self._context.grammar.vocabulary.width
-        if out.dtype != np.int32 or 32 * len(out) < width:
-            raise ValueError(f"a mask of {width} ids takes {-(-width // 32)} words of type int32")
-        ids, context = self.find_allowed_ids(), self._context
-        mask = context.masks.get(id(ids))
-        if mask is None:
-            bits = np.zeros(-(-width // 32) * 32, bool)
-            bits[ids] = True
-            mask = np.packbits(bits, bitorder="little").view("<i4")
-            if id(ids) in context.masks:
-                context.masks[id(ids)] = mask
-        out[: len(mask)], out[len(mask) :] = mask, 0
-
-    def accept_token(self, token: int) -> None:
-        """Append a token. Raises ValueError if it is not allowed."""
-        self._moments += self.fork_with_token(token)._moments
-
-    def fork_with_token(self, token: int) -> DecodingState:
-        """Return the state after a token, without the history for `rollback_tokens`.
-
-        Raises ValueError if the token is not allowed.
-        """
+    def append_token(self, token: int) -> DecodingState:
+        """Return the state after a token. Raises ValueError if the token is not allowed."""
         vocabulary, ids = self._context.grammar.vocabulary, self.find_allowed_ids()
         at = ids.searchsorted(token)
         if at == len(ids) or ids[at] != token:
@@ -979,27 +942,14 @@ class DecodingState:
             raise ValueError(
                 f"token {token} ({name}) may not come next: choose one of find_allowed_ids()"
             )
-        threads, tokens_left, free = self._moments[-1]
-        if token == vocabulary.end:
-            threads = [ended for thread in threads for ended in thread.end_answer()][:1]
-        else:
-            threads = advance_threads(threads, vocabulary.tokens[token] or b"")
-            in_free_text = all(isinstance(thread, FreeTextThread) for thread in threads)
-            tokens_left, free = (
-                tokens_left - 1,
-                free - 1 if in_free_text else self._context.shape.free,
-            )
         self._allowed = None  # long, and seldom needed again
-        return DecodingState(self._context, [DecodingMoment(threads, tokens_left, free)])
-
-    def rollback_tokens(self, tokens: int) -> None:
-        """Remove the last `tokens` tokens. Raises ValueError if there are fewer."""
-        if not 0 <= tokens < len(self._moments):
-            raise ValueError(
-                f"cannot roll back {tokens} tokens: {len(self._moments) - 1} were written"
-            )
-        del self._moments[len(self._moments) - tokens :]
-        self._allowed = None
+        if token == vocabulary.end:
+            ended = [each for thread in self._threads for each in thread.end_answer()][:1]
+            return DecodingState(self._context, ended, self._left, self._free)
+        threads = advance_threads(self._threads, vocabulary.tokens[token] or b"")
+        in_free_text = all(isinstance(thread, FreeTextThread) for thread in threads)
+        free = self._free - 1 if in_free_text else self._context.shape.free
+        return DecodingState(self._context, threads, self._left - 1, free)
 
     def locate_quotes(self) -> QuoteFragmentSpans:
         """Return for each quote written so far the spans of its fragments.
@@ -1007,8 +957,7 @@ class DecodingState:
         Each span is the first place in its document with these words; of several documents with one
         title, the first that has them. The last quote may be incomplete.
         """
-        (first, *_) = self._moments[-1].threads
-        return first.list_quotes()
+        return self._threads[0].list_quotes()
 
 
 _FilterMemo = tuple[DecodingState, "dict[int, _FilterMemo]"]

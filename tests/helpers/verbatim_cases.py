@@ -73,7 +73,7 @@ def walk(state: DecodingState, vocabulary: Vocabulary, random: Random) -> bytes:
     said = []
     while not state.done:
         said.append(chosen(state, vocabulary, random))
-        state.accept_token(said[-1])
+        state = state.append_token(said[-1])
     return vocabulary.decode(said)
 
 

@@ -1,4 +1,4 @@
-"""Copying: hand-worked texts, brute force, and the paper's examples of preambles."""
+"""Copying: hand-worked texts and brute force."""
 
 from functools import cache
 from itertools import pairwise
@@ -7,17 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.measure.intervals import estimate_share
 from rookery.measure.text_metrics import (
     align_copied_pairs,
     make_text_figure,
-    measure_copied_openings,
-    measure_copied_positions,
     measure_novelty,
     measure_repetition,
-    shares_opening,
     split_sentences,
-    starts_with_greeting,
 )
 from rookery.quotes.word_overlap import split_words
 
@@ -137,65 +132,11 @@ def test_copied_pairs_stand_where_the_source_has_them() -> None:
     assert split_words(SOURCE)[9:12] == ["it", "hid", "them"]
 
 
-def test_parts_of_the_source_worked_by_hand() -> None:
-    """Sixteen words, fifteen pairs: five of them begin in each third."""
-    assert len(split_words(SOURCE)) == 16
-    found = measure_copied_positions(["Crows hide seeds. Jays do so too"], [SOURCE], parts=3)
-    assert list(found) == ["0–33%", "33–66%", "66–100%"]
-    assert [each.value for each in found.values()] == [2 / 5, 0, 3 / 5]
-
-
-def test_a_source_that_is_copied_whole_is_copied_evenly() -> None:
-    found = measure_copied_positions([SOURCE], [SOURCE], parts=5)
-    assert [each.value for each in found.values()] == pytest.approx([1 / 5] * 5)
-
-
-@given(TEXTS, TEXTS, st.integers(1, 12))
-def test_the_parts_are_all_that_is_copied(said: str, source: str, parts: int) -> None:
-    found = measure_copied_positions([said], [source], parts)
-    assert bool(found) == bool(align_copied_pairs(said, source))
-    if found:
-        assert len(found) == parts
-        assert sum(each.value for each in found.values()) == pytest.approx(1, abs=1e-12)
-
-
-def test_the_first_words_are_copied_in_order_and_from_the_start() -> None:
-    assert shares_opening("Crows hide seeds well.", SOURCE)
-    assert shares_opening("crows, hide", SOURCE, k=2)
-    assert not shares_opening("Hide seeds in", SOURCE)
-    assert not shares_opening("Crows hide", "Crows hide")
-    assert not shares_opening("Crows hide", SOURCE)
-
-
-@pytest.mark.parametrize("text", ["Hi all, I need help", "So, yesterday", "OK.", "okay then"])
-def test_preambles_of_posts(text: str) -> None:
-    assert starts_with_greeting(text)
-
-
-@pytest.mark.parametrize("text", ["Some say hi", "History is long", "Hiya", ""])
-def test_what_is_no_preamble_of_a_post(text: str) -> None:
-    assert not starts_with_greeting(text)
-
-
-def test_openings_worked_by_hand() -> None:
-    sources = ["Hi all of you", "so it began today", "Crows hide seeds", "A jay flew"]
-    said = ["Hi all of us", "It began", "Crows hide seeds", "The jay flew"]
-    assert measure_copied_openings(said, sources) == {
-        "all": estimate_share(2, 4),
-        "preamble": estimate_share(1, 2),
-    }
-    assert measure_copied_openings(said[2:], sources[2:]) == {"all": estimate_share(1, 2)}
-    with pytest.raises(ValueError):
-        measure_copied_openings([], [])
-
-
 def test_figures_have_a_row_for_each_system_and_measure() -> None:
     said = ["Crows hide seeds. Crows hide seeds."]
     for name, found in (
         ("novel", measure_novelty(said, [SOURCE])),
         ("repeated", measure_repetition(said)),
-        ("openings", measure_copied_openings(said, [SOURCE])),
-        ("copied-from", measure_copied_positions(said, [SOURCE])),
     ):
         figure = make_text_figure(name, {"copier": found, "same": found}, "one text")
         assert [row[:3] for row in figure.rows] == [

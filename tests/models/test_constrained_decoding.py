@@ -137,7 +137,7 @@ def differences(
         if model.allowed(matcher) != ids:
             different.append(text)
         token = model.chosen(ids, random)
-        state.accept_token(token)
+        state = state.append_token(token)
         text += model.vocabulary.tokens[token] or b""
         if not matcher.consume_token(token):
             return [*different, text]

@@ -127,7 +127,7 @@ def test_a_character_is_never_cut(text: str) -> None:
     )
     state, data = constraint.start_decoding("%<x>%(T)%["), text.encode()
     for size in range(1, len(data) + 1):
-        state.accept_token(vocabulary.tokens.index(data[size - 1 : size]))
+        state = state.append_token(vocabulary.tokens.index(data[size - 1 : size]))
         whole = data[:size].decode(errors="ignore").encode() == data[:size]
         assert (b"]" in tokens(state, vocabulary)) == whole
     assert tokens(state, vocabulary) == {b"]"}
@@ -203,7 +203,7 @@ def test_documents_that_say_the_same_do_not_multiply() -> None:
     )
     state = constraint.start_decoding("%<x>" + "%(Crows)%[Crows]%" * 6)
     assert state.locate_quotes() == (((0, 0, 5),),) * 6
-    assert len(state._moments[-1].threads) == 1
+    assert len(state._threads) == 1
 
 
 def test_a_letter_is_written_as_the_document_writes_it() -> None:

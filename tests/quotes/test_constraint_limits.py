@@ -97,7 +97,7 @@ def test_there_is_always_a_token_and_the_budget_is_kept(
         assert len(ids)
         assert (np.diff(ids) > 0).all()
         said.append(random.choice(ids.tolist()))
-        state.accept_token(said[-1])
+        state = state.append_token(said[-1])
     assert len(said) <= budget
     text = vocabulary.decode(said).decode()
     assert shape.form == "quote" or text.count("%<") > 0
@@ -130,7 +130,7 @@ def test_with_a_budget_all_is_allowed_that_can_still_be_ended(name: str) -> None
                 left,
             )
             token = chosen(state, vocabulary, random)
-            state.accept_token(token)
+            state = state.append_token(token)
             said += vocabulary.tokens[token] or b""
             if state.done:
                 break
@@ -198,9 +198,8 @@ def test_start_and_end_are_a_span_of_the_page() -> None:
         0,
     )
     for _ in range(60):
-        state = constraint.start_decoding(budget=40)
-        said = walk(state, plain(), random).decode()
-        (places,) = state.locate_quotes()
+        said = walk(constraint.start_decoding(budget=40), plain(), random).decode()
+        (places,) = constraint.start_decoding(said).locate_quotes()
         span = find_quote(TextFinder(page.text), said, 0)
         assert span is not None
         words = page.text[span[0] : span[1]].lower()

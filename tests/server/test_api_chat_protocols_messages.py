@@ -134,9 +134,9 @@ def test_earlier_messages_give_the_last_one_its_context(service: Served) -> None
         "metadata": {"user_id": "1"},
         "top_k": 5,
     }
-    about = service.send(PATH, {**asked, **unused, "rookery": {"footer": True}}).json["rookery"]
+    about = service.send(PATH, {**asked, **unused, "rookery": {"links": True}}).json["rookery"]
     assert about["searched"] == f"{LONGER} {FACES}"
-    ignored = {"messages[1]", "messages[2].content[1]", "max_tokens", "rookery.footer", *unused}
+    ignored = {"messages[1]", "messages[2].content[1]", "max_tokens", "rookery.links", *unused}
     assert set(about["ignored"]) == ignored
 
 

@@ -418,8 +418,8 @@ class ResponseWriter:
             part: OutputTextPart | RefusalPart = RefusalPart(finished.refusal)
             yield from self._emit_refusal(finished.refusal, at)
         else:
-            style = (self._call.body.rookery or RookeryOptions()).choose_style(links=False)
-            text = insert_citation_marks(finished.answer, finished.metadata.sources, style)
+            links = (self._call.body.rookery or RookeryOptions()).writes_links(False)
+            text = insert_citation_marks(finished.answer, finished.metadata.sources, links)
             part = OutputTextPart(text.text, build_citations(text, UrlCitation), [])
             yield from self._emit_text(text, at)
         yield self._build_event("response.content_part.done", **at, part=part)
@@ -851,8 +851,8 @@ class ChatWriter:
     def _build_message(self, finished: FinishedAnswer) -> ChatMessage:
         if finished.refusal:
             return ChatMessage("assistant", refusal=finished.refusal, annotations=[])
-        style = (self._body.rookery or RookeryOptions()).choose_style(links=True)
-        text = insert_citation_marks(finished.answer, finished.metadata.sources, style)
+        links = (self._body.rookery or RookeryOptions()).writes_links(True)
+        text = insert_citation_marks(finished.answer, finished.metadata.sources, links)
         annotations = [ChatAnnotation(each) for each in build_citations(text, PageCitation)]
         return ChatMessage("assistant", text.text, annotations=annotations)
 
@@ -1007,7 +1007,7 @@ async def create_message(call: ApiRequest) -> Response:
     options = body.rookery or RookeryOptions()
     conversation = extract_conversation(body.messages, "messages", body.model)
     passed = [name for name in UNUSED_FIELDS if getattr(body, name) is not None]
-    passed += [f"rookery.{name}" for name in ("links", "footer") if getattr(options, name)]
+    passed += ["rookery.links"] * bool(options.links)
     inquiry = build_question_request(call, conversation, _list_domains(body.tools or ()))
     return await respond_with_answer(
         call, inquiry, MessageWriter(body.model, (*conversation.ignored, *passed))

@@ -4,7 +4,6 @@ Offsets count code points and ends are exclusive: text[start:end] is exactly a c
 """
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -55,7 +54,6 @@ from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_cou
 QuoteUrl = Callable[[Quote], str]
 """returns the URL at which a client finds the page of a quote"""
 _URL_MARKS = str.maketrans({mark: f"%{ord(mark):02X}" for mark in '()<>[]\\ "`|\t\r\n'})
-_TITLE_MARKS = re.compile(r"([\\`*_\[\]<>~|!#])")
 
 
 class CitedSource(msgspec.Struct, frozen=True):
@@ -92,16 +90,6 @@ class CitedText(msgspec.Struct, frozen=True):
 
     text: str
     marks: tuple[CitationMark, ...]
-    sources: tuple[CitedSource, ...]
-
-
-class CitationStyle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Style of the citations in the text."""
-
-    links: bool = False
-    """write [[1]](url) instead of [1], for clients that show no annotations"""
-    footer: bool = False
-    """end the text with a list of the sources"""
 
 
 def list_cited_sources(verdicts: Sequence[Verdict], quote_url: QuoteUrl) -> tuple[CitedSource, ...]:
@@ -114,12 +102,13 @@ def list_cited_sources(verdicts: Sequence[Verdict], quote_url: QuoteUrl) -> tupl
 
 
 def insert_citation_marks(
-    answer: Answer, sources: Sequence[CitedSource], look: CitationStyle = CitationStyle()
+    answer: Answer, sources: Sequence[CitedSource], links: bool = False
 ) -> CitedText:
     """Return the answer's text with a mark after each claim for each quote that supports it.
 
     `sources` are those of the answer's quotes, in their order. Claims that end at the same place
-    have each quote marked once. With `look.footer` a list of all sources ends the text.
+    have each quote marked once. With `links` a mark is [[1]](url) in place of [1], for clients that
+    show no annotations.
     """
     parts, marks, copied, at = list[str](), list[CitationMark](), 0, 0
     for end, numbers in _group_claim_ends(answer):
@@ -127,19 +116,13 @@ def insert_citation_marks(
         at += end - copied
         copied = end
         for source in (sources[number] for number in numbers):
-            mark = _render_mark(source, look)
+            mark = f"[{source.number}]"
+            mark = f"[{mark}]({escape_markdown_url(source.url)})" if links else mark
             marks.append(CitationMark(at, at + len(mark), source))
             parts.append(mark)
             at += len(mark)
     parts.append(answer.text[copied:])
-    if look.footer and sources:
-        parts.append(_render_footer(sources))
-    return CitedText("".join(parts), tuple(marks), tuple(sources))
-
-
-def _render_mark(source: CitedSource, look: CitationStyle) -> str:
-    number = f"[{source.number}]"
-    return f"[{number}]({escape_markdown_url(source.url)})" if look.links else number
+    return CitedText("".join(parts), tuple(marks))
 
 
 def escape_markdown_url(url: str) -> str:
@@ -164,19 +147,6 @@ def _build_source(number: int, verdict: Verdict, quote_url: QuoteUrl) -> CitedSo
     return CitedSource(number, url, title, quote.text, *span, verdict.verified)
 
 
-def _render_footer(sources: Sequence[CitedSource]) -> str:
-    lines = (
-        f"{source.number}. [{_escape_title(source.title)}]({escape_markdown_url(source.url)})"
-        for source in sources
-    )
-    return "\n\nSources:\n\n" + "\n".join(lines)
-
-
-def _escape_title(title: str) -> str:
-    """Escape a title so that Markdown shows it literally."""
-    return _TITLE_MARKS.sub(r"\\\1", title)
-
-
 MODEL_PREFIX = "rookery-"
 """prefix of the model names"""
 TEXT_PART_TYPES = ("text", "input_text", "output_text")
@@ -196,12 +166,10 @@ class RookeryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """number of answers that a model samples to choose among"""
     links: bool | None = None
     """write [[1]](url) in the text instead of [1]"""
-    footer: bool = False
-    """end the text with a list of its sources"""
 
-    def choose_style(self, links: bool) -> CitationStyle:
-        """Return the citation style; `links` counts where the request leaves it open."""
-        return CitationStyle(links if self.links is None else self.links, self.footer)
+    def writes_links(self, usual: bool) -> bool:
+        """Return whether marks are links; `usual` counts where the request leaves it open."""
+        return usual if self.links is None else self.links
 
 
 class MessagePart(msgspec.Struct):
