@@ -36,10 +36,6 @@ def _do_nothing(*_: object) -> None:
     pass
 
 
-def _keep_library(library: Library) -> Library:
-    return library
-
-
 class AnswerCallbacks(NamedTuple):
     """Functions that are called while one question is answered; all of them are optional."""
 
@@ -49,7 +45,7 @@ class AnswerCallbacks(NamedTuple):
     """receives the text that a model writes, as far as it has come"""
     observe_ranking: "RankingObserver" = _do_nothing
     """receives ranked passages"""
-    wrap_library: Callable[[Library], Library] = _keep_library
+    wrap_library: Callable[[Library], Library] = lambda library: library
     """receives the library of the question and returns the one that is used in its place"""
 
 

@@ -429,7 +429,7 @@ class PageViewCache:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, int, tuple[str, ...]], OpenedPage] = {}
         self._results: dict[Any, tuple[Sequence[Hit], OpenedPage]] = {}
-        self.fold_hit = lru_cache(KEPT_HITS)(_fold_hit)
+        self.fold_hit = lru_cache(KEPT_HITS)(lambda *texts: fold_words("\n".join(texts)))
         """the words of a result's title and snippet, for `contains_ngram`"""
 
     def get_opened(self, page: Page, rules: BrowserRules) -> OpenedPage:
@@ -470,10 +470,6 @@ class PageViewCache:
 def fold_words(text: str) -> str:
     """Return the words of a text, case and typography folded, with a space around each."""
     return f" {' '.join(_WORD.findall(fold_text(text).text))} "
-
-
-def _fold_hit(title: str, snippet: str) -> str:
-    return fold_words(f"{title}\n{snippet}")
 
 
 def contains_ngram(words: str, ngrams: Iterable[str]) -> bool:

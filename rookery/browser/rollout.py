@@ -373,7 +373,7 @@ class _RolloutLoop:
 
     def _begin_session(self, number: int, task: BrowserTask) -> None:
         library = self._library(number) if callable(self._library) else self._library
-        name, noted = "", _return_library
+        name, noted = "", lambda library: library
         if self._recording is not None:
             name = f"{self._by}/{self._seed}/{number}"
             self._recording.begin_session(name, task.to_json().encode())
@@ -468,7 +468,3 @@ class _RolloutLoop:
 
 def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _return_library(library: Library) -> Library:
-    return library

@@ -429,7 +429,8 @@ def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAg
 
     def estimate_credit(credits: Sequence[Sequence[float]]) -> AgreementEstimate:
         """Estimate the mean credit from those of each item."""
-        return estimate_statistic(_sum_credits(credits), _average_credits, make_interval)
+        summed = [(math.fsum(each), len(each)) for each in credits]
+        return estimate_statistic(summed, _average_credits, make_interval)
 
     return tuple(
         RaterGroupAgreement(kind, estimate_credit(two[kind]), estimate_credit(many[kind]))
@@ -595,12 +596,8 @@ def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, i
             yield len(work.items[item].item.answers), chosen
 
 
-def _sum_credits(credits: Sequence[Sequence[float]]) -> list[tuple[float, int]]:
-    """Return the sum of pair credits and the number of pairs of each item."""
-    return [(math.fsum(each), len(each)) for each in credits]
-
-
 def _average_credits(summed: Sequence[tuple[float, int]]) -> float | UndefinedStatistic:
+    """Return the mean of pair credits, of which each item has a sum and a number."""
     if not summed:
         return UndefinedStatistic("they judged no item in common")
     return math.fsum(credit for credit, _ in summed) / sum(size for _, size in summed)

@@ -9,7 +9,7 @@ from rookery.desk.form_parsing import ANSWER_MARK, get_answer_label
 from rookery.desk.forms import FORMS, FormField, Judgement, LabellingForm, LabellingItem, find_form
 from rookery.measure.intervals import LabelValue, MeasurementLevel, get_sign
 from rookery.measure.ratings import GOOD_SCALE, PLAUSIBLE_SCALE, SUPPORTED_SCALE
-from rookery.records import Answer, Claim, Comparison, Episode, Quote, Rating, prepare_type
+from rookery.records import Answer, Claim, Comparison, Episode, Rating, prepare_type
 from rookery.shell.languages import mark_text
 
 EPISODE_KEY = "episode"
@@ -31,9 +31,8 @@ def convert_to_comparison(
     form = find_form(forms, item.form, judgement.form_version)
     if form is None or not form.decides or not _is_submitted(judgement):
         return None
-    weights = _compute_weights(
-        judgement.filled.get(form.decides), _find_field(form, form.decides), item
-    )
+    field = next(field for field in form.fields if field.name == form.decides)
+    weights = _compute_weights(judgement.filled.get(form.decides), field, item)
     if weights is None:
         return None
     return Comparison(item.question, item.answers, weights, judgement.by)
@@ -144,10 +143,6 @@ def _is_submitted(judgement: Judgement) -> bool:
     return judgement.kind in ("done", "extra")
 
 
-def _find_field(form: LabellingForm, name: str) -> FormField:
-    return next(field for field in form.fields if field.name == name)
-
-
 def _compute_weights(value: Any, field: FormField, item: LabellingItem) -> tuple[float, ...] | None:
     count = len(item.answers)
     if not _is_known_value(field, value, count):
@@ -167,7 +162,7 @@ def _pair_rated_answers(
             yield answer, value
         else:
             for quote, each in zip(answer.quotes, _as_list(value), strict=False):
-                yield _make_quote_answer(quote), each
+                yield Answer(quote.text, (quote,), (Claim(0, len(quote.text), (0,)),)), each
 
 
 def _as_list(value: Any) -> Sequence[Any]:
@@ -182,10 +177,6 @@ def _is_known_value(field: FormField, value: Any, answers: int) -> bool:
     if field.kind == "pick" and isinstance(value, int):
         return 0 <= value < answers
     return any(choice.value == value for choice in field.choices)
-
-
-def _make_quote_answer(quote: Quote) -> Answer:
-    return Answer(quote.text, (quote,), (Claim(0, len(quote.text), (0,)),))
 
 
 def _find_score(field: FormField, value: Any) -> float | None:

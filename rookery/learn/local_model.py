@@ -84,16 +84,14 @@ class StreamedCompletion:
 
     def take_new_text(self) -> str:
         """Return the text since the last call, less a tail that may begin a stop string."""
-        start, self._emitted = self._emitted, self._count_certain_characters()
+        start, self._emitted = self._emitted, len(self._text)
+        if not self.stop:
+            self._emitted = count_settled_characters(self._text, self._stops)
         return self._text[start : self._emitted]
 
     def to_completion(self) -> Completion:
         """Return the completion so far; its tokens include end tokens and stop strings."""
         return Completion(self._text, tuple(self.tokens), tuple(self._logprobs), self.stop)
-
-    def _count_certain_characters(self) -> int:
-        """Return the number of characters that stay, whatever tokens follow."""
-        return len(self._text) if self.stop else count_settled_characters(self._text, self._stops)
 
 
 class LocalModel:

@@ -173,16 +173,13 @@ def measure_rating_prediction(
     yes = [logit for logit, value in pairs if value]
     no = [logit for logit, value in pairs if not value]
     wins = sum((one > other) + (one == other) / 2 for one in yes for other in no)
+    losses = [np.logaddexp(0, -logit if value else logit).item() for logit, value in pairs]
     return RatingPredictionMetrics(
         len(pairs),
-        _compute_mean([_compute_softplus(-logit if value else logit) for logit, value in pairs]),
+        _compute_mean(losses),
         _compute_mean([float((logit > 0) == bool(value)) for logit, value in pairs]),
         wins / (len(yes) * len(no)) if yes and no else None,
     )
-
-
-def _compute_softplus(logit: float) -> float:
-    return max(logit, 0.0) + math.log1p(math.exp(-abs(logit)))
 
 
 def measure_preference_agreement(

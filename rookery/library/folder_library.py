@@ -251,7 +251,8 @@ class FolderManifest:
                 recorded = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
                 good = row if row and not row.outcome else ManifestRow(folder, name, stamp)
                 changes.changed.append(good._replace(stamp=recorded))
-        for folder in self._list_folders() - visited:
+        known = {folder for (folder,) in self._fetch_rows("select distinct folder from files")}
+        for folder in known - visited:
             changes.deleted.extend(self._select_rows("where folder = ?", (folder,)))
         return changes._replace(skipped=None if skipped == self.load_skipped() else skipped)
 
@@ -259,9 +260,6 @@ class FolderManifest:
         """Close the manifest's SQLite file."""
         with self._lock:
             self._connection.close()
-
-    def _list_folders(self) -> set[bytes]:
-        return {folder for (folder,) in self._fetch_rows("select distinct folder from files")}
 
     def _select_rows(self, where: str, values: tuple[bytes | str, ...] = ()) -> list[ManifestRow]:
         rows = self._fetch_rows(f"select * from files {where}", values)

@@ -104,6 +104,7 @@ def show_documents(request: Request) -> Response:
     if bool(documents) != (DOCUMENTS_PLACE in answering.capabilities.places):
         register_documents(answering)  # somebody has put files into the folder, or taken them away
     going = sum(each.going for each in uploads)
+    current = {row.name: row.shown for row in rows}
     return render_page(
         request,
         "documents.html",
@@ -112,7 +113,7 @@ def show_documents(request: Request) -> Response:
         uploads=[each for each in uploads if going or each.state != "read" or each.detail],
         going=going,
         done=sum(each.state in ("read", "failed", "asks") for each in uploads),
-        versions={each.id: _find_current(rows, each) for each in uploads},
+        versions={each.id: current.get(each.name) for each in uploads},
         may=may_upload(request),
         may_fetch=_may_fetch(request),
         last=request.query_params.get("removed", ""),
@@ -295,11 +296,6 @@ def _get_reader(request: Request) -> DocumentReader:
     return reader
 
 
-def _find_current(rows: list[DocumentRow], upload: DocumentUpload) -> DocumentVersion | None:
-    """Return the current version of the document of which an upload would be another."""
-    return next((row.shown for row in rows if row.name == upload.name), None)
-
-
 def _list_documents(settings: Settings, person: Person) -> list[DocumentRow]:
     """Return a row for each document, removed ones too.
 
@@ -327,11 +323,12 @@ def _read_unnoted(names: list[str], archive: PageArchive) -> dict[str, DocumentT
     if not names:
         return {}
     texts: dict[str, DocumentText | Failed] = {}
+    folder = get_documents_folder().resolve()
     try:
         with open_documents_library(archive) as library:
             for name in names:
                 try:
-                    texts[name] = summarize_page(library.fetch(_get_document_url(name)))
+                    texts[name] = summarize_page(library.fetch((folder / name).as_uri()))
                 except Failed as failed:
                     texts[name] = failed
     except Failed as failed:
@@ -359,10 +356,6 @@ def _describe_document(
         problem = mark_text("it can no longer be read")
     may_change = version is not None and may_change_version(version, person)
     return DocumentRow(name, version, text, problem, may_change, others)
-
-
-def _get_document_url(name: str) -> str:
-    return (get_documents_folder() / name).resolve().as_uri()
 
 
 DOCUMENT_PAGES: Mapping[str, PageHandler] = {

@@ -308,7 +308,8 @@ class StoredPageViewer:
         laid = lay_out_page(stored, span, span[0] if at < 0 and span else max(at, 0))
         has_span = "start" in request.query_params or "end" in request.query_params
         quote = _recall_quote(stored, span) if span and laid.located else None
-        address = _get_live_address(stored)
+        live = is_url(stored.url)  # else a file, which may have been fetched from the web
+        address = stored.url if live else find_version_address(stored.url, stored.digest)
         pictures, no_picture = self._draw_pictures(stored, span) if quote and span else ([], "")
         return render_page(
             request,
@@ -460,11 +461,6 @@ def _name_source(stored: Page) -> str:
 def _name_kind(stored: Page) -> str:
     """Return "live page" or "file", for messages."""
     return mark_text("live page") if is_url(stored.url) else mark_text("file")
-
-
-def _get_live_address(stored: Page) -> str:
-    """Return the URL of the live page; empty for files that were not fetched from the web."""
-    return stored.url if is_url(stored.url) else find_version_address(stored.url, stored.digest)
 
 
 def _format_fetch_time(fetched: str) -> str:
