@@ -55,12 +55,6 @@ OF = _make_parameter(str, "--of SYSTEM  Only this system, against each other one
 MAJORITY = _make_parameter(
     bool, "--majority  Where several people judged, count what most of them say.", False
 )
-TIES = _make_parameter(
-    float,
-    "--ties NUMBER  Ties to add between any two systems that were compared, as a prior.",
-    0.0,
-    least=0,
-)
 COST = _make_list_option("--cost NAME=NUMBER  The cost of one answer of a system; may be repeated.")
 REWARD_MODELS = tuple(
     _make_parameter(Path | None, usage, None)
@@ -113,10 +107,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
     "battle": (
         "Show how often each system is preferred to each other one.",
         (COMPARISONS, SYSTEMS, OF, MAJORITY),
-    ),
-    "strength": (
-        "Show the strength of each system, by the Bradley-Terry model.",
-        (COMPARISONS, SYSTEMS, TIES, MAJORITY),
     ),
     "best-of": (
         "Show the reward of the best of n answers, for each n.",

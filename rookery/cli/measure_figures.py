@@ -223,18 +223,6 @@ def run_measure_battle(files: SystemFiles, systems: SystemFiles, of: str, majori
     return pairwise.make_win_rate_figure(matches, of, says)
 
 
-def run_measure_strength(
-    files: SystemFiles, systems: SystemFiles, ties: float, majority: bool
-) -> Figure:
-    """Return each system's strength.
-
-    Raises ValueError as `fit_bradley_terry` does, and Failed: no_systems, nothing_met.
-    """
-    found = _find_matches(files, systems, majority)
-    says = f"By Bradley and Terry's model, from {len(found)} matches."
-    return pairwise.make_strength_figure(pairwise.fit_bradley_terry(found, ties), says)
-
-
 def _find_matches(
     files: SystemFiles, systems: SystemFiles, by_majority: bool
 ) -> list[pairwise.PairwiseMatch]:

@@ -1,20 +1,13 @@
-"""Pairwise comparisons: matches between systems, win rates, Bradley-Terry strengths and Elo.
+"""Pairwise comparisons: matches between systems, and win rates."""
 
-Strengths are in WebGPT's unit: a system that is stronger by one wins 73 times in 100, sigmoid(1)
-(section 5.2).
-"""
-
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, make_line
-from rookery.measure.intervals import INTERVAL_ENDS, Estimate, estimate_mean, estimate_share
+from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
 from rookery.records import Answer, Comparison, Record
 
 
@@ -173,138 +166,3 @@ def _average_wins(matches: Iterable[PairwiseMatch], system: str) -> float:
         if system in (each.one, each.other)
     ]
     return sum(wins) / len(wins)
-
-
-ELO_PER_UNIT = 400 / math.log(10)
-"""points of the Elo scale for one unit of strength: 400 points are odds of ten to one"""
-FALLBACK_TIES = 0.5
-MAX_NEWTON_STEPS = 200
-
-Array = npt.NDArray[np.float64]
-
-
-def fit_bradley_terry(
-    matches: Sequence[PairwiseMatch], ties: float = 0.0, draws: int = 1000, seed: int = 0
-) -> dict[str, Estimate]:
-    """Fit Bradley-Terry strengths to matches by maximum likelihood, strongest system first.
-
-    Their mean is 0. A tie is half a win for each. As a prior, `ties` more ties are added between
-    every two systems that met. Intervals are by the bootstrap over groups, `draws` samples; a
-    sample without finite strengths gets half a tie between those that met. Raises ValueError
-    without a match, and if the strengths themselves are not finite: because nothing compares some
-    systems with others, or some never won against the others.
-    """
-    names, wins_GSS = _count_wins(matches)
-    wins_SS = wins_GSS.sum(0)
-    met_SS = ((wins_SS + wins_SS.T) > 0).astype(float)
-    total_SS = wins_SS + ties / 2 * met_SS
-    _require_connected(names, total_SS)
-    counts = (wins_SS + wins_SS.T).sum(1)
-    drawn_DS = _bootstrap_strengths(wins_GSS, met_SS, ties, draws, seed)
-    low_S, high_S = np.quantile(drawn_DS, INTERVAL_ENDS, axis=0)
-    best_S = _maximize_likelihood(total_SS[None])[0]
-    low_S, high_S = np.minimum(low_S, best_S), np.maximum(high_S, best_S)
-    return {
-        names[at]: Estimate(
-            float(best_S[at]), float(low_S[at]), float(high_S[at]), round(counts[at])
-        )
-        for at in np.argsort(-best_S, kind="stable")
-    }
-
-
-def make_strength_figure(strengths: Mapping[str, Estimate], says: str) -> Figure:
-    """Make the figure of each system's strength with its interval; the table has Elo points too.
-
-    `says` begins the caption.
-    """
-    line = make_line("Bradley and Terry", enumerate(strengths.values()), "points")
-    rows = tuple(
-        (system, *msgspec.structs.astuple(one), one.value * ELO_PER_UNIT)
-        for system, one in strengths.items()
-    )
-    return Figure(
-        "strength",
-        "Strength of the systems",
-        f"{says} The mean of all is 0; one more wins 73 times in 100, 174 points of Elo's.",
-        ("system", "strength", "low", "high", "matches", "Elo"),
-        rows,
-        FigurePicture("bars", (line,), "system", "strength (log odds)", tuple(strengths)),
-    )
-
-
-def _count_wins(matches: Sequence[PairwiseMatch]) -> tuple[list[str], Array]:
-    """Return the systems, and for each group the wins of the row's system against the column's."""
-    names = list_systems(matches)
-    if not names:
-        raise ValueError("there is no match")
-    at = {name: place for place, name in enumerate(names)}
-    groups = {group: place for place, group in enumerate(dict.fromkeys(m.group for m in matches))}
-    wins_GSS = np.zeros((len(groups), len(names), len(names)))
-    for each in matches:
-        one, other, group = at[each.one], at[each.other], groups[each.group]
-        wins_GSS[group, one, other] += each.win
-        wins_GSS[group, other, one] += 1 - each.win
-    return names, wins_GSS
-
-
-def _bootstrap_strengths(
-    wins_GSS: Array, met_SS: Array, ties: float, draws: int, seed: int
-) -> Array:
-    """Return the strengths of each bootstrap sample, samples × systems."""
-    groups, size = wins_GSS.shape[:2]
-    chance, shares_G = np.random.default_rng(seed), np.full(groups, 1 / groups)
-    flat_GT = wins_GSS.reshape(groups, -1)
-    # One draw at a time: with many groups, the counts of all draws would fill the memory.
-    resampled = [chance.multinomial(groups, shares_G) @ flat_GT for _ in range(draws)]
-    drawn_DSS = np.reshape(resampled, (draws, size, size)) + ties / 2 * met_SS
-    lacking_D = ~_find_reachable(drawn_DSS).all((1, 2))
-    drawn_DSS[lacking_D] += FALLBACK_TIES / 2 * met_SS
-    return _maximize_likelihood(drawn_DSS)
-
-
-def _find_reachable(wins_DSS: Array) -> npt.NDArray[np.bool_]:
-    """Return True where wins lead from the row's system to the column's, directly or through
-    others."""
-    reached_DSS = (wins_DSS > 0) | np.eye(wins_DSS.shape[1], dtype=bool)
-    for _ in range(wins_DSS.shape[1].bit_length()):
-        reached_DSS = reached_DSS @ reached_DSS
-    return reached_DSS
-
-
-def _require_connected(names: Sequence[str], wins_SS: Array) -> None:
-    """Raise ValueError unless wins lead from everyone to everyone, which makes strengths finite
-    (Ford, 1957)."""
-    met_SS = _find_reachable((wins_SS + wins_SS.T)[None])[0]
-    if not met_SS.all():
-        apart = [name for name, reached in zip(names, met_SS[0], strict=True) if not reached]
-        raise ValueError(f"nothing compares {names[0]} with {', '.join(apart)}: add such matches")
-    reached_SS = _find_reachable(wins_SS[None])[0]
-    if not reached_SS.all():
-        weakest = reached_SS[np.argmin(reached_SS.sum(1))]
-        below = [name for name, inside in zip(names, weakest, strict=True) if inside]
-        raise ValueError(
-            f"{', '.join(below)} never won against any other, so their strengths are infinite: "
-            "add matches, leave them out, or put ties between those that met (ties=1)"
-        )
-
-
-def _maximize_likelihood(wins_DSS: Array) -> Array:
-    """Maximise the likelihood by Newton's method, for several tables of wins at once."""
-    draws, size, _ = wins_DSS.shape
-    met_DSS = wins_DSS + wins_DSS.transpose(0, 2, 1)
-    wins_DS = wins_DSS.sum(2)
-    strengths_DS = np.zeros((draws, size))
-    for _ in range(MAX_NEWTON_STEPS):
-        chance_DSS = 1 / (1 + np.exp(strengths_DS[:, None, :] - strengths_DS[:, :, None]))
-        slope_DS = wins_DS - (met_DSS * chance_DSS).sum(2)
-        weight_DSS = met_DSS * chance_DSS * (1 - chance_DSS)
-        # The mean is free; a constant added to the curvature's Laplacian holds it at 0.
-        curve_DSS = np.eye(size) * weight_DSS.sum(2)[:, :, None] - weight_DSS + 1 / size
-        step_DS = np.linalg.solve(curve_DSS, slope_DS[:, :, None])[:, :, 0]
-        # Steps that move no two systems further apart than 1 raise the likelihood from any start.
-        step_DS /= np.maximum(1.0, np.ptp(step_DS, axis=1))[:, None]
-        strengths_DS += step_DS
-        if np.abs(step_DS).max() < 1e-13:
-            break
-    strengths_DS -= strengths_DS.mean(1, keepdims=True)
-    return strengths_DS

@@ -141,16 +141,6 @@ def test_of_several_raters_the_majority_may_count(run: Run, working_folder: Path
     assert rows(run, "battle", "comparisons.jsonl", *WHOSE, "--majority")[0][2] == 1
 
 
-def test_strength_is_the_log_odds_of_winning(run: Run, working_folder: Path) -> None:
-    found = rows(run, "strength", "comparisons.jsonl", *WHOSE)
-    odds = 0.5108256237659907  # log(2.5 / 1.5)
-    assert [row[0] for row in found] == ["ours", "theirs"]
-    assert found[0][1] - found[1][1] == pytest.approx(odds)
-
-
-# Best of n, and rewards
-
-
 def test_the_best_of_two_is_the_mean_over_pairs(run: Run, working_folder: Path) -> None:
     """Of rewards 1, 2, 3 the best of two is the third twice and the second once."""
     write(
