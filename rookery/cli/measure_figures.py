@@ -41,7 +41,7 @@ from rookery.measure.ratings import (
     make_truthful_figure,
     measure_truthfulness,
 )
-from rookery.records import Answer, Comparison, Episode, Failure, Question, Rating
+from rookery.records import Answer, Comparison, Failure, Question, Rating
 from rookery.settings import WORDS
 from rookery.shell.answer_verification import make_claim_judge
 from rookery.typed_files import read_json_lines
@@ -95,7 +95,7 @@ class RewardLine(msgspec.Struct, frozen=True):
             raise ValueError(f"{len(self.rewards)} rewards, {len(self.validations)} validations")
 
 
-Owned = TypeVar("Owned", AnswerAttempt, RewardLine, Episode)
+Owned = TypeVar("Owned", AnswerAttempt, RewardLine)
 
 
 def read_measured_records(path: Path, kind: type[T]) -> list[T]:

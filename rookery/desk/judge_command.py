@@ -268,11 +268,7 @@ def run_form_list(store: DeskStoreOption = "") -> None:
 
 @form_group.command("show")
 def run_form_show(
-    name: Annotated[str, make_argument("NAME  The name of a form.")],
-    version: Annotated[
-        int, make_option("--version NUMBER  A version; without it, the newest.", min=0)
-    ] = 0,
-    store: DeskStoreOption = "",
+    name: Annotated[str, make_argument("NAME  The name of a form.")], store: DeskStoreOption = ""
 ) -> None:
     """Print the TOML file of a form, to be copied and changed."""
     from rookery.desk.forms import FORMS, read_packaged_form_text
@@ -284,10 +280,7 @@ def run_form_show(
         from rookery.desk.form_versions import list_form_versions, load_form
 
         load_form(desk, name)
-        texts = {each.version: each.text for each in list_form_versions(desk, name)}
-    if version not in (0, *texts):
-        raise ValueError(f"{name} has no version {version}: there are 1 to {max(texts)}")
-    sys.stdout.write(texts[version or max(texts)])
+        sys.stdout.write(list_form_versions(desk, name)[0].text)
 
 
 @form_group.command("check")

@@ -112,7 +112,6 @@ def make_bars_figure(
     systems: Mapping[str, MeasuredEstimates],
     y: str,
     source: str = "",
-    head: tuple[str, ...] = ("system", "measure", "value", "low", "high", "count"),
 ) -> Figure:
     """Make a figure with bars of one colour for each system, and a place for each measure.
 
@@ -124,6 +123,7 @@ def make_bars_figure(
         for measure, estimate in measured.items()
     }
     rows = tuple((*names, *msgspec.structs.astuple(of)) for names, of in each.items())
+    head = ("system", "measure", "value", "low", "high", "count")
     return Figure(name, title, says, head, rows, make_bars(each, y), source)
 
 

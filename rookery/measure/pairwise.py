@@ -117,7 +117,6 @@ def make_win_rate_figure(
     matches: Sequence[PairwiseMatch],
     system: str,
     says: str,
-    name: str = "preferred",
     title: str = "How often it is preferred",
 ) -> Figure:
     """Make the figure of one system's win rates against each that it met (WebGPT, figure 2).
@@ -134,7 +133,7 @@ def make_win_rate_figure(
         "neither is better", tuple((at, 0.5) for at in range(len(rates))), style="dashed"
     )
     return Figure(
-        name,
+        "preferred",
         title,
         f"{says} A tie is half a win.",
         (f"{system} against", "win rate", "low", "high", "matches"),

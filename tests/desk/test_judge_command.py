@@ -341,8 +341,6 @@ def test_a_form_is_checked_added_and_shown(run: Run, place: Path, tmp_path: Path
     )
     shown = ("judge", "form", "show", "tone", "--store", place)
     assert run(*shown).out == path.read_text(encoding="utf-8")
-    assert run(*shown, "--version", "1").out == TONE
-    assert "there are 1 to 2" in read_error(run, *shown, "--version", "3")
     assert "name one of demonstrate" in read_error(
         run, "judge", "form", "show", "x", "--store", place
     )

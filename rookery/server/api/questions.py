@@ -54,6 +54,7 @@ from rookery.shell.terminal_output import NO_ANSWER_MESSAGES, format_failure_cou
 QuoteUrl = Callable[[Quote], str]
 """returns the URL at which a client finds the page of a quote"""
 _URL_MARKS = str.maketrans({mark: f"%{ord(mark):02X}" for mark in '()<>[]\\ "`|\t\r\n'})
+"""characters that would end a Markdown link, percent-encoded"""
 
 
 class CitedSource(msgspec.Struct, frozen=True):
@@ -117,17 +118,12 @@ def insert_citation_marks(
         copied = end
         for source in (sources[number] for number in numbers):
             mark = f"[{source.number}]"
-            mark = f"[{mark}]({escape_markdown_url(source.url)})" if links else mark
+            mark = f"[{mark}]({source.url.translate(_URL_MARKS)})" if links else mark
             marks.append(CitationMark(at, at + len(mark), source))
             parts.append(mark)
             at += len(mark)
     parts.append(answer.text[copied:])
     return CitedText("".join(parts), tuple(marks))
-
-
-def escape_markdown_url(url: str) -> str:
-    """Percent-encode the characters of a URL that would end a Markdown link."""
-    return url.translate(_URL_MARKS)
 
 
 def _group_claim_ends(answer: Answer) -> list[tuple[int, tuple[int, ...]]]:
