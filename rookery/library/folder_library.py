@@ -251,8 +251,8 @@ class FolderManifest:
                 recorded = stamp if stamp.mtime_ns < newest else FileStamp(stamp.size, -1)
                 good = row if row and not row.outcome else ManifestRow(folder, name, stamp)
                 changes.changed.append(good._replace(stamp=recorded))
-        known = {folder for (folder,) in self._fetch_rows("select distinct folder from files")}
-        for folder in known - visited:
+        stored = {folder for (folder,) in self._fetch_rows("select distinct folder from files")}
+        for folder in stored - visited:
             changes.deleted.extend(self._select_rows("where folder = ?", (folder,)))
         return changes._replace(skipped=None if skipped == self.load_skipped() else skipped)
 
