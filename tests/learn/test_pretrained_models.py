@@ -191,11 +191,21 @@ def test_weights_are_used_in_the_type_that_was_asked_for(folder: Path) -> None:
     assert said.logprobs != expected.logprobs
 
 
-@pytest.mark.parametrize(("amx", "expected"), [(True, "bfloat16"), (False, "float32")])
+@pytest.mark.parametrize(
+    ("able", "expected"),
+    [
+        ({"amx_bf16": True, "avx512_bf16": True}, "bfloat16"),
+        ({"amx_bf16": False, "avx512_bf16": True}, "bfloat16"),
+        ({"amx_bf16": True}, "bfloat16"),
+        ({"amx_bf16": False, "avx512_bf16": False, "avx512_f": True}, "float32"),
+        ({"avx2": True}, "float32"),
+        ({}, "float32"),
+    ],
+)
 def test_the_fastest_precision_depends_on_the_processor(
-    monkeypatch: pytest.MonkeyPatch, amx: bool, expected: str
+    monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], expected: str
 ) -> None:
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"amx_bf16": amx})
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: able)
     assert choose_precision("cpu") == expected
     assert choose_precision("meta") == ""
 
