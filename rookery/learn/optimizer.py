@@ -321,6 +321,15 @@ class ModelOptimizer:
             self.model = self.accelerator.prepare_model(model)
         self._network = model
         """without the wrappers of accelerate"""
+        self._set_aside: dict[nn.Linear, nn.Parameter] = {}
+        """of layers that compute in bfloat16 and learn nothing, the weights in float32; autocast
+        keeps the cast weights of none but those that learn, and would cast these at every pass"""
+        if self._skeleton is None and self.accelerator.mixed_precision == "bf16":
+            for layer in (each for each in model.modules() if isinstance(each, nn.Linear)):
+                if not layer.weight.requires_grad:
+                    rounded = layer.weight.detach().bfloat16()
+                    self._set_aside[layer] = nn.Parameter(rounded, requires_grad=False)
+            self._exchange_frozen()
         named = dict(model.named_parameters())
         self._learning = {name: each for name, each in named.items() if each.requires_grad}
         by_rate: dict[float, list[Tensor]] = {}
@@ -346,8 +355,9 @@ class ModelOptimizer:
 
         Weights that are split are gathered into a copy of this type, for the time of the block: all
         processes must open it at once. Where it is not needed `everywhere`, the main process alone
-        gets weights, on the CPU, and the others a model that must not be used. Nothing may be
-        learnt inside.
+        gets weights, on the CPU, and the others a model that must not be used. Weights that are not
+        split keep their type; with `dtype` bfloat16, for autocast, linear layers that learn nothing
+        are in bfloat16 where training computes in it. Nothing may be learnt inside.
         """
         averages = self._averages if averaged and self._is_averaging else {}
         if self._skeleton is not None:
@@ -363,7 +373,7 @@ class ModelOptimizer:
             )
             yield whole
             return
-        with self._swap_weights(averages):
+        with self._swap_weights(averages, dtype == "float32"):
             yield self._network.get_submodule(part)
 
     def write_model(self, write: Callable[[Any], None], part: str = "") -> None:
@@ -375,8 +385,10 @@ class ModelOptimizer:
         self.accelerator.wait_for_everyone()
 
     @contextmanager
-    def _swap_weights(self, others: Mapping[str, Tensor]) -> Iterator[None]:
+    def _swap_weights(self, others: Mapping[str, Tensor], exact: bool) -> Iterator[None]:
         def exchange_data() -> None:
+            if exact:
+                self._exchange_frozen()
             for name, other in others.items():
                 weight = self._learning[name]
                 weight.data, other.data = other.data, weight.data
@@ -386,6 +398,10 @@ class ModelOptimizer:
             yield
         finally:
             exchange_data()
+
+    def _exchange_frozen(self) -> None:
+        for layer, other in self._set_aside.items():
+            self._set_aside[layer], layer.weight = layer.weight, other
 
     @torch.no_grad()
     def restore_weights(self, weights: Mapping[str, Tensor]) -> None:

@@ -1,8 +1,10 @@
-"""Adafactor: its steps by the paper's formulas, and what it keeps of the gradients."""
+"""Adafactor: its steps by the paper's formulas, and what it keeps of the gradients; frozen weights
+in bfloat16."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +12,23 @@ import pytest
 import split_adafactor
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from several import in_two_processes
 from split_adafactor import STEPS, Shapes, compare_weights, take_steps
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
+from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
+from rookery.learn.pretrained_models import (
+    LoraSettings,
+    TrainedModelSettings,
+    prepare_trainable_model,
+    seed_torch,
+)
 from rookery.learn.training_run import ResumableRun
 
+BFLOAT16 = torch.bfloat16
 Values = npt.NDArray[np.float64]
 SETTINGS = OptimizerSettings(1e-2, "constant", method="adafactor", clip=None)
 
@@ -120,3 +132,76 @@ def test_split_weights_learn_what_torch_s_own_does_whole_and_go_on_alone(tmp_pat
     compare_weights(alone, 3)
     take_steps(alone, range(3, STEPS))
     compare_weights(alone, STEPS)
+
+
+class CastCounter(TorchDispatchMode):
+    """Counts the matrices that are cast to bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._to_copy.default and (kwargs or {}).get("dtype") == BFLOAT16:
+            self.shapes += [tuple(args[0].shape)] if args[0].dim() == 2 else []
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def in_bfloat16() -> Iterator[Accelerator]:
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield make_accelerator("bfloat16")
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("trained", "learning"),
+    [
+        (TrainedModelSettings("", frozen=0.5), 7),
+        (TrainedModelSettings("", lora=LoraSettings(2)), 8),
+    ],
+)
+def test_frozen_weights_are_cast_to_bfloat16_once_and_stay_exact_where_they_are_written(
+    in_bfloat16: Accelerator, trained: TrainedModelSettings, learning: int, tied: bool
+) -> None:
+    """Two layers of seven matrices: the upper one learns all, or LoRA two pairs in each."""
+    sizes = {"vocab_size": 12, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "tie_word_embeddings": tied}
+    ids = torch.tensor([[1, 2, 3, 4, 5]])
+
+    def make() -> Any:
+        with seed_torch(0):
+            model = LlamaForCausalLM(LlamaConfig(**sizes | heads))
+            return prepare_trainable_model(model, trained)
+
+    slow, model = make(), make()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    learner = ModelOptimizer(model, OptimizerSettings(rate=0.1), 1, in_bfloat16)
+    with CastCounter() as slowly, torch.autocast("cpu", BFLOAT16):
+        expected = slow(input_ids=ids, use_cache=False).logits.float()
+    with CastCounter() as counter:
+        found = learner.model(input_ids=ids, use_cache=False).logits
+    head = 0 if trained.lora or tied else 1
+    assert len(slowly.shapes) == 15 + (8 if trained.lora else 0)
+    assert len(counter.shapes) == learning + head
+    assert torch.equal(found, expected)
+    expected.square().sum().backward()
+    found.square().sum().backward()
+    gradients = [
+        [each.grad for each in one.parameters() if each.requires_grad] for one in (slow, model)
+    ]
+    assert all(map(torch.equal, *gradients))
+    with learner.open_whole_model(dtype="bfloat16") as sampled, torch.autocast("cpu", BFLOAT16):
+        assert torch.equal(sampled(input_ids=ids, use_cache=False).logits.float(), expected)
+    learner.step(0, [ids], lambda piece: learner.model(input_ids=piece).logits.square().sum())
+    written: dict[str, Tensor] = {}
+    learner.write_model(lambda whole: written.update(whole.state_dict()))
+    assert written.keys() == before.keys()
+    moved = {name for name, value in before.items() if not torch.equal(written[name], value)}
+    named = slow.named_parameters()
+    learnt = {name for name, weight in named if weight.requires_grad}
+    assert moved == {
+        name for name in learnt if "lora_A" not in name
+    }  # whose gradient is 0 at first
+    assert all(value.dtype == torch.float32 for value in written.values())
