@@ -538,7 +538,7 @@ def _compute_loss(
         return scored.float().sum(), [(name, tuple(scored.shape))]
     output_names: set[TokenOutput] = {"logprobs"}
     if how is not None:
-        output_names |= {"values", "entropies"}
+        output_names.add("values")
         if how.kl == "loss":
             output_names.add("kl")
     with _compute_in(dtype):

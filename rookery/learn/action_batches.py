@@ -304,27 +304,26 @@ def select_logprobs(logits_NV: Tensor, actions_N: Tensor) -> Tensor:
     return logits_NV.log_softmax(-1).gather(-1, actions_N[:, None])[:, 0]
 
 
-def compute_entropies(logits_NV: Tensor) -> Tensor:
-    """Return the entropy of each token's distribution, N, in nats."""
-    logprobs_NV = logits_NV.log_softmax(-1)
-    # 0 × -inf is not 0 here, and its gradient neither.
-    return -(logprobs_NV.exp() * logprobs_NV.masked_fill(logprobs_NV.isneginf(), 0.0)).sum(-1)
-
-
 def count_vocabulary(model: Any) -> int:
     """Return how many ids a model has logits of."""
     return int(unwrap_lora(model).config.get_text_config().vocab_size)
 
 
 def split_into_micro_batches(rows: Sequence[ActionRow], tokens: int) -> list[list[ActionRow]]:
-    """Split rows into micro-batches of at most `tokens` tokens, padding included.
+    """Split rows into micro-batches of at most `tokens` tokens, of which a tenth is padding at
+    most.
 
     A longer row is alone in its own. Rows of similar length are put together, the longest first.
     """
     pieces: list[list[ActionRow]] = []
     for row in sorted(rows, key=lambda row: row.size, reverse=True):
-        if pieces and _count_padded_tokens([*pieces[-1], row]) <= tokens:
-            pieces[-1].append(row)
+        joined = [*pieces[-1], row] if pieces else []
+        if (
+            joined
+            and _count_padded_tokens(joined) <= tokens
+            and compute_padding_share([joined]) <= 0.1
+        ):
+            pieces[-1] = joined
         else:
             pieces.append([row])
     return pieces

@@ -34,7 +34,6 @@ from rookery.learn.action_batches import (
     compute_action_logprobs,
     compute_action_states,
     compute_action_values,
-    compute_entropies,
     compute_in_chunks,
     compute_logits,
     count_vocabulary,
@@ -447,10 +446,10 @@ class KlController:
         self.beta = float(json.loads((folder / _CONTROLLER_FILE).read_text("utf-8"))["beta"])
 
 
-TokenOutput = Literal["logprobs", "entropies", "kl", "reference", "values"]
-"""what networks say of each token of the actions, one number each: its log-probability; the entropy
-of its distribution, in nats, without gradients; the KL of its distribution from the reference's;
-its log-probability by the reference, without gradients; the return before it"""
+TokenOutput = Literal["logprobs", "kl", "reference", "values"]
+"""what networks say of each token of the actions, one number each: its log-probability; the KL of
+its distribution from the reference's; its log-probability by the reference, without gradients; the
+return before it"""
 
 
 class ActorCritic(nn.Module):
@@ -482,7 +481,7 @@ class ActorCritic(nn.Module):
         where there is no value network."""
         values_by_name: dict[str, Tensor] = {}
         values = "values" in outputs and self.critic is not None
-        distributions = {"logprobs", "entropies", "kl"} & set(outputs)
+        distributions = {"logprobs", "kl"} & set(outputs)
         if distributions or (values and self.shared):
             states_ND = compute_action_states(self.policy, batch)
             if distributions:
@@ -516,8 +515,6 @@ class ActorCritic(nn.Module):
             allowed = tokens.allowed
             logits_NV = compute_logits(self.policy, tokens.states_ND, allowed, temperature)
             compared = {"logprobs": select_logprobs(logits_NV, tokens.actions_N)}
-            if "entropies" in outputs:
-                compared["entropies"] = compute_entropies(logits_NV.detach())
             if tokens.others_ND is not None:
                 with self._use_reference() as reference:
                     others_NV = compute_logits(reference, tokens.others_ND, allowed, temperature)
@@ -597,7 +594,9 @@ class TokenTensors:
         self.sampled_N = sampled_N
         """log-probabilities, as the sampler found them"""
         self.reference_N = torch.zeros_like(sampled_N)
-        self.old_N = torch.zeros_like(sampled_N)
+        self.old_N = sampled_N.clone()
+        """those that the ratio is taken from: the sampler's, or where the trainer reads the policy
+        before anything is learnt, its own"""
         self.values_N = torch.zeros_like(sampled_N)
         self.advantages_N = torch.zeros_like(sampled_N)
         self.returns_N = torch.zeros_like(sampled_N)
@@ -707,10 +706,12 @@ class PolicyGradientTrainer:
 
         Of whole episodes, in the mean: `reward`, `reward_spread` (standard deviation), `answered`
         (share), `kl` (nats, summed over the episode), `length` (tokens); `episodes` counts the
-        extra ones too. Of tokens, as they were drawn: `kl_token` (nats, k3), `entropy` (nats),
-        `mismatch` (the farthest that a log-probability is from the sampler's), `ratio` (the
-        farthest from 1 before anything was learnt), `explained` (the share of the variance of the
-        returns that the values explain). Over all epochs: `policy_loss`, `value_loss`, `clipped`
+        extra ones too. Of tokens, as they were drawn: `kl_token` (nats, k3), `entropy` (nats, the
+        mean of minus the log-probabilities that were drawn, as in Ziegler's code), `mismatch` (the
+        farthest that a log-probability is from the sampler's, where the policy was read before
+        anything was learnt: in the first minibatch, or in all), `explained` (the share of the
+        variance of the returns that the values explain). Over all epochs: `policy_loss`,
+        `value_loss`, `clipped`
         and `value_clipped` (shares), `approxkl` (nats from the policy that drew), `gradient` (its
         length); and `beta`. Raises Failed: stopped, not_a_number, and nothing_to_learn where RLOO
         finds every episode alone in its group.
@@ -732,12 +733,7 @@ class PolicyGradientTrainer:
                 if rules.advantage == "rloo":
                     count = len(lesson.accounts) * minibatch.share
                 loss = partial(
-                    self._compute_loss,
-                    lesson,
-                    tally,
-                    1 / max(count, 1e-9),
-                    epoch,
-                    epoch == place == 0,
+                    self._compute_loss, lesson, tally, 1 / max(count, 1e-9), epoch == place == 0
                 )
                 lengths.append(self._learner.step(number, minibatch.pieces, loss))
                 number += 1
@@ -753,11 +749,15 @@ class PolicyGradientTrainer:
 
     @torch.no_grad()
     def _score_tokens(self, minibatches: Sequence[Minibatch], tokens: TokenTensors) -> None:
-        """Compute the outputs of reference and value network for each token, and the policy's where
-        the training pass would come too late for them."""
+        """Compute the outputs of reference and value network for each token.
+
+        The policy's log-probabilities are the sampler's, and those of the first training pass. Only
+        where its states are computed for a shared value network anyway, or where a server drew with
+        an arithmetic of its own and some minibatches are read too late, are they computed here.
+        """
         warmth = self._rules.sampling.temperature
         outputs: set[TokenOutput] = {"reference", "values"}
-        if len(minibatches) > 1 or self._actor.shared:
+        if self._actor.shared or (len(minibatches) > 1 and self._rules.servers):
             outputs.add("logprobs")
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
             scored = self._learner.model(piece.batch, warmth, outputs)
@@ -849,15 +849,12 @@ class PolicyGradientTrainer:
         lesson: PreparedBatch,
         tally: MetricAccumulator,
         scale: float,
-        epoch: int,
         first: bool,
         piece: MicroBatch,
     ) -> Tensor:
         """Return the part of a micro-batch in the minibatch's loss."""
         rules, tokens, at_N = self._rules, lesson.tokens, piece.tokens_N
         outputs: set[TokenOutput] = {"logprobs", "values"}
-        if epoch == 0:
-            outputs.add("entropies")
         if rules.kl == "loss":
             outputs.add("kl")
         scored = self._learner.model(piece.batch, rules.sampling.temperature, outputs)
@@ -871,10 +868,6 @@ class PolicyGradientTrainer:
         loss = losses_N.sum()
         apart_N = (new_N - old_N).detach()
         tally.add(seen=seen_N, policy_loss=losses_N, clipped=clipped_N, approxkl=apart_N**2 / 2)
-        if first:
-            tally.record_maximum(ratio=apart_N.expm1())
-        if epoch == 0:
-            tally.add(read=seen_N, entropy=scored["entropies"])
         if "values" in scored:
             fits_N, held_N = compute_value_loss(
                 scored["values"], tokens.values_N[at_N], tokens.returns_N[at_N], rules.value_clip
@@ -894,6 +887,8 @@ class PolicyGradientTrainer:
             squares=tokens.returns_N**2,
             missed=missed_N,
             missed_squares=missed_N**2,
+            read=torch.ones_like(missed_N),
+            entropy=-tokens.sampled_N,
         )
         sums, most = tally.reduce_across_processes()
         token_count, read = sums.pop("seen"), sums.pop("read")

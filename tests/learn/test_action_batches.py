@@ -17,7 +17,6 @@ from rookery.learn.action_batches import (
     ActionRow,
     collate_rows,
     compute_action_logprobs,
-    compute_entropies,
     compute_logits,
     make_model_inputs,
     predict_actions,
@@ -101,7 +100,6 @@ def compute_plainly(actor: ActorCritic, batch: ActionBatch) -> dict[str, Tensor]
     states_BTD = unwrap_lora(actor.policy).get_decoder()(**make_model_inputs(batch))[0]
     return {
         "logprobs": select_logprobs(logits_NV, batch.actions_N),
-        "entropies": compute_entropies(logits_NV.detach()),
         "kl": compute_full_kl(logits_NV, others_NV),
         "reference": select_logprobs(others_NV, batch.actions_N),
         "values": actor.critic(states_BTD.flatten(0, 1)[batch.places_N])[..., 0],

@@ -1,6 +1,7 @@
 """Rows side by side: each means what it means alone, whatever stands beside it."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -95,3 +96,19 @@ def test_every_row_is_in_one_piece_and_no_piece_is_too_large(sizes: list[tuple[i
         size = len(piece) * max(sizes_of)
         assert size <= 60
         assert compute_padding_share([piece]) == pytest.approx(1 - sum(sizes_of) / size)
+        assert size - sum(sizes_of) <= size / 10
+    for piece, after in pairwise(pieces):  # greedily: the next row would not have fitted
+        joined = len(piece) * piece[0].size + piece[0].size
+        assert joined > 60 or 10 * (sum(row.size for row in piece) + after[0].size) < 9 * joined
+
+
+def test_rows_are_cut_where_a_tenth_would_be_padding_by_hand() -> None:
+    """20 and 18 are 38 of 40; with 16, 54 of 60 is a tenth of padding, and with 15 it is more.
+    13 begins the next, which 9 would pad: 22 of 26."""
+    rows = [ActionRow([1] * (size - 1), [2]) for size in (9, 16, 20, 13, 18)]
+    pieces = split_into_micro_batches(rows, 1000)
+    assert [[row.size for row in piece] for piece in pieces] == [[20, 18, 16], [13], [9]]
+    assert compute_padding_share([rows]) == pytest.approx(1 - 76 / 100)
+    assert compute_padding_share(pieces) == pytest.approx(1 - 76 / 82)
+    rows[1] = ActionRow([1] * 14, [2])
+    assert [len(piece) for piece in split_into_micro_batches(rows, 1000)] == [2, 2, 1]

@@ -123,11 +123,27 @@ def test_the_loss_has_its_shares(model: str, alpha: float) -> None:
     teacher, lesson = judged(model, **changes)
     [minibatch] = lesson.begun
     [piece] = minibatch.pieces
-    loss = teacher._compute_loss(lesson, MetricAccumulator(), 1 / minibatch.tokens, 0, True, piece)
+    loss = teacher._compute_loss(lesson, MetricAccumulator(), 1 / minibatch.tokens, True, piece)
     assert loss.item() == pytest.approx((1 - alpha) * (-2 + 0.75) / 3, abs=1e-5)
     found = teacher.train_on_batch(lesson, 0, 0.1)
     assert found["policy_loss"] == pytest.approx(-2 / 3, abs=1e-5)
     assert found["value_loss"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_entropy_is_that_of_the_tokens_that_were_drawn(model: str) -> None:
+    """Drawn with log-probabilities -0.5, -1.5 and -0.7: 2.7 nats in 3 tokens, whatever the policy
+    says of them when it reads them again, which is its mismatch."""
+    teacher, _ = judged(model)
+    drawn = [[-0.5, -1.5], [-0.7]]
+    played = [
+        Trajectory(n, [SampledAction(ActionRow(prompt, said), drawn[n], True)], worth, n)
+        for n, (prompt, said, worth) in enumerate(SAID)
+    ]
+    lesson = teacher.prepare_batch(played, 0)
+    assert lesson.tokens.old_N.tolist() == pytest.approx([-0.5, -1.5, -0.7])
+    found = teacher.train_on_batch(lesson, 0, 0.1)
+    assert found["entropy"] == pytest.approx(0.9)
+    assert found["mismatch"] > 0.1
 
 
 class Table(nn.Module):

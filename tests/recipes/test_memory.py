@@ -70,7 +70,7 @@ def test_gophercite_s_policy_learns_two_layers_in_five_with_adafactor() -> None:
     assert held.weights == 4 * (whole + head)
     assert held.reference == 4 * whole  # a copy of its own
     names = [name for name, _ in found.outputs]
-    assert names == ["logprobs", "entropies", "kl", "values"]
+    assert names == ["logprobs", "kl", "values"]
     assert {size for _, size in found.outputs} == {(rows * 256,)}
 
 
