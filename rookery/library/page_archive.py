@@ -435,7 +435,7 @@ def translate_storage_errors(path: Path) -> Iterator[None]:
 
 def write_whole_file(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file completely, or leave it as it was; its folder must be there. Raises OSError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
     try:
         with new.open("wb") as file:
             file.writelines(pieces)

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from stores import Server, postgres
 
 from rookery.errors import Failed
-from rookery.library.page_archive import PageArchive, insert_page
+from rookery.library.page_archive import PageArchive, insert_page, write_whole_file
 from rookery.records import Block, Hit, Link, Mark, Page, Quote, digest_of
 
 __all__ = ["postgres"]
@@ -173,7 +174,7 @@ def test_many_threads_lose_nothing(place: Place) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from rookery.library.page_archive import PageArchive, insert_page
+from rookery.library.page_archive import PageArchive, insert_page, write_whole_file
 from rookery.records import Page
 with PageArchive(sys.argv[1]) as archive:
     for number in range(60):
@@ -194,7 +195,7 @@ def test_two_processes_write_the_same_new_archive(place: Place) -> None:
 _FILL = """
 import resource, signal, sys
 from pathlib import Path
-from rookery.library.page_archive import PageArchive, insert_page
+from rookery.library.page_archive import PageArchive, insert_page, write_whole_file
 from rookery.errors import Failed
 from rookery.records import Page
 import random
@@ -471,3 +472,17 @@ def test_an_archive_is_copied_into_postgresql_with_its_order(
             assert archive.find_latest("https://e.org/old") == page("moved", "https://e.org/new")
             assert archive.find_search("auto", "crows") == [Hit("https://e.org/a", "A")]
             assert archive.count_versions() == (2, 3)
+
+
+def test_two_threads_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+
+    def write_meanwhile() -> Iterator[bytes]:
+        with ThreadPoolExecutor(1) as other:
+            other.submit(write_whole_file, path, [b"other"]).result()
+        assert path.read_bytes() == b"other"
+        yield b"own"
+
+    write_whole_file(path, write_meanwhile())
+    assert path.read_bytes() == b"own"
+    assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
