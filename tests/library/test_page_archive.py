@@ -174,7 +174,7 @@ def test_many_threads_lose_nothing(place: Place) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
-from rookery.library.page_archive import PageArchive, insert_page, write_whole_file
+from rookery.library.page_archive import PageArchive, insert_page
 from rookery.records import Page
 with PageArchive(sys.argv[1]) as archive:
     for number in range(60):
@@ -195,7 +195,7 @@ def test_two_processes_write_the_same_new_archive(place: Place) -> None:
 _FILL = """
 import resource, signal, sys
 from pathlib import Path
-from rookery.library.page_archive import PageArchive, insert_page, write_whole_file
+from rookery.library.page_archive import PageArchive, insert_page
 from rookery.errors import Failed
 from rookery.records import Page
 import random
