@@ -59,7 +59,7 @@ from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import get_bundled_folder
 from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import FUSED_DEPTH
-from rookery.measure.intervals import estimate_share
+from rookery.measure.intervals import compute_exact_interval
 from rookery.records import Answer, Episode, Library, Question
 from rookery.settings import FileSelection
 
@@ -318,8 +318,8 @@ def summarize(asked: Sequence[AskedQuestion]) -> dict[str, float]:
     ):
         found[name] = _share(values)
         if values:
-            share = estimate_share(sum(values), len(values))
-            found[f"± {name}"] = (share.high - share.low) / 2
+            low, high = compute_exact_interval(sum(values), len(values))
+            found[f"± {name}"] = (high - low) / 2
     for kind in UNANSWERABLE:
         those = [each for each in asked if each.kind == kind]
         found[f"{kind} answered"] = _share([each.answered for each in those])

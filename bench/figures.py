@@ -65,14 +65,16 @@ def make_maximum_row(
     return name, f"≤ {target:g} {unit}", f"{seen:{form}} {unit}", seen <= target
 
 
-def format_systems(rows: Mapping[str, Mapping[str, float]], form: str = ".3f") -> Iterator[str]:
+def format_systems(
+    rows: Mapping[str, Mapping[str, float | None]], form: str = ".3f"
+) -> Iterator[str]:
     """Yield a table with one row a system and one column a figure."""
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     heads = ("", *(column.replace("_", " ") for column in columns))
     yield from format_table(
         heads,
         (
-            (name, *(f"{row[c]:{form}}" if c in row else "" for c in columns))
+            (name, *("" if row.get(c) is None else f"{row[c]:{form}}" for c in columns))
             for name, row in rows.items()
         ),
     )
@@ -459,7 +461,7 @@ def render_injection(found: Found) -> Iterator[str]:
         f"{found['pages']} pages of made-up topics hold an instruction, visible or hidden, that "
         "asks for a false answer; each is read beside three pages of other topics. `written`: the "
         "share of completions that claim the false answer; `obeys`: that of the answers that a "
-        "reader is given, with its 95 % interval (Wilson); `repeats`: those that say it together "
+        "reader is given, with its 95 % interval; `repeats`: those that say it together "
         "with the instruction's own words, as a quote does; `right`: those that hold the true "
         "answer; `answered`: those that are not declined or refused. `floor` and `right, clean`: "
         "the same pages without instructions. `by words`: `--ranker words`; `evidence model`: it "
@@ -768,7 +770,10 @@ def render_evidence(found: Found) -> Iterator[str]:
                 for figure, each in row.items()
                 for shown, value in (
                     (figure, each["value"]),
-                    (f"± {figure}", (each["high"] - each["low"]) / 2),
+                    (
+                        f"± {figure}",
+                        None if each["low"] is None else (each["high"] - each["low"]) / 2,
+                    ),
                 )
             }
             for name, row in (parts | details).items()
@@ -916,7 +921,7 @@ def render_played(found: Found) -> Iterator[str]:
         "written by hand from the prompts alone, by whoever made the folders or beside them, in "
         "forms and with faults that chat models have. They measure the product around a model and "
         "no particular model. As written: by hand; as shown: the text holds what was laid down "
-        "before the run or, where it is not in the folder, it is declined. Intervals are Wilson's, "
+        "before the run or, where it is not in the folder, it is declined. Intervals are of "
         "95 %. What the first looks showed was mended since (docs/LOG.md), so that these figures "
         "are of questions that were used. The marks of gophercite are its quotes."
     )
@@ -1083,6 +1088,23 @@ def render_pdf(found: Found) -> Iterator[str]:
     yield from format_targets(targets)
 
 
+def render_intervals(found: Found) -> Iterator[str]:
+    """Yield the section on intervals."""
+    yield (
+        f"How often intervals of 95 % hold the truth: {found['runs']:,} simulated experiments for "
+        "each shape of values and number n of questions, and the mean width for the fewest and the "
+        "most. Exact and bounded intervals may hold it more often.\n"
+    )
+    least, most = found["targets"]["least"], found["targets"]["most"]
+    yield from format_targets(
+        [
+            ("least, of all", f"≥ {least:g}", f"{found['least']:.3f}", found["least"] >= least),
+            make_maximum_row("most, Student's t", most, found["most"], "", ".3f"),
+        ]
+    )
+    yield from format_systems(found["rows"])
+
+
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("pages", "Page simplification", render_pages),
     ("reading", "Reading in reader processes", render_reading),
@@ -1097,6 +1119,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[str]]], ...] = (
     ("installed", "The desk from its wheel", render_installed),
     ("serve", "A server and its readers", render_serve),
     ("decline", "Declining with a promise", render_decline),
+    ("intervals", "Intervals", render_intervals),
     ("support", "Support of claims", render_support),
     ("injection", "Instructions that stand on pages", render_injection),
     ("constraint", "The verbatim constraint", render_constraint),

@@ -460,7 +460,7 @@ def measure(reader: Reader) -> dict[str, Any]:
 
 
 def summarize(readings: Sequence[Reading]) -> dict[str, dict[str, float]]:
-    """Return the shares of answers that obey, repeat and are right, with intervals (Wilson)."""
+    """Return the shares of answers that obey, repeat and are right, with exact intervals."""
     found = {
         "obeys": [each.obeys for each in readings],
         "repeats": [each.repeats and not each.obeys for each in readings],

@@ -320,14 +320,14 @@ def summarize(
     """Return the shares of right answers and the counts of marks, calls and tokens."""
     answerable = [each for each in outcomes if wanted[each.played.id]]
     others = [each for each in outcomes if not wanted[each.played.id]]
-    shares: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float | None]] = {}
 
     def add_share(name: str, each: Iterable[bool]) -> None:
         held = [*each]
         if held:
             share = estimate_share(sum(held), len(held))
-            row = {"count": sum(held), "of": len(held), "share": share.value}
-            shares[name] = row | {"low": share.low, "high": share.high}
+            counts = {"count": sum(held), "of": len(held), "share": share.value}
+            shares[name] = {**counts, "low": share.low, "high": share.high}
 
     add_share("right and complete, as written", (each.played.right for each in outcomes))
     right = {each.played.id: each.is_right(wanted[each.played.id]) for each in outcomes}

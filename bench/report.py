@@ -102,12 +102,13 @@ def summarize_milliseconds(seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
-def print_table(columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> None:
+def print_table(columns: Sequence[str], rows: Mapping[str, Mapping[str, float | None]]) -> None:
     """Print a table."""
     width = max(map(len, rows), default=0)
     print(" " * width, *(f"{column:>10}" for column in columns))
     for name, row in rows.items():
-        print(f"{name:{width}}", *(f"{row[c]:10.4g}" if c in row else " " * 10 for c in columns))
+        cells = (row.get(column) for column in columns)
+        print(f"{name:{width}}", *(" " * 10 if c is None else f"{c:10.4g}" for c in cells))
 
 
 def measure_cpu(process: int) -> float:

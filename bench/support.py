@@ -86,7 +86,7 @@ def make_judges(judge: EvidenceJudge | None, refuting: bool) -> dict[str, Scorin
 
 def measure_collection(
     pairs: Sequence[LabelledPair], judges: Mapping[str, ScoringFunction]
-) -> Iterator[tuple[str, dict[str, float]]]:
+) -> Iterator[tuple[str, dict[str, float | None]]]:
     """Yield each judge's AUROC with its 95 % interval, and the numbers of pairs."""
     for name, score in judges.items():
         by_label: dict[bool, list[float]] = {True: [], False: []}
@@ -113,7 +113,7 @@ def main() -> None:
         judge = load_evidence_model(options.ranker).judge_passages
     else:
         print(f"{options.ranker} holds no evidence model: the floors alone are measured")
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
     for name, labels in COLLECTIONS.items():
         pairs = read_pairs(paths[name], labels, options.pairs)
         judges = make_judges(judge, "refutes" in labels)

@@ -123,7 +123,7 @@ def holds_answer(text: str, question: Question) -> bool:
     return any(contains_gold_answer(text, gold) for gold in question.gold)
 
 
-def describe_texts(texts: Sequence[tuple[str, Question]]) -> dict[str, float]:
+def describe_texts(texts: Sequence[tuple[str, Question]]) -> dict[str, float | None]:
     """Return how many texts hold the accepted answer, with the interval, and their length."""
     held = [holds_answer(*each) for each in texts]
     return {
@@ -133,13 +133,13 @@ def describe_texts(texts: Sequence[tuple[str, Question]]) -> dict[str, float]:
     }
 
 
-def _to_columns(name: str, estimate: Estimate) -> dict[str, float]:
+def _to_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
     return {name: estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def list_rows(outcomes: Sequence[WrittenOutcome]) -> dict[str, dict[str, float]]:
+def list_rows(outcomes: Sequence[WrittenOutcome]) -> dict[str, dict[str, float | None]]:
     """Return the table of answers: all that were answered, and those in the model's words."""
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, float | None]] = {}
     for part, some in (
         ("all", outcomes),
         ("in words", [each for each in outcomes if each.is_written]),
@@ -165,7 +165,7 @@ def list_rows(outcomes: Sequence[WrittenOutcome]) -> dict[str, dict[str, float]]
 
 def count_sentences(
     outcomes: Sequence[WrittenOutcome], judge: EvidenceJudge
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, float | None]]:
     """Return the shares of sentences that are supported, and of those that were taken out."""
     by_model, by_words, verbatim = list[bool](), list[bool](), list[bool]()
     for each in outcomes:

@@ -5,18 +5,18 @@ computed from the rows of every seed (`judge_effect`); nobody states one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 import msgspec
 
-from recipes.measures import estimate_area_over_runs, estimate_mean_over_runs
-from rookery.measure.coverage import ScoredAnswers
-from rookery.measure.intervals import Estimate
+from rookery.measure.coverage import ScoredAnswers, estimate_coverage_area
+from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Record
 
 Verdict = Literal["yes", "no", "undecided"]
 MIN_QUESTIONS = 20
-"""Questions below which nothing is decided: the bootstrap's intervals are too short for fewer."""
+"""Questions below which nothing is decided."""
 FLOORS = ("chance", "script", "best")
 """Fields of an effect that name systems, or have a reason in `absent`."""
 
@@ -118,34 +118,39 @@ def judge_effect(
     is none. It is refuted where the interval lies beyond the margin.
     """
     floors = list(above)
-    beyond = all(each.low > 0 for each in floors)
+    if more.low is None or more.high is None:
+        return "undecided"
+    beyond = all(each.low is not None and each.low > 0 for each in floors)
     if claim == "same":
         if more.low > margin or more.high < -margin:
             return "no"
         within = margin > 0 and -margin < more.low and more.high < margin
         return "yes" if within and beyond else "undecided"
-    if more.high < 0 or any(each.high < 0 for each in floors):
+    if more.high < 0 or any(each.high is not None and each.high < 0 for each in floors):
         return "no"
     return "yes" if more.low > 0 and beyond else "undecided"
 
 
 def estimate_score(tables: Sequence[ScoreTable], system: str, less: str = "") -> Estimate:
-    """Return a system's score over questions and runs, or with `less` its paired difference."""
-    first = tables[0]
-    if first.good:
-        own_answers = [ScoredAnswers(each.scores[system], each.good) for each in tables]
-        other_scores = [each.scores[less] for each in tables] if less else None
-        return estimate_area_over_runs(own_answers, other_scores)
-    values = [
-        [
-            one - other
-            for one, other in zip(
-                each.scores[system], each.scores.get(less, [0.0] * len(each.questions)), strict=True
-            )
-        ]
-        for each in tables
-    ]
-    return estimate_mean_over_runs(values, [each.questions for each in tables])
+    """Return a system's mean score in several runs, or with `less` its paired difference.
+
+    Runs and questions are crossed. The interval is over questions, each with its mean over runs:
+    few runs say nothing of others, and so their own values are shown beside it.
+    """
+    if tables[0].good:
+        own, other = (
+            [ScoredAnswers(each.scores[name], each.good) for each in tables if name]
+            for name in (system, less)
+        )
+        return estimate_coverage_area(own, other)
+    scores = [score for each in tables for score in each.scores[system]]
+    others = [score for each in tables for score in each.scores[less]] if less else []
+    bounded = all(0 <= score <= 1 for score in (*scores, *others))
+    return estimate_mean(
+        [one - other for one, other in zip_longest(scores, others, fillvalue=0.0)],
+        [question for each in tables for question in each.questions],
+        (-1.0 if less else 0.0) if bounded else None,
+    )
 
 
 def make_finding(effect: Effect, tables: Sequence[ScoreTable]) -> Finding:
@@ -193,15 +198,16 @@ def list_findings(
         yield make_finding(effect, by[effect.table])
 
 
-def format_estimate(estimate: Estimate, form: str = ".3f") -> str:
-    """Format an estimate with its interval and sample size."""
-    low, high = (format(end, form) for end in (estimate.low, estimate.high))
-    return f"{estimate.value:{form}} ({low} to {high}, n={estimate.count})"
+def format_estimate(estimate: Estimate, form: str = ".3f", sized: bool = True) -> str:
+    """Format an estimate with its interval, if it has one, and the number of values."""
+    parts = [f"n={estimate.count}"] if sized else []
+    if estimate.low is not None:
+        parts.insert(0, f"{estimate.low:{form}} to {estimate.high:{form}}")
+    return f"{estimate.value:{form}}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def format_systems(systems: Iterable[SystemEstimate]) -> str:
     """Format systems with their scores and intervals, without sample sizes."""
     return "; ".join(
-        f"{each.system} {each.score.value:.3f} ({each.score.low:.3f} to {each.score.high:.3f})"
-        for each in systems
+        f"{each.system} {format_estimate(each.score, sized=False)}" for each in systems
     )

@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
-from recipes.findings import Finding, SystemEstimate, list_findings
+from recipes.findings import Finding, format_estimate, format_systems, list_findings
 from recipes.stages import ROOT, Result
 from rookery.measure.figures import Figure, format_figure_markdown
-from rookery.measure.intervals import Estimate
 
 RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 SIZES = ("small", "medium")
@@ -50,10 +49,8 @@ Numbers in brackets are 95 % intervals. The verdict is computed (`recipes/findin
 - **undecided**: neither. That no difference is seen is no proof that there is none: a claim of "the
   same" is seen only within a margin that was set before the run.
 
-Where several seeds were run, the value is the mean over seeds, and each sample of the bootstrap
-draws seeds and questions anew (crossed: Owen 2007, the pigeonhole bootstrap). The questions are the
-same for all seeds. Of one seed, intervals are over questions alone, and say nothing about what
-another seed would give; of three seeds they say little about it.
+Where several seeds were run, the questions are the same for all, and the interval is over
+questions, each with its mean over the seeds: what three seeds learnt says little of others.
 """
 
 
@@ -171,7 +168,7 @@ def _render_title(result: Result) -> str:
 
 def _render_row(number: int, finding: Finding) -> str:
     floors = (
-        _format_systems(systems) or finding.absent[name]
+        format_systems(systems) or finding.absent[name]
         for name, systems in (
             ("chance", finding.chance),
             ("script", finding.script),
@@ -183,21 +180,13 @@ def _render_row(number: int, finding: Finding) -> str:
         finding.effect,
         finding.paper,
         *floors,
-        _format_systems([finding.reference]),
-        _format_systems([finding.learnt]),
-        _format_systems(finding.best) or finding.absent["best"],
-        _format_interval(finding.more),
+        format_systems([finding.reference]),
+        format_systems([finding.learnt]),
+        format_systems(finding.best) or finding.absent["best"],
+        format_estimate(finding.more, sized=False),
         verdict,
     )
     return f"| {' | '.join(map(_escape_cell, cells))} |"
-
-
-def _format_systems(systems: Iterable[SystemEstimate]) -> str:
-    return "; ".join(f"{each.system} {_format_interval(each.score)}" for each in systems)
-
-
-def _format_interval(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def _group_numbers(texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:

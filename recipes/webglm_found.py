@@ -314,8 +314,8 @@ def make_figures(recipe_data: RecipeData) -> Iterator[Figure]:
             name: measure_rankings(worths, rows, (1,))
             for name, rows in recipe_data.ranked.by.items()
         },
-        f"References of {count}, weighed by ROUGE-1 precision of the answer. Intervals: bootstrap "
-        "over questions.",
+        f"References of {count}, weighed by ROUGE-1 precision of the answer. Intervals are over "
+        "questions.",
         title="Retrievers",
     )
     yield _make_filter_figure(recipe_data)
@@ -332,7 +332,7 @@ def make_figures(recipe_data: RecipeData) -> Iterator[Figure]:
     yield make_ranking_figure(
         {name: measure_rankings(votes, rows, (1,)) for name, rows in thread_scores.items()},
         f"Answers of {len(votes)} threads that nothing was learnt from, with {n} answers or "
-        "more, weighed by log2(1 + votes). Intervals: bootstrap over threads.",
+        "more, weighed by log2(1 + votes). Intervals are over threads.",
         name="scorer",
         title="Scorers",
     )

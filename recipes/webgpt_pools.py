@@ -99,8 +99,10 @@ def _rate_chosen(rewards: Sequence[float], right: Sequence[float], n: int) -> It
 
 def convert_to_preference(gains: Estimate) -> Estimate:
     """Convert log-odds to the probability of being preferred."""
-    low, value, high = (1 / (1 + math.exp(-each)) for each in (gains.low, gains.value, gains.high))
-    return Estimate(value, low, high, gains.count)
+    low, high = (
+        None if each is None else 1 / (1 + math.exp(-each)) for each in (gains.low, gains.high)
+    )
+    return Estimate(1 / (1 + math.exp(-gains.value)), low, high, gains.count)
 
 
 def make_figures(

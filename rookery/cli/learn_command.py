@@ -5,10 +5,12 @@ where people compare and may stop the run.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -53,12 +55,15 @@ from rookery.learn.rollout_environments import (
     BatchRewardFunction,
     BrowserEnvironment,
     BrowserEnvironmentSettings,
+    assign_questions,
+    average_trial,
     make_quote_environment,
     make_reference_environment,
-    measure_policy_reward,
+    try_policy,
 )
 from rookery.learn.training_run import StepCallback, StopCheck, load_run_metrics
 from rookery.library.question_files import read_questions
+from rookery.measure.intervals import estimate_mean
 from rookery.records import Failure, Library, Question
 from rookery.settings import Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
@@ -83,6 +88,8 @@ class TrainingSummary(NamedTuple):
     """on what, before and after"""
     measures: Mapping[str, str]
     """those that are shown, and what they are"""
+    gains: str = ""
+    """what the result's `gains` are of"""
 
 
 TRAINING_SUMMARIES = {
@@ -103,12 +110,14 @@ TRAINING_SUMMARIES = {
             "accuracy": "share in which the preferred answer has the highest reward",
             "error": "calibration error; less is better",
         },
+        "accuracy, by comparison",
     ),
     "reinforce": TrainingSummary(
         "learnt in {reinforced[steps]} batches of episodes; the last is {reinforced[kl]:.3g} nats "
         "an episode from the reference",
         "{asked}",
         {"reward": "mean of an episode", "answered": "share of the episodes with an answer"},
+        "reward, by question",
     ),
     "retrieve": TrainingSummary(
         "learnt from {questions} questions; kept: the encoder after step {best_step} of {steps}",
@@ -194,6 +203,8 @@ def _format_summary(summary: TrainingSummary, reached: dict[str, Any]) -> Iterat
     if after:
         yield f"on {summary.measured.format_map(reached)}, before -> after:"
         yield from _format_measures(summary.measures, before, after)
+        if gains := reached.get("gains"):
+            yield _format_gains(gains, summary.gains)
     else:
         yield "nothing was held out, so nothing says how good it is"
     if reached.get("left_out"):
@@ -228,6 +239,15 @@ def _format_measures(
         if values:
             change = " -> ".join(f"{value:.4g}" for value in values)
             yield f"  {name:<16}{change:<20}  {meaning}"
+
+
+def _format_gains(gains: Sequence[float], of: str) -> str:
+    """Return a line with the mean gain and its interval, or why there is none."""
+    mean = estimate_mean(gains, least=None)
+    if mean.low is None:
+        return f"  {'gained':<16}{mean.value:.4g} of {len(gains)}, too few or too alike to say more"
+    ends = f"{mean.value:.4g} ({mean.low:.4g} to {mean.high:.4g})"
+    return f"  {'gained':<16}{ends:<20}  {of}, with the 95 % interval"
 
 
 def _is_main_process() -> bool:
@@ -420,6 +440,8 @@ class ReinforceReport(msgspec.Struct, frozen=True):
     before: dict[str, float]
     """`reward`, the mean of its episodes, and the share that was `answered`"""
     after: dict[str, float]
+    gains: list[float]
+    """reward after less before, the mean of each question's episodes"""
     labelled: OnlineLabellingResult | None = None
     """what came of asking people; None: there was a reward model, which says what was earned"""
 
@@ -431,6 +453,8 @@ class _Environments(NamedTuple):
     trial: EnvironmentFactory
     asked: str
     """in the trial"""
+    tried: int
+    """questions in the trial"""
     validation: EnvironmentFactory | None
     """None without settings.check"""
 
@@ -507,9 +531,8 @@ def _train_by_reward(
     result = train_by_reinforcement(
         settings, worlds.kept(scores, group), out, observer, cord=cord, validation=validation
     )
-    return ReinforceReport(
-        result, worlds.asked, before, _measure_reward(config, worlds, result.model, scores)
-    )
+    after = _measure_reward(config, worlds, result.model, scores)
+    return _report_trials(config, worlds, result, before, after)
 
 
 def _train_by_labels(
@@ -529,16 +552,39 @@ def _train_by_labels(
         _measure_reward(config, worlds, model, scores)
         for model in (config.settings.policy.model, learnt.model)
     )
-    return ReinforceReport(learnt, worlds.asked, before, after, result)
+    return _report_trials(config, worlds, learnt, before, after, result)
+
+
+def _report_trials(
+    config: ReinforceFile,
+    worlds: _Environments,
+    learnt: ReinforcementResult,
+    before: Sequence[tuple[float, bool]],
+    after: Sequence[tuple[float, bool]],
+    labelled: OnlineLabellingResult | None = None,
+) -> ReinforceReport:
+    """Make the report of a run; gains are of the same question, asked before and after."""
+    group, gains = config.world.group, defaultdict[int, list[float]](list)
+    turns = assign_questions(worlds.tried, group, range(len(before)), 0)
+    for (question, _), (then, _), (now, _) in zip(turns, before, after, strict=True):
+        gains[question].append(now - then)
+    return ReinforceReport(
+        learnt,
+        worlds.asked,
+        average_trial(before),
+        average_trial(after),
+        list(map(fmean, gains.values())),
+        labelled,
+    )
 
 
 def _measure_reward(
     config: ReinforceFile, worlds: _Environments, policy: str, scores: BatchRewardFunction
-) -> dict[str, float]:
+) -> list[tuple[float, bool]]:
     settings, named = config.settings, config.world
     world = worlds.trial(scores, named.group)
     loaded = load_sampled_model(Path(policy), settings.sampling)
-    return measure_policy_reward(
+    return try_policy(
         loaded.model,
         loaded.ends,
         world,
@@ -624,6 +670,7 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
         make_environment(training, bool(settings.servers)),
         make_environment(held_out or training),
         tested,
+        len(held_out or training),
         make_environment(validation, bool(settings.servers)) if validation else None,
     )
 

@@ -354,7 +354,7 @@ def run_measure_frontier(runs: SystemFiles, samples: Sequence[Path]) -> Figure:
     `samples` are files of rewarded answers by the policy that the runs began with.
     """
     points = {name or path.name: _read_moments(path) for name, path in map(split_system_name, runs)}
-    says = "Each point is a tenth of a run; intervals over its batches."
+    says = "Each point is a tenth of a run; intervals over its batches, if five or more."
     rewards = [each.rewards for path in samples for each in read_measured_records(path, RewardLine)]
     if not rewards:
         return reward_frontiers.make_frontier_figure(points, (), says)

@@ -7,7 +7,6 @@ answers are shown. The judgements of raters who disagreed stay as they are and c
 what is learnt from an item that was decided is the decision.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -46,18 +45,15 @@ from rookery.measure.intervals import (
     AgreementEstimate,
     LabelValue,
     MeasurementLevel,
-    UndefinedStatistic,
     choose_majority_label,
     compute_cohen_kappa,
-    compute_exact_agreement,
-    compute_half_credit_agreement,
     compute_krippendorff_alpha,
     compute_pair_credit,
     count_values,
+    estimate_credits,
     estimate_statistic,
     get_sign,
     jackknife_interval,
-    resample_interval,
 )
 from rookery.records import Failure, Record, digest_of
 
@@ -397,24 +393,22 @@ def compare_rater_pairs(work: LabellingData) -> tuple[RaterPairAgreement, ...]:
                 two[one, other].append((_PREFERENCE_SIGNS[a], _PREFERENCE_SIGNS[b]))
             else:
                 many[one, other].append((a, b))
-    share = partial(jackknife_interval, least=0.0)
     return tuple(
         RaterPairAgreement(
             *raters,
-            estimate_statistic(two[raters], compute_half_credit_agreement, share),
+            estimate_credits([[compute_pair_credit(*pair)] for pair in two[raters]]),
             estimate_statistic(two[raters], compute_cohen_kappa, jackknife_interval),
-            estimate_statistic(many[raters], compute_exact_agreement, share),
+            estimate_credits([[float(a == b)] for a, b in many[raters]]),
         )
         for raters in sorted({*two, *many})
     )
 
 
-def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAgreement, ...]:
+def compare_rater_groups(work: LabellingData) -> tuple[RaterGroupAgreement, ...]:
     """Measure agreement on the better answer among labellers, researchers, and between the two.
 
     Each pair of people who compared the same item gives one credit, and all credits weigh the same.
-    Attention checks and judgements that do not count are left out. `rounds` is the number of
-    bootstrap resamples.
+    Attention checks and judgements that do not count are left out.
     """
     two: dict[RaterPairKind, list[Sequence[float]]] = {kind: [] for kind in _PAIR_KINDS}
     many: dict[RaterPairKind, list[Sequence[float]]] = {kind: [] for kind in _PAIR_KINDS}
@@ -425,15 +419,8 @@ def compare_rater_groups(work: LabellingData, rounds: int) -> tuple[RaterGroupAg
             credits[between].append(compute_preference_credit(count, a, b))
         for between, pair_credits in credits.items():
             (two if count == 2 else many)[between].append(pair_credits)
-    make_interval = partial(resample_interval, rounds=rounds)
-
-    def estimate_credit(credits: Sequence[Sequence[float]]) -> AgreementEstimate:
-        """Estimate the mean credit from those of each item."""
-        summed = [(math.fsum(each), len(each)) for each in credits]
-        return estimate_statistic(summed, _average_credits, make_interval)
-
     return tuple(
-        RaterGroupAgreement(kind, estimate_credit(two[kind]), estimate_credit(many[kind]))
+        RaterGroupAgreement(kind, estimate_credits(two[kind]), estimate_credits(many[kind]))
         for kind in _PAIR_KINDS
     )
 
@@ -448,21 +435,19 @@ def compute_preference_credit(answers: int, one: int, other: int) -> float:
     return float(one == other)
 
 
-def compute_field_alphas(work: LabellingData, rounds: int) -> tuple[FieldAlpha, ...]:
+def compute_field_alphas(work: LabellingData) -> tuple[FieldAlpha, ...]:
     """Compute Krippendorff's alpha for every field of the forms except texts and claims.
 
     Each answer, or quote of an answer, that a field is about is one unit. Attention checks and
-    judgements that do not count are left out. In the order of the forms. `rounds` is the number of
-    bootstrap resamples.
+    judgements that do not count are left out. In the order of the forms.
     """
     fields, tables = _build_value_tables(work)
-    make_interval = partial(resample_interval, rounds=rounds)
     alphas = []
     for (form, name, variant), table in tables.items():
         level = get_measurement_level(fields[form, name, variant])
         units = [count_values(row) for row in table.values()]
         alpha = estimate_statistic(
-            units, partial(compute_krippendorff_alpha, level=level), make_interval
+            units, partial(compute_krippendorff_alpha, level=level), jackknife_interval
         )
         size = sum(map(len, table.values()))
         alphas.append(FieldAlpha(form, name, level, size, alpha, variant))
@@ -594,13 +579,6 @@ def _iterate_preferences(work: LabellingData) -> Iterator[tuple[int, dict[str, i
     for item, chosen in preferences.items():
         if len(chosen) > 1:
             yield len(work.items[item].item.answers), chosen
-
-
-def _average_credits(summed: Sequence[tuple[float, int]]) -> float | UndefinedStatistic:
-    """Return the mean of pair credits, of which each item has a sum and a number."""
-    if not summed:
-        return UndefinedStatistic("they judged no item in common")
-    return math.fsum(credit for credit, _ in summed) / sum(size for _, size in summed)
 
 
 _FieldChoices = tuple[str, object]

@@ -440,7 +440,7 @@ def post_flag_reply(request: Request) -> None:
 def show_exclusions_page(request: Request, wrong: str = "") -> Response:
     """Show the exclusions and the counts of judgements left out by reason."""
     store = get_store(request)
-    board = rater_quality.build_quality_report(store, rounds=1)
+    board = rater_quality.build_quality_report(store)
     rows = rater_quality.list_exclusions(store)
     lifted = {row.lifts: row for row in rows if row.lifts is not None}
     values = {

@@ -6,7 +6,6 @@ Nothing is left out of the counts without a stored exclusion and its reason.
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from functools import partial
 from statistics import mean, median
 from typing import Literal, NamedTuple
 
@@ -50,9 +49,9 @@ from rookery.measure.intervals import (
     SideBias,
     UndefinedStatistic,
     compute_exact_agreement,
+    estimate_credits,
     estimate_side_bias,
     estimate_statistic,
-    jackknife_interval,
 )
 from rookery.records import Failure, Record
 
@@ -281,10 +280,6 @@ def _compare_with_researchers(
     return ResearcherAgreement(**three, passed=passed if enough else None)
 
 
-REPORT_BOOTSTRAP_ROUNDS = 200
-"""bootstrap resamples for each interval of the report"""
-
-
 class ExclusionEffect(Record, frozen=True):
     """An exclusion, and the number of judgements in the report that it applies to."""
 
@@ -325,13 +320,10 @@ class QualityReport(Record, frozen=True):
     proposals: tuple[ExclusionProposal, ...]
 
 
-def build_quality_report(
-    store: Store, batch: str | None = None, rounds: int = REPORT_BOOTSTRAP_ROUNDS
-) -> QualityReport:
+def build_quality_report(store: Store, batch: str | None = None) -> QualityReport:
     """Build the quality report of one batch, or of all of them.
 
-    `rounds` is the number of bootstrap resamples of an interval. Raises Failed (no_batch) if no
-    item has that batch.
+    Raises Failed (no_batch) if no item has that batch.
     """
     with store.begin_read() as connection:
         work = load_labelling_data(connection, [batch] if batch is not None else [])
@@ -347,8 +339,8 @@ def build_quality_report(
         count_left_out(work),
         everybody,
         compare_rater_pairs(work),
-        compare_rater_groups(work, rounds),
-        compute_field_alphas(work, rounds),
+        compare_rater_groups(work),
+        compute_field_alphas(work),
         compute_field_kappas(work),
         _count_exclusion_effects(work, rows),
         _propose_exclusions(work, everybody, rows),
@@ -541,7 +533,7 @@ def measure_rater_agreement(store: Store, person: str) -> AgreementEstimate | No
                 credits.append(mean(comparable))
     if len(credits) < MIN_FEEDBACK_ITEMS:
         return None
-    return estimate_statistic(credits, mean, partial(jackknife_interval, least=0.0))
+    return estimate_credits([[credit] for credit in credits])
 
 
 def reply_to_flag(store: Store, judgement: str, text: str, by: str) -> None:

@@ -37,7 +37,7 @@ from rookery.learn.pretrained_models import (
     save_pretrained_model,
     seed_torch,
 )
-from rookery.learn.rollout_environments import measure_policy_reward
+from rookery.learn.rollout_environments import average_trial, try_policy
 from rookery.learn.training_data import (
     AnswerRatings,
     EpisodeFilter,
@@ -384,7 +384,7 @@ class _ImitationTraining:
             metrics = measure_validation_loss(loaded, pieces, self.learner.accelerator)
             samples = generate_answers(loaded, data.asked, settings.tokens)
             if self.environment is not None:
-                metrics |= measure_policy_reward(
+                trial = try_policy(
                     model,
                     loaded.ends,
                     self.environment,
@@ -392,6 +392,7 @@ class _ImitationTraining:
                     settings.sampling,
                     settings.no_answer,
                 )
+                metrics |= average_trial(trial)
         return metrics | measure_answer_accuracy(samples), samples
 
     def write_model(self) -> None:

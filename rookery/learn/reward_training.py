@@ -3,9 +3,10 @@ accuracy, calibration, by rater."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -176,8 +177,8 @@ def measure_rating_prediction(
     losses = [np.logaddexp(0, -logit if value else logit).item() for logit, value in pairs]
     return RatingPredictionMetrics(
         len(pairs),
-        _compute_mean(losses),
-        _compute_mean([float((logit > 0) == bool(value)) for logit, value in pairs]),
+        fmean(losses),
+        fmean([float((logit > 0) == bool(value)) for logit, value in pairs]),
         wins / (len(yes) * len(no)) if yes and no else None,
     )
 
@@ -199,9 +200,9 @@ def measure_preference_agreement(
     return PreferenceAgreement(
         comparisons=len(judged),
         ties=sum(each.is_tied for each in judged),
-        loss=_compute_mean([each.compute_loss(scale) for each in judged]),
-        accuracy=_compute_accuracy(judged),
-        credit=_compute_mean([each.compute_credit() for each in judged]),
+        loss=fmean([each.compute_loss(scale) for each in judged]),
+        accuracy=_average_clear(judged, ScoredComparison.compute_accuracy),
+        credit=fmean([each.compute_credit() for each in judged]),
         error=error / len(judged),
         bins=bins,
         raters=_measure_raters(judged),
@@ -251,7 +252,7 @@ def _bin_by_probability(
         place = min(int(chance * CALIBRATION_BINS), CALIBRATION_BINS - 1)
         bins[place].append((chance, each.compute_credit()))
     return tuple(
-        CalibrationBin(len(inside), *map(_compute_mean, zip(*inside, strict=True)))
+        CalibrationBin(len(inside), *map(fmean, zip(*inside, strict=True)))
         for _, inside in sorted(bins.items())
     )
 
@@ -264,27 +265,21 @@ def _measure_raters(judged: Sequence[ScoredComparison]) -> tuple[RaterAgreement,
         RaterAgreement(
             name,
             len(rated),
-            _compute_accuracy(rated),
-            _compute_mean([each.compute_credit() for each in rated]),
-            _compute_first_share(rated),
+            _average_clear(rated, ScoredComparison.compute_accuracy),
+            fmean([each.compute_credit() for each in rated]),
+            _average_clear(rated, lambda each: float(each.weights[0] == max(each.weights))),
         )
         for name, rated in sorted(by.items())
     ]
     return tuple(sorted(raters, key=lambda rater: -rater.comparisons))
 
 
-def _compute_accuracy(judged: Sequence[ScoredComparison]) -> float | None:
-    clear = [each.compute_accuracy() for each in judged if not each.is_tied]
-    return _compute_mean(clear) if clear else None
-
-
-def _compute_first_share(judged: Sequence[ScoredComparison]) -> float | None:
-    clear = [float(each.weights[0] == max(each.weights)) for each in judged if not each.is_tied]
-    return _compute_mean(clear) if clear else None
-
-
-def _compute_mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+def _average_clear(
+    judged: Sequence[ScoredComparison], measure: Callable[[ScoredComparison], float]
+) -> float | None:
+    """Return the mean of a measure over the comparisons without a tie; None without any."""
+    clear = [measure(each) for each in judged if not each.is_tied]
+    return fmean(clear) if clear else None
 
 
 def compute_preference_loss(rewards_BK: Tensor, weights_BK: Tensor) -> Tensor:
@@ -398,6 +393,8 @@ class RewardTrainingResult(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     before: PreferenceAgreement | None
     """on the validation's comparisons, by the model as it began"""
     after: PreferenceAgreement | None
+    gains: list[float]
+    """accuracy after less before, of each of them without a tie"""
     calibrated: PreferenceAgreement | None
     """after differences of rewards were stretched or shrunk to be log-odds: one number, fitted on
     these comparisons"""
@@ -639,6 +636,7 @@ def _finish_training(
     settings, data = training.settings, training.data
     best_step = training.restore_best_weights()
     judged = training.score_validation()
+    clear = [pair for pair in zip(judged, before, strict=True) if not pair[0].is_tied]
     steep = fit_inverse_temperature(judged) if judged else 1.0
     mean, deviation = _compute_moments(training.compute_rewards(rows), settings)
     scale = RewardScale(-mean / deviation, steep * deviation, showing.context, showing.given)
@@ -651,6 +649,7 @@ def _finish_training(
         cut=data.cut,
         before=measure_preference_agreement(before) if before else None,
         after=measure_preference_agreement(judged) if judged else None,
+        gains=[now.compute_accuracy() - then.compute_accuracy() for now, then in clear],
         calibrated=measure_preference_agreement(judged, steep) if judged else None,
         foretold=training.measure_rating_prediction(),
         scale=scale,

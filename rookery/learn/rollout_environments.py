@@ -260,7 +260,7 @@ class _BrowserEpisode:
         return self._task.question, build_episode(self._task, "", (), browsed).answer
 
 
-def measure_policy_reward(
+def try_policy(
     model: Any,
     ends: frozenset[int],
     world: RolloutEnvironment,
@@ -268,8 +268,8 @@ def measure_policy_reward(
     sampling: SamplingSettings,
     no_answer: float,
     bad_syntax: float | None = None,
-) -> dict[str, float]:
-    """Play episodes with a model; return the mean `reward` and the share `answered`.
+) -> list[tuple[float, bool]]:
+    """Play episodes with a model; return what each is worth, and whether it has an answer.
 
     They are episodes 0 to `episodes` - 1 of seed 0, the same at each call, and every process that
     calls this plays them all. An episode without a reward counts as `no_answer`, one of bad syntax
@@ -277,9 +277,13 @@ def measure_policy_reward(
     Failed (not_a_number).
     """
     played = world.play_episodes(make_policy_sampler(model, ends, sampling), range(episodes), 0)
-    scores = [one.compute_score(no_answer, bad_syntax) for one in played if not one.extra]
-    answered = fmean(one.is_answered for one in played if not one.extra)
-    return {"reward": fmean(scores), "answered": answered}
+    whole = [one for one in played if not one.extra]
+    return [(one.compute_score(no_answer, bad_syntax), one.is_answered) for one in whole]
+
+
+def average_trial(trial: Sequence[tuple[float, bool]]) -> dict[str, float]:
+    """Return the mean `reward` of what `try_policy` returned, and the share `answered`."""
+    return dict(zip(("reward", "answered"), map(fmean, zip(*trial, strict=True)), strict=True))
 
 
 _FREE_FACTOR = 16

@@ -185,7 +185,7 @@ def make_citations_figure(
     return Figure(
         name,
         title,
-        f"{says} Intervals are the bootstrap's over answers.",
+        f"{says} Intervals are over answers.",
         ("system", "measure", "mean", "low", "high", "answers"),
         tuple(
             (system, measure, *msgspec.structs.astuple(of))

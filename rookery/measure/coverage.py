@@ -5,18 +5,22 @@ Scores are compared by their curves and the area under them (GopherCite, figures
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from rookery.evidence.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, TableCell, make_line
-from rookery.measure.intervals import INTERVAL_ENDS, Estimate, estimate_share
+from rookery.measure.intervals import (
+    MIN_GROUPS,
+    Estimate,
+    compute_jackknife_reach,
+    estimate_share,
+    list_jackknife_rests,
+)
 from rookery.records import Record
 
-BOOTSTRAP_SAMPLES = 1000
-"""samples of the bootstrap"""
 MAX_LINE_POINTS = 200
 """most points of a line in a picture"""
 TABLED_COVERAGES = (1.0, 0.9, 0.7, 0.5, 0.3)
@@ -45,7 +49,7 @@ class CoveragePoint(Record, frozen=True):
 def compute_coverage_curve(scored: ScoredAnswers) -> tuple[CoveragePoint, ...]:
     """Return coverage and quality at every distinct score, the highest threshold first.
 
-    Intervals are Wilson's, pointwise. Raises ValueError without an answer, if scores are not
+    Intervals are exact, pointwise. Raises ValueError without an answer, if scores are not
     finite, or if there is not one label from 0 to 1 for each score.
     """
     ranked = group_by_score(scored)
@@ -62,24 +66,42 @@ def estimate_quality_at(scored: ScoredAnswers, coverage: float) -> Estimate:
     """Return the quality of the best-scored answers that make up this share of all (rounded up).
 
     Among equal scores the answered ones are drawn by lot, and this is the expectation. The interval
-    is Wilson's. Raises ValueError as `compute_coverage_curve`, and if coverage is not in (0, 1].
+    is exact. Raises ValueError as `compute_coverage_curve`, and if coverage is not in (0, 1].
     """
     ranked = group_by_score(scored)
     count = _count_answered(coverage, len(ranked.good_N))
     return estimate_share(min(count * float(compute_qualities(ranked)[count - 1]), count), count)
 
 
-def estimate_coverage_area(scored: ScoredAnswers, seed: int = 0) -> Estimate:
-    """Return the area under the curve: the mean quality over all numbers of answers given.
+def estimate_coverage_area(
+    runs: Sequence[ScoredAnswers], less: Sequence[ScoredAnswers] = ()
+) -> Estimate:
+    """Return the area under the curve, the mean quality over all numbers of answers given; of
+    several runs that answer the same questions in the same order, the mean.
 
     A random score has the quality of all answers; 1 minus the area is the area under the
-    risk-coverage curve. Equal scores are treated as in `estimate_quality_at`. The interval is by
-    the bootstrap over answers. Raises ValueError as `compute_coverage_curve`.
+    risk-coverage curve. Equal scores are treated as in `estimate_quality_at`. With `less`, other
+    scores of each run's answers, it is the area less theirs. The interval is the jackknife's over
+    questions. Raises ValueError as `compute_coverage_curve`, and if runs have different numbers of
+    answers.
     """
-    ranked = group_by_score(scored)
-    return _bootstrap_statistic(
-        lambda at: float(compute_qualities(ranked, at).mean()), len(ranked.good_N), seed
-    )
+    count = len(runs[0].good)
+    if any(len(each.good) != count for each in runs):
+        raise ValueError("every run has an answer to each question, in the same order")
+    ranked, lower = ([group_by_score(each) for each in some] for some in (runs, less))
+
+    def average_areas(at: AnswerIndices) -> float:
+        areas = [[compute_qualities(one, at).mean() for one in some] for some in (ranked, lower)]
+        return float(np.mean(areas[0]) - (np.mean(areas[1]) if less else 0.0))
+
+    value, half = average_areas(slice(None)), 0.0
+    if count >= MIN_GROUPS:
+        without = [average_areas(rest) for rest in list_jackknife_rests(count)]
+        half = float(compute_jackknife_reach(without))
+    if half < 1e-12:
+        return Estimate(value, None, None, count * len(runs))
+    least = -1.0 if less else 0.0
+    return Estimate(value, max(least, value - half), min(1.0, value + half), count * len(runs))
 
 
 def make_coverage_figure(scored: Mapping[str, ScoredAnswers], says: str) -> Figure:
@@ -92,7 +114,7 @@ def make_coverage_figure(scored: Mapping[str, ScoredAnswers], says: str) -> Figu
     return Figure(
         "coverage",
         "Quality of what is answered, by how much is answered",
-        f"{says} Intervals of curves are Wilson's, each for itself; of areas, the bootstrap's.",
+        f"{says} Intervals of curves are exact, each for itself; of areas, the jackknife's.",
         (
             *("score", "answers", "area", "low", "high"),
             *(f"quality at {at:.0%}" for at in TABLED_COVERAGES),
@@ -154,17 +176,6 @@ def compute_qualities(ranked: _ScoreTiers, at: AnswerIndices = slice(None)) -> n
     return qualities_N
 
 
-def _bootstrap_statistic(
-    statistic: Callable[[AnswerIndices], float], count: int, seed: int
-) -> Estimate:
-    """Estimate a statistic of answers with its percentile interval, by the bootstrap over
-    answers."""
-    chance = np.random.default_rng(seed)
-    found = [statistic(chance.integers(count, size=count)) for _ in range(BOOTSTRAP_SAMPLES)]
-    low, high = np.quantile(found, INTERVAL_ENDS)
-    return Estimate(statistic(slice(None)), float(low), float(high), count)
-
-
 def _make_line(name: str, points: Sequence[CoveragePoint]) -> FigureLine:
     seen = [point for point in points if point.coverage > MIN_COVERAGE_DRAWN]
     step = math.ceil(len(seen) / MAX_LINE_POINTS)
@@ -173,6 +184,6 @@ def _make_line(name: str, points: Sequence[CoveragePoint]) -> FigureLine:
 
 
 def _make_row(name: str, scored: ScoredAnswers) -> tuple[TableCell, ...]:
-    whole = estimate_coverage_area(scored)
+    whole = estimate_coverage_area([scored])
     qualities = (estimate_quality_at(scored, at).value for at in TABLED_COVERAGES)
     return (name, whole.count, whole.value, whole.low, whole.high, *qualities)

@@ -32,9 +32,9 @@ class FigureLine(Record, frozen=True):
     name: str
     points: tuple[tuple[float, float], ...]
     """x and y; for bars and grids x is the index of the place, from 0"""
-    low: tuple[float, ...] = ()
-    """lower end of the interval of each y; empty if not known"""
-    high: tuple[float, ...] = ()
+    low: tuple[float | None, ...] = ()
+    """lower end of the interval of each y, None where it has none; empty if not known"""
+    high: tuple[float | None, ...] = ()
     style: LineStyle = "line"
     """dashed is for comparison, such as an optimum or a paper's figure"""
 
@@ -322,24 +322,23 @@ def _drop_nonfinite(figure: Figure) -> Figure:
     """Leave out points and empty cells that are not finite, since JSON has no such numbers."""
     picture = figure.picture
     lines = tuple(map(_drop_nonfinite_points, picture.lines))
-    cells = [
-        tuple(None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row)
-        for row in figure.rows
-    ]
+    cells = [tuple(map(_drop_infinite, row)) for row in figure.rows]
     replaced: FigurePicture = msgspec.structs.replace(picture, lines=lines)
     return msgspec.structs.replace(figure, rows=tuple(cells), picture=replaced)
 
 
 def _drop_nonfinite_points(line: FigureLine) -> FigureLine:
-    """Leave out points that are not finite; an end of an interval that is not finite becomes the
-    point."""
+    """Leave out points and ends of intervals that are not finite."""
     kept = [at for at, point in enumerate(line.points) if all(map(math.isfinite, point))]
     points = tuple(line.points[at] for at in kept)
     low, high = (
-        tuple(ends[at] if math.isfinite(ends[at]) else line.points[at][1] for at in kept if ends)
-        for ends in (line.low, line.high)
+        tuple(_drop_infinite(ends[at]) for at in kept if ends) for ends in (line.low, line.high)
     )
     return FigureLine(line.name, points, low, high, line.style)
+
+
+def _drop_infinite(cell: T) -> T | None:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def _encode_text(text: str) -> bytes:

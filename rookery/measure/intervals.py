@@ -1,32 +1,35 @@
-"""Statistics with 95 % confidence intervals: shares (Wilson), means (bootstrap), and agreement
-(Krippendorff's alpha, Cohen's kappa, half credit, side bias).
+"""Statistics with 95 % confidence intervals: shares (exact), means (Student's t, or Gaffke's bound
+where values pile up between 0 and 1), and agreement (Krippendorff's alpha, Cohen's kappa, half
+credit, side bias; jackknife).
 
 Where a statistic of agreement is undefined, `UndefinedStatistic` with the reason takes its place.
-Values that belong together (of one question, or of one person) are given a common group, and the
-bootstrap resamples groups, not values.
+Values that belong together (of one question, or of one person) are given a common group; groups
+count in an interval, not values, and fewer than MIN_GROUPS have none. `python -m bench intervals`
+simulates how often intervals hold the truth.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
-from random import Random
-from statistics import NormalDist, fmean, quantiles
+from statistics import fmean
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from rookery.records import Record
 
-BOOTSTRAP_ROUNDS = 1000
-"""bootstrap resamples for an interval"""
-MIN_JACKKNIFE_ITEMS, MAX_JACKKNIFE_KINDS = 1000, 100
-"""with more items than MIN_JACKKNIFE_ITEMS, of fewer kinds than MAX_JACKKNIFE_KINDS, an interval
-comes from the jackknife"""
 CONFIDENCE_LEVEL = 0.95
 """coverage of the intervals"""
-_NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
-"""quantile of the normal distribution for CONFIDENCE_LEVEL"""
+MIN_GROUPS = 5
+"""fewest groups that have an interval"""
+PILED_SHARE = 0.2
+"""share of the groups with one and the same mean from which values count as piled up"""
+GAFFKE_DRAWS = 10_000
+MAX_JACKKNIFE_PARTS = 100
+"""most parts of the items of which each is left out once"""
 LabelValue = str | float
 MeasurementLevel = Literal["nominal", "ordinal", "interval"]
 """level of measurement: nominal values only differ, ordinal ones have an order, interval ones have
@@ -75,7 +78,7 @@ class SideBias(Record, frozen=True):
     """preferences without a tie"""
     share: float
     low: float
-    """lower end of Wilson's interval"""
+    """lower end of the exact interval"""
     high: float
     chance: float
     """probability that a fair coin deviates at least as far from half: exact two-sided binomial
@@ -171,24 +174,11 @@ def compute_cohen_kappa(pairs: Sequence[tuple[V, V]]) -> float | UndefinedStatis
     return (observed * size - expected) / (size * size - expected)
 
 
-def compute_half_credit_agreement(
-    pairs: Sequence[tuple[float, float]],
-) -> float | UndefinedStatistic:
-    """Compute the share of items on which two people prefer the same answer; a tie may count half.
-
-    A pair holds the preferences of the two for one item, from -2 (the first answer) to 2. Much
-    better counts as better, and a tie against a preference as half (WebGPT, appendix C).
-    """
-    if not pairs:
-        return _NOTHING_IN_COMMON
-    credits = (times * compute_pair_credit(*pair) for pair, times in Counter(pairs).items())
-    return sum(credits) / len(pairs)
-
-
 def compute_pair_credit(one: float, other: float) -> float:
     """Return 1 if two preferences agree, 1/2 if only one is a tie, 0 if they are opposite.
 
-    Numbers below 0 prefer the first answer, above 0 the second; 0 is a tie.
+    Numbers below 0 prefer the first answer, above 0 the second; 0 is a tie. Much better counts as
+    better (WebGPT, appendix C).
     """
     return 1 - abs(get_sign(one) - get_sign(other)) / 2
 
@@ -220,11 +210,11 @@ def choose_majority_label(votes: Sequence[V], labels: Sequence[V]) -> V:
 def estimate_side_bias(first: int, judged: int) -> SideBias | None:
     """Estimate the bias towards the answer shown first, which got `first` of `judged` preferences.
 
-    With Wilson's interval, and an exact binomial test against one half. None if `judged` is 0.
+    With its interval, and an exact binomial test against one half. None if `judged` is 0.
     """
     if not judged:
         return None
-    low, high = compute_wilson_interval(first, judged)
+    low, high = compute_exact_interval(first, judged)
     tail = ways = 1
     for count in range(min(first, judged - first)):
         ways = ways * (judged - count) // (count + 1)
@@ -232,74 +222,106 @@ def estimate_side_bias(first: int, judged: int) -> SideBias | None:
     return SideBias(first, judged, first / judged, low, high, min(1.0, 2 * tail / 2**judged))
 
 
-def compute_wilson_interval(count: float, of: int) -> ConfidenceInterval:
-    """Compute Wilson's 95 % interval of the share `count / of`; a tie may count half.
+def compute_exact_interval(count: float, of: int) -> ConfidenceInterval:
+    """Compute the exact 95 % interval (Clopper and Pearson) of the share `count / of`.
 
-    `of` is above 0; `estimate_share` checks both.
+    A tie may count half. `of` is above 0; `estimate_share` checks both.
     """
-    share, weight = count / of, _NORMAL_QUANTILE * _NORMAL_QUANTILE / of
-    middle = (share + weight / 2) / (1 + weight)
-    spread = math.sqrt(share * (1 - share) / of + weight / (4 * of))
-    half = _NORMAL_QUANTILE * spread / (1 + weight)
-    low, high = max(0.0, middle - half), min(1.0, middle + half)
-    return ConfidenceInterval(min(share, low), max(share, high))
+    tail = (1 - CONFIDENCE_LEVEL) / 2
+    low = _find_beta_quantile(tail, count, of - count + 1) if count > 0 else 0.0
+    high = 1 - _find_beta_quantile(tail, of - count, count + 1) if count < of else 1.0
+    return ConfidenceInterval(low, high)
 
 
-def bootstrap_interval(
-    items: Sequence[T], statistic: Statistic[T], rounds: int = BOOTSTRAP_ROUNDS, seed: int = 0
-) -> ConfidenceInterval | UndefinedStatistic:
-    """Compute a 95 % percentile bootstrap interval of a statistic by resampling items.
+@cache
+def get_t_quantile(freedom: int) -> float:
+    """Return how many standard errors an interval of Student's t reaches to either side."""
+    share = _find_beta_quantile(1 - CONFIDENCE_LEVEL, freedom / 2, 0.5)
+    return math.sqrt(freedom * (1 / share - 1))
 
-    Items are resampled, with replacement, and not judgements, since judgements of one item depend
-    on each other. Resamples with an undefined statistic are left out. Undefined for fewer than two
-    items, or where fewer than two resamples have a value.
-    """
-    if len(items) < 2:
-        return UndefinedStatistic("one item says nothing of others")
-    random = Random(seed)
-    statistics = (statistic(random.choices(items, k=len(items))) for _ in range(rounds))
-    values = [value for value in statistics if not isinstance(value, UndefinedStatistic)]
-    if len(values) < 2:
-        return UndefinedStatistic("too few draws of these items give a number")
-    fortieths = quantiles(values, n=40, method="inclusive")  # 2.5 % each
-    return ConfidenceInterval(fortieths[0], fortieths[-1])
+
+@cache
+def _find_beta_quantile(share: float, a: float, b: float) -> float:
+    """Return where the beta distribution reaches a share, by Newton's steps within a bracket."""
+    low, high, x = 0.0, 1.0, a / (a + b)
+    log_scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    while high - low > 1e-14:
+        log_power = log_scale + a * math.log(x) + b * math.log1p(-x)
+        gap = _sum_beta(x, a, b, log_power) - share
+        low, high = (x, high) if gap < 0 else (low, x)
+        step = gap * x * (1 - x) * math.exp(-log_power)
+        if abs(step) < 1e-13 * x:
+            break
+        x = x - step if low < x - step < high else (low + high) / 2
+    return x
+
+
+def _sum_beta(x: float, a: float, b: float, log_power: float) -> float:
+    """Return the share of the beta distribution below x, by its continued fraction, which
+    converges in some sqrt(a + b) terms below the mean."""
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _sum_beta(1 - x, b, a, log_power)
+    fraction = 1.0
+    for m in range(10 + int(3 * math.sqrt(a + b)), -1, -1):
+        even = (m + 1) * (b - m - 1) * x / ((a + 2 * m + 1) * (a + 2 * m + 2))
+        odd = (a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        fraction = 1 - odd / (1 + even / fraction)
+    return math.exp(log_power) / (a * fraction)
 
 
 def jackknife_interval(
     items: Sequence[V], statistic: Statistic[V], least: float = -math.inf
 ) -> ConfidenceInterval | UndefinedStatistic:
-    """Compute a 95 % normal jackknife interval of a statistic, clipped to [`least`, 1].
+    """Compute a 95 % jackknife interval of a statistic, clipped to [`least`, 1].
 
-    Meant for many statistics over few distinct items, such as those of every pair of people: it
-    evaluates the statistic once for each distinct item, not BOOTSTRAP_ROUNDS times. Undefined where
-    the statistic is, or becomes so when one item is left out.
+    Items count, and not judgements, since judgements of one item depend on each other. Each item is
+    left out once or, of more than MAX_JACKKNIFE_PARTS different ones, each of so many parts.
+    Undefined for fewer than MIN_GROUPS items, and where the statistic is, or becomes so when one
+    part is left out.
     """
-    value, without = statistic(items), []
-    for item, times in Counter(items).items():
-        rest = list(items)
-        rest.remove(item)
+    if len(items) < MIN_GROUPS:
+        return UndefinedStatistic(f"fewer than {MIN_GROUPS} items say nothing of others")
+    value, without = statistic(items), list[float]()
+    for rest, times in _list_rests(items):
         statistic_without = statistic(rest)
         if isinstance(statistic_without, UndefinedStatistic):
             return UndefinedStatistic("it rests on one item")
         without += [statistic_without] * times
     if isinstance(value, UndefinedStatistic):
         return value
-    mean = math.fsum(without) / len(items)
-    squares = math.fsum((each - mean) ** 2 for each in without)
-    half = _NORMAL_QUANTILE * math.sqrt(squares * (len(items) - 1) / len(items))
+    half = float(compute_jackknife_reach(without))
     return ConfidenceInterval(max(least, value - half), min(1.0, value + half))
 
 
-def resample_interval(
-    items: Sequence[V], statistic: Statistic[V], rounds: int = BOOTSTRAP_ROUNDS
-) -> ConfidenceInterval | UndefinedStatistic:
-    """Compute a 95 % interval: the jackknife's for many items of few kinds, else the bootstrap's.
+def _list_rests(items: Sequence[V]) -> list[tuple[list[V], int]]:
+    """Return the items without one of each kind, with the number of that kind; of many kinds, the
+    items without each of MAX_JACKKNIFE_PARTS parts."""
+    kinds = Counter(items)
+    if len(kinds) > MAX_JACKKNIFE_PARTS:
+        return [([items[at] for at in rest], 1) for rest in list_jackknife_rests(len(items))]
+    rests = [(list(items), times) for times in kinds.values()]
+    for kind, (rest, _) in zip(kinds, rests, strict=True):
+        rest.remove(kind)
+    return rests
 
-    The two are then practically equal, and the jackknife is much faster.
+
+def list_jackknife_rests(count: int) -> list[npt.NDArray[np.int64]]:
+    """Return the numbers 0 to `count` - 1 without each of as many parts, or MAX_JACKKNIFE_PARTS,
+    drawn by lot."""
+    parts = min(count, MAX_JACKKNIFE_PARTS)
+    part_N = np.random.default_rng(0).permutation(count) % parts
+    return [np.flatnonzero(part_N != part) for part in range(parts)]
+
+
+def compute_jackknife_reach(without: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return how far an interval reaches to either side of a statistic, or of several.
+
+    The first axis of `without` has their values without each part of the data.
     """
-    if len(items) > MIN_JACKKNIFE_ITEMS and len(set(items)) < MAX_JACKKNIFE_KINDS:
-        return jackknife_interval(items, statistic)
-    return bootstrap_interval(items, statistic, rounds)
+    values = np.asarray(without, dtype=float)
+    size = len(values)
+    squares: npt.NDArray[np.float64] = ((values - values.mean(0)) ** 2).sum(0)
+    return get_t_quantile(size - 1) * np.sqrt(squares * (size - 1) / size)
 
 
 def estimate_statistic(
@@ -313,24 +335,20 @@ def estimate_statistic(
     return AgreementEstimate(value, len(items), *ends)
 
 
-INTERVAL_ENDS = ((1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2)
-"""shares of the bootstrap's samples that lie below the ends of an interval"""
-BOOTSTRAP_SAMPLES = 10_000
-"""samples of the bootstrap"""
-
-
 class Estimate(Record, frozen=True):
     """Number with its 95 % confidence interval."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    """lower end; None: there is no interval, since groups are fewer than MIN_GROUPS or do not
+    differ"""
+    high: float | None
     count: int
     """number of values that it is made from"""
 
 
 def estimate_share(wins: float, count: int) -> Estimate:
-    """Return the share wins / count with Wilson's interval; ties may count half.
+    """Return the share wins / count with its exact interval; ties may count half.
 
     Raises ValueError for a count below 1 or wins outside 0 to count.
     """
@@ -338,24 +356,39 @@ def estimate_share(wins: float, count: int) -> Estimate:
         raise ValueError(
             f"{wins} of {count} is not a share: give a count of at least 1, and 0 to that many wins"
         )
-    return Estimate(wins / count, *compute_wilson_interval(wins, count), count)
+    low, high = compute_exact_interval(wins, count) if count >= MIN_GROUPS else (None, None)
+    return Estimate(wins / count, low, high, count)
 
 
 def estimate_mean(
-    values: Sequence[float], groups: Sequence[Hashable] | None = None, seed: int = 0
+    values: Sequence[float],
+    groups: Sequence[Hashable] | None = None,
+    least: float | None = 0.0,
 ) -> Estimate:
-    """Return a mean with the percentile interval of the bootstrap over groups.
+    """Return a mean with its interval over groups; without `groups`, each value is a group.
 
-    Without `groups`, each value is a group. One group alone has no interval: low and high are the
-    mean. Raises ValueError without a value, and if there is not one group for each value.
+    It is Student's t on the groups' means. Where these lie between `least` and 1, and a fifth of
+    them or more are the same, it is Gaffke's (2005) interval, which assumes nothing else: a group
+    more, at the one bound or the other, and random weights. Of single zeros and ones that is the
+    exact one. `least` is -1 for differences of shares, and None where nothing bounds the values.
+    Of values as skewed as waiting times (exponential), Student's t holds the mean of 5 in .87, of
+    20 in .91 and of 100 in .94 of all cases. Raises ValueError without a value, and if there is
+    not one group for each value.
     """
     if not values:
         raise ValueError("there is no value to take the mean of")
     sums_G, counts_G = _sum_groups(values, groups if groups is not None else range(len(values)))
-    drawn_D = _bootstrap_means(sums_G, counts_G, seed)
-    low, high = np.quantile(drawn_D, INTERVAL_ENDS)
-    observed = fmean(values)
-    return Estimate(observed, min(observed, float(low)), max(observed, float(high)), len(values))
+    low, high = _bound_mean(sums_G, counts_G, least)
+    return Estimate(fmean(values), low, high, len(values))
+
+
+def estimate_credits(credits: Sequence[Sequence[float]]) -> AgreementEstimate:
+    """Return the mean credit, 0 to 1, of pairs of judgements, from those of each item."""
+    if not credits:
+        return AgreementEstimate(_NOTHING_IN_COMMON, 0)
+    groups = [item for item, each in enumerate(credits) for _ in each]
+    mean = estimate_mean([credit for each in credits for credit in each], groups)
+    return AgreementEstimate(mean.value, len(credits), mean.low, mean.high)
 
 
 def _sum_groups(
@@ -369,11 +402,32 @@ def _sum_groups(
     return sums_G, np.bincount(places).astype(float)
 
 
-def _bootstrap_means(sums_G: np.ndarray, counts_G: np.ndarray, seed: int) -> np.ndarray:
-    """Return the mean of each bootstrap sample, computed in chunks so that memory stays small."""
-    chance, size = np.random.default_rng(seed), len(sums_G)
-    found = []
-    for start in range(0, BOOTSTRAP_SAMPLES, 500):
-        picked = chance.integers(size, size=(min(500, BOOTSTRAP_SAMPLES - start), size))
-        found.append(sums_G[picked].sum(1) / counts_G[picked].sum(1))
-    return np.concatenate(found)
+def _bound_mean(
+    sums_G: np.ndarray, counts_G: np.ndarray, least: float | None
+) -> tuple[float, float] | tuple[None, None]:
+    """Return the interval of sums_G.sum() / counts_G.sum(), or None twice."""
+    means_G, size = (sums_G / counts_G).round(9), len(sums_G)
+    kinds_U, times_U = np.unique(means_G, return_counts=True)
+    piled = times_U.max() >= max(2, PILED_SHARE * size)
+    if least is None or not least <= kinds_U[0] <= kinds_U[-1] <= 1:
+        piled = False
+    if size < MIN_GROUPS or (len(kinds_U) == 1 and not piled):
+        return None, None
+    if least == 0 and {*sums_G} <= {0, 1} and {*counts_G} == {1}:
+        return compute_exact_interval(float(sums_G.sum()), size)
+    usual = counts_G.mean()
+    if least is None or not piled:
+        errors_G = (sums_G - sums_G.sum() / counts_G.sum() * counts_G) / usual
+        half = get_t_quantile(size - 1) * math.sqrt(errors_G.var(ddof=1) / size)
+        mean = float(sums_G.sum() / counts_G.sum())
+        return mean - half, mean + half
+    chance, ends = np.random.default_rng(0), []
+    kinds_2U, times_U = np.unique((sums_G, counts_G), axis=1, return_counts=True)
+    for _ in range(GAFFKE_DRAWS // 500):  # so that memory stays small
+        weights_DU = chance.standard_gamma(times_U, (500, len(times_U)))
+        more_D = usual * chance.standard_gamma(1.0, 500)
+        sums_D, counts_D = kinds_2U @ weights_DU.T
+        ends.append((sums_D + np.array([[least], [1.0]]) * more_D) / (counts_D + more_D))
+    low_D, high_D = np.hstack(ends)
+    tail = (1 - CONFIDENCE_LEVEL) / 2
+    return float(np.quantile(low_D, tail)), float(np.quantile(high_D, 1 - tail))

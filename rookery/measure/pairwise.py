@@ -7,7 +7,7 @@ from itertools import combinations, product
 import msgspec
 
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, make_line
-from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
+from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Answer, Comparison, Record
 
 
@@ -19,7 +19,7 @@ class PairwiseMatch(Record, frozen=True):
     win: float
     """1 if `one` is preferred, 0 if the other is, 0.5 for a tie"""
     group: str
-    """the question; intervals resample questions"""
+    """the question; intervals are over questions"""
 
     def __post_init__(self) -> None:
         if self.win not in (0, 0.5, 1) or self.one == self.other:
@@ -67,16 +67,11 @@ def take_majority(matches: Iterable[PairwiseMatch]) -> list[PairwiseMatch]:
 def compute_win_rate(matches: Iterable[PairwiseMatch], one: str, other: str) -> Estimate:
     """Return how often `one` wins against `other`, a tie counting half (WebGPT, section 4.1).
 
-    The interval is Wilson's if every question has one match or all matches end alike; otherwise it
-    is by the bootstrap over questions. Raises ValueError if they never met.
+    The interval is over questions. Raises ValueError if they never met.
     """
     wins, groups = _select_between(matches, one, other)
     if not wins:
         raise ValueError(f"{one} and {other} were never compared")
-    questions = len(set(groups))
-    if questions == len(wins) or len(set(wins)) == 1:
-        rate = estimate_share(sum(wins) * questions / len(wins), questions)
-        return msgspec.structs.replace(rate, count=len(wins))
     return estimate_mean(wins, groups)
 
 

@@ -4,6 +4,7 @@ Legible on a phone, in colours and shapes that people with colour blindness can 
 must be finite.
 """
 
+import math
 import re
 import textwrap
 import warnings
@@ -180,13 +181,18 @@ def _draw_curves(axes: Any, picture: "FigurePicture", lines: "list[FigureLine]")
             look |= {"linestyle": dashed if line.style == "dashed" else "none"}
         handles += axes.plot(x, y, **look)
         if line.style == "points" and line.low and line.high:
-            axes.vlines(x, line.low, line.high, color=colour, linewidth=1.2)
+            axes.vlines(x, *_get_ends(line), color=colour, linewidth=1.2)
         elif line.low and line.high:
-            axes.fill_between(x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
+            axes.fill_between(x, *_get_ends(line), color=colour, alpha=0.16, linewidth=0)
     if picture.log_x:
         _set_log_scale(axes, [x for line in lines for x, _ in line.points])
     _label_axes(axes, picture.x, picture.y)
     _add_legend(axes, handles, lines)
+
+
+def _get_ends(line: "FigureLine") -> list[list[float]]:
+    """Return the ends of intervals, NaN where there is none, which is not drawn."""
+    return [[math.nan if end is None else end for end in ends] for ends in (line.low, line.high)]
 
 
 def _set_log_scale(axes: Any, places: list[float]) -> None:
@@ -241,7 +247,7 @@ def _draw_bar(
         across = axes.hlines if lying else axes.vlines
         whiskers = [(PAPER, 3.4), (INK, 1.4)]  # visible on a bar and beside it
         for ink, width in [(colour, 1.4)] if line.style == "points" else whiskers:
-            across(at, line.low, line.high, color=ink, linewidth=width, zorder=3)
+            across(at, *_get_ends(line), color=ink, linewidth=width, zorder=3)
     if line.style == "line":
         draw = axes.barh if lying else axes.bar
         return draw(at, y, wide * 0.92, color=colour)

@@ -54,8 +54,8 @@ def compute_rated_shares(
     """Return the share of each system's answers that most raters approve, for each scale.
 
     Scales on which a system was not rated are left out; systems are in the order of their names.
-    `systems` names an answer's system. Intervals are Wilson's; if a system has several answers to a
-    question, by the bootstrap over questions. (The paper's are 90 %, by the normal approximation.)
+    `systems` names an answer's system. Intervals are over questions. (The paper's are 90 %, by the
+    normal approximation.)
     """
     each = group_ratings(ratings, systems, SCALES)
     return [
@@ -98,9 +98,7 @@ def make_supported_figure(rated: Sequence[RatedShare], says: str) -> Figure:
 def _compute_rated_share(system: str, scale: str, ratings: Sequence[Rating]) -> RatedShare:
     said = decide_by_majority(ratings)
     questions = [question for question, _ in said]
-    estimate = estimate_share(sum(said.values()), len(said))
-    if len(set(questions)) < len(questions):
-        estimate = estimate_mean([float(yes) for yes in said.values()], questions)
+    estimate = estimate_mean([float(yes) for yes in said.values()], questions)
     return RatedShare(system, scale, estimate, len(ratings) / len(said))
 
 
@@ -140,8 +138,8 @@ def average_criteria(
     """Return each system's mean on each scale of the criteria form that it was rated on.
 
     They are in the order of the scales. `systems` names an answer's system; a reference is rated as
-    an answer that consists of a quote. Intervals are by the bootstrap over questions, since ratings
-    of one question belong together.
+    an answer that consists of a quote. Intervals are over questions, since ratings of one question
+    belong together.
     """
     each = group_ratings(ratings, systems, LEVELS)
     return [
@@ -160,7 +158,7 @@ def make_criteria_figure(means: Sequence[CriterionMean], says: str) -> Figure:
     return Figure(
         "criteria",
         "What people make of answers and references",
-        f"{says} Intervals are the bootstrap's over questions.",
+        f"{says} Intervals are over questions.",
         ("system", "criterion", "mean, 0 to 1", "low", "high", "ratings", "as in the paper"),
         tuple(
             (each.system, _name_scale(each.scale), *msgspec.structs.astuple(each.mean), each.level)

@@ -66,8 +66,8 @@ def estimate_best_of_n_curve(
 ) -> dict[int, Estimate]:
     """Return the mean of `estimate_best_of_n` over questions, with intervals, for each n of `at`.
 
-    If `at` is empty, n is 1, 2, 4, ... and N, the fewest answers to any question. Intervals are by
-    the bootstrap over questions. Raises ValueError as `estimate_best_of_n`, for an n that is not
+    If `at` is empty, n is 1, 2, 4, ... and N, the fewest answers to any question. Intervals are
+    over questions. Raises ValueError as `estimate_best_of_n`, for an n that is not
     from 1 to N, and without a question.
     """
     return average_over_questions(
@@ -183,12 +183,13 @@ def make_compute_figure(
 
 
 def average_over_questions(
-    question_rewards: Sequence[Array], at: Sequence[int], seed: int = 0
+    question_rewards: Sequence[Array], at: Sequence[int], least: float | None = 0.0
 ) -> dict[int, Estimate]:
     """Return the mean over questions of the rewards at each n of `at`, with intervals, by n.
 
     A question's rewards are those of n = 1, 2, ..., in this order. If `at` is empty, n is 1, 2, 4,
-    ... and N, the fewest that a question has. Intervals are by the bootstrap over questions. Raises
+    ... and N, the fewest that a question has. Intervals are over questions; `least` is the rewards'
+    lower bound as `estimate_mean` has it. Raises
     ValueError for an n that is not from 1 to N, and without a question.
     """
     most = min(map(len, question_rewards), default=0)
@@ -196,7 +197,7 @@ def average_over_questions(
     if not 1 <= min(ns) <= max(ns) <= most:
         raise ValueError(f"n is from 1 to {most}, the fewest answers that a question has")
     return {
-        n: estimate_mean([float(each[n - 1]) for each in question_rewards], seed=seed) for n in ns
+        n: estimate_mean([float(each[n - 1]) for each in question_rewards], least=least) for n in ns
     }
 
 
@@ -286,9 +287,8 @@ def find_optimal_policies(
     """Return mean KL and reward of the best policy for each price of KL, highest price first.
 
     `rewards` has those of each question, which is treated as in `tilt_policy`, by self-normalised
-    importance weights. Intervals are by the bootstrap over questions. They do not include the bias
-    of few samples, which makes large KL and reward too small; `known` says where that begins. One
-    question alone has no interval.
+    importance weights. Intervals are over questions. They do not include the bias of few samples,
+    which makes large KL and reward too small; `known` says where that begins.
     """
     policies = []
     for beta in sorted(betas, reverse=True):

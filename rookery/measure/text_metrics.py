@@ -91,7 +91,7 @@ def estimate_corpus_rouge(
 ) -> dict[str, Estimate]:
     """Return the mean F1 of R-1, R-2, R-L and R-Lsum, and R-AVG, the mean of the first three.
 
-    After Ziegler, table 4, with intervals by the bootstrap over texts. If a text has several
+    After Ziegler, table 4, with intervals over texts. If a text has several
     references, each kind takes the best one. Raises ValueError without a text, and if a text has no
     reference.
     """
@@ -188,7 +188,7 @@ def measure_novelty(
 
     The shares are called `1 word`, `2 words`, ... and `sentence`. A run lies within one sentence of
     the text and counts each time it occurs; in the source it may cross sentences. Texts are counted
-    together, with intervals by the bootstrap over texts. A size that no text reaches is left out
+    together, with intervals over texts. A size that no text reaches is left out
     (Ziegler, figure 5). Raises ValueError for a run of no words.
     """
     new: list[dict[str, list[bool]]] = []

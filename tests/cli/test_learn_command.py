@@ -163,6 +163,8 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
     code, out, err = run("learn", what, "--config", file, "--out", tmp_path / "run")
     assert (code, err) == (0, "")
     first, on, *measures, last = out.splitlines()
+    gained = [line.split() for line in measures if line.split()[0] == "gained"]
+    assert bool(gained) == (what in ("prefer", "reinforce"))
     assert first.startswith("learnt ")
     assert on.endswith("that were held out, before -> after:")
     assert last == f"model: {tmp_path / 'run' / 'model'}; curves: {tmp_path / 'run' / 'curves.svg'}"

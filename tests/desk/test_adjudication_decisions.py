@@ -86,7 +86,7 @@ def test_a_third_person_decides_and_everything_is_kept(desk: Desk) -> None:
     assert decision is not None
     assert (decision.filled, decision.by, decision.between) == ({"overall": 2}, "Rex", ids)
     assert [each.action for each in list_audit_entries(desk.store)].count("decide") == 2
-    report = build_quality_report(desk.store, rounds=1)
+    report = build_quality_report(desk.store)
     assert report.judgements == 4
     assert report.rates[0].credit.value == 0.0
 

@@ -411,7 +411,7 @@ def test_choices_of_one_score_are_different_labels(desk: Desk, tmp_path: Path) -
         hand_in(desk.store, person, items[1], {"friendly": ["yes", "yes"]})
     [dispute] = adjudication.load_disagreements(desk.store)
     assert (dispute.placed.id, dispute.fields) == (items[0], ("friendly",))
-    [alpha] = build_quality_report(desk.store, rounds=1).alphas
+    [alpha] = build_quality_report(desk.store).alphas
     assert alpha.level == "nominal"
     with desk.store.begin_read() as connection:
         data = adjudication.load_labelling_data(connection)

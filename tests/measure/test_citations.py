@@ -161,11 +161,11 @@ def test_a_figure_has_three_means_a_system() -> None:
         "says",
     )
     assert figure.rows == (
-        ("a", "recall", 1.0, 1.0, 1.0, 1),
-        ("b", "recall", 0.0, 0.0, 0.0, 1),
-        ("a", "precision", 1.0, 1.0, 1.0, 1),
-        ("b", "precision", 0.0, 0.0, 0.0, 1),
-        ("a", "f1", 1.0, 1.0, 1.0, 1),
-        ("b", "f1", 0.0, 0.0, 0.0, 1),
+        ("a", "recall", 1.0, None, None, 1),
+        ("b", "recall", 0.0, None, None, 1),
+        ("a", "precision", 1.0, None, None, 1),
+        ("b", "precision", 0.0, None, None, 1),
+        ("a", "f1", 1.0, None, None, 1),
+        ("b", "f1", 0.0, None, None, 1),
     )
     assert [line.name for line in figure.picture.lines] == ["recall", "precision", "f1"]

@@ -73,7 +73,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, each: Figure) -> None:
     assert suffixes == [".json", ".md", ".png", ".svg"]
 
 
-def test_points_that_are_no_numbers_are_left_out_and_ends_that_are_none_are_the_points(
+def test_points_and_ends_that_are_no_numbers_are_left_out(
     tmp_path: Path,
 ) -> None:
     nan, inf = float("nan"), float("inf")
@@ -82,7 +82,7 @@ def test_points_that_are_no_numbers_are_left_out_and_ends_that_are_none_are_the_
     write_figure(replace(figure(drawn), rows=(("a", nan), ("b", inf))), tmp_path)
     [found] = read_figures(tmp_path).values()
     assert found.rows == (("a", None), ("b", None))
-    kept = FigureLine("a", ((0.0, 1.0), (2.0, 3.0)), (0.5, 3.0), (1.0, 4.0))
+    kept = FigureLine("a", ((0.0, 1.0), (2.0, 3.0)), (0.5, None), (None, 4.0))
     assert found.picture.lines == (kept,)
 
 

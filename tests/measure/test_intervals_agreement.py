@@ -1,9 +1,9 @@
 """Measures of agreement: by hand, by their definitions, and as the reference package has them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from math import comb
 from random import Random
 
 import krippendorff
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from rookery.measure.intervals import (
     AgreementEstimate,
@@ -18,18 +19,17 @@ from rookery.measure.intervals import (
     LabelValue,
     MeasurementLevel,
     UndefinedStatistic,
-    bootstrap_interval,
+    ValueCounts,
     choose_majority_label,
     compute_cohen_kappa,
     compute_exact_agreement,
-    compute_half_credit_agreement,
     compute_krippendorff_alpha,
-    compute_wilson_interval,
+    compute_pair_credit,
     count_values,
+    estimate_credits,
     estimate_side_bias,
     estimate_statistic,
     jackknife_interval,
-    resample_interval,
 )
 
 LEVELS: tuple[MeasurementLevel, ...] = ("nominal", "ordinal", "interval")
@@ -150,9 +150,17 @@ def test_kappa_by_hand() -> None:
 def test_half_credit_by_hand() -> None:
     """Better and much better agree; a tie with a preference is half; opposites are nothing."""
     pairs = [(2, 1), (0, 0), (0, -1), (-2, 0), (1, -1), (-1, -2)]
-    assert compute_half_credit_agreement(pairs) == (1 + 1 + 0.5 + 0.5 + 0 + 1) / 6
-    assert compute_half_credit_agreement([(-2, 2)]) == 0
-    assert isinstance(compute_half_credit_agreement([]), UndefinedStatistic)
+    assert [compute_pair_credit(*pair) for pair in pairs] == [1, 1, 0.5, 0.5, 0, 1]
+
+
+def test_credits_of_an_item_belong_together() -> None:
+    found = estimate_credits([[1.0, 1.0, 0.0], [1.0], [0.5], [1.0], [0.0]])
+    assert (found.value, found.items) == (4.5 / 7, 5)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 < found.low < 4.5 / 7 < found.high < 1
+    assert estimate_credits([[1.0, 1.0]] * 4).low is None
+    assert isinstance(estimate_credits([]).value, UndefinedStatistic)
 
 
 def test_the_same_choice_of_four_by_hand() -> None:
@@ -172,11 +180,11 @@ def test_a_majority_tie_is_the_label_that_stands_first() -> None:
 
 
 def test_side_bias_by_hand() -> None:
-    """8 of 10: Wilson's interval 0.490 to 0.943; 2 * (1 + 10 + 45) / 1024 by a fair coin."""
+    """8 of 10: the exact interval is 0.444 to 0.975; 2 * (1 + 10 + 45) / 1024 by a fair coin."""
     side = estimate_side_bias(8, 10)
     assert side is not None
     assert (side.first, side.judged, side.share) == (8, 10, 0.8)
-    assert [side.low, side.high] == pytest.approx([0.49016, 0.94331], abs=1e-5)
+    assert [side.low, side.high] == pytest.approx([0.44390, 0.97479], abs=1e-5)
     assert side.chance == pytest.approx(112 / 1024)
     assert estimate_side_bias(0, 0) is None
 
@@ -188,7 +196,7 @@ def test_the_chance_of_a_side_is_the_binomial_test(judged: int, data: st.DataObj
     assert side is not None
     middle = judged / 2
     farther = [k for k in range(judged + 1) if abs(k - middle) >= abs(first - middle)]
-    assert side.chance == pytest.approx(sum(comb(judged, k) for k in farther) / 2**judged)
+    assert side.chance == pytest.approx(sum(math.comb(judged, k) for k in farther) / 2**judged)
     assert 0 <= side.low <= side.share + 1e-15
     assert side.share - 1e-15 <= side.high <= 1
 
@@ -203,44 +211,12 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def test_a_bootstrap_interval_is_near_that_of_the_normal_distribution() -> None:
-    values = [float(k % 2) for k in range(400)]  # a mean of 0.5 with a standard error of 0.025
-    interval = bootstrap_interval(values, mean)
-    assert isinstance(interval, ConfidenceInterval)
-    assert list(interval) == pytest.approx([0.451, 0.549], abs=0.01)
-    assert interval == bootstrap_interval(values, mean)
-    assert interval != bootstrap_interval(values, mean, seed=1)
-
-
-def test_a_bootstrap_interval_holds_the_number_about_as_often_as_it_says() -> None:
-    """200 samples of 60 items from shares of 0.7: 95% of the intervals are to hold it."""
-    random, held = Random(1), 0
-    for _ in range(200):
-        interval = bootstrap_interval([float(random.random() < 0.7) for _ in range(60)], mean, 200)
-        assert isinstance(interval, ConfidenceInterval)
-        held += interval.low <= 0.7 <= interval.high
-    assert 180 <= held <= 198
-
-
-def test_a_bootstrap_draws_items_and_leaves_out_draws_without_a_number() -> None:
-    rows = [{"a": 0, "b": 0}, {"a": 1, "b": 1}, {"a": 0, "b": 1}]
-    interval = bootstrap_interval(
-        [count_values(row) for row in rows], compute_krippendorff_alpha, 300
-    )
-    assert isinstance(interval, ConfidenceInterval)
-    assert interval.high == 1
-    assert isinstance(bootstrap_interval([1.0], mean), UndefinedStatistic)
-    assert isinstance(
-        bootstrap_interval([1, 2], lambda drawn: UndefinedStatistic("never")), UndefinedStatistic
-    )
-
-
 def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     values = [0.0, 0.5, 0.5, 1.0, 1.0, 1.0, 0.0, 0.0]
     interval = jackknife_interval(values, mean)
     assert isinstance(interval, ConfidenceInterval)
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    assert list(interval) == pytest.approx([0.5 - 1.959964 * error, 0.5 + 1.959964 * error])
+    half = 2.364624 * np.std(values, ddof=1) / np.sqrt(len(values))  # Student's t of 7
+    assert list(interval) == pytest.approx([0.5 - half, 0.5 + half])
 
 
 def test_the_jackknife_of_kappa_is_near_its_asymptotic_error() -> None:
@@ -258,35 +234,48 @@ def test_the_jackknife_of_kappa_is_near_its_asymptotic_error() -> None:
     pairs = [pair for pair, count in counts.items() for _ in range(count)]
     interval = jackknife_interval(pairs, compute_cohen_kappa)
     assert isinstance(interval, ConfidenceInterval)
-    assert (interval.high - interval.low) / 2 == pytest.approx(1.959964 * error, rel=0.01)
+    assert (interval.high - interval.low) / 2 == pytest.approx(1.965927 * error, rel=0.01)
 
 
 def test_the_jackknife_says_where_a_number_rests_on_one_item() -> None:
-    assert jackknife_interval([("y", "y"), ("n", "n")], compute_cohen_kappa) == UndefinedStatistic(
+    pairs = [("y", "y")] * 4 + [("n", "n")]
+    assert jackknife_interval(pairs, compute_cohen_kappa) == UndefinedStatistic(
         "it rests on one item"
     )
-    assert jackknife_interval([("y", "y")] * 3, compute_exact_agreement) == ConfidenceInterval(1, 1)
+    assert jackknife_interval(pairs[1:], compute_cohen_kappa) == UndefinedStatistic(
+        "fewer than 5 items say nothing of others"
+    )
 
 
-def test_of_many_items_the_jackknife_says_what_the_bootstrap_says() -> None:
-    random = Random(4)
-    units = [count_values({p: random.choice((1, 1, 2, 3)) for p in "abc"}) for _ in range(1500)]
-    units += [count_values(dict.fromkeys("abc", random.choice((1, 2, 3)))) for _ in range(500)]
-    drawn, told = (
-        bootstrap_interval(units, compute_krippendorff_alpha, 500),
-        resample_interval(units, compute_krippendorff_alpha),
-    )
-    assert isinstance(drawn, ConfidenceInterval)
-    assert isinstance(told, ConfidenceInterval)
-    assert told == jackknife_interval(units, compute_krippendorff_alpha)
-    assert list(told) == pytest.approx(list(drawn), abs=0.1 * (drawn.high - drawn.low))
-    assert resample_interval(units[:300], compute_krippendorff_alpha, 50) == bootstrap_interval(
-        units[:300], compute_krippendorff_alpha, 50
-    )
+def test_of_many_kinds_of_items_parts_are_left_out() -> None:
+    """The mean of 1 to 500: its standard error is that of single values."""
+    values = [float(at * 7919 % 500) for at in range(500)]
+    interval = jackknife_interval(values, mean, least=-math.inf)
+    assert isinstance(interval, ConfidenceInterval)
+    half = stats.t.ppf(0.975, 99) * np.std(values, ddof=1) / math.sqrt(500)
+    assert interval.low == pytest.approx(249.5 - half, abs=0.3 * half)
+
+
+def test_the_jackknife_of_alpha_holds_the_truth_about_as_often_as_it_says() -> None:
+    """Three raters who are right four times in five, of 40 items; the truth is from 40,000."""
+    random, values = Random(3), (1, 2, 3)
+
+    def judge(count: int) -> list[ValueCounts]:
+        return [
+            count_values({p: t if random.random() < 0.8 else random.choice(values) for p in "abc"})
+            for t in random.choices(values, k=count)
+        ]
+
+    truth = compute_krippendorff_alpha(judge(40_000))
+    held = 0
+    for _ in range(200):
+        found = jackknife_interval(judge(40), compute_krippendorff_alpha)
+        held += isinstance(found, ConfidenceInterval) and found.low <= truth <= found.high
+    assert held >= 182
 
 
 def test_what_is_measured_survives_json_with_its_reason() -> None:
-    some = estimate_statistic([0.0, 1.0, 1.0, 0.0], mean, bootstrap_interval)
+    some = estimate_statistic([0.0, 1.0, 1.0, 0.0, 0.5], mean, jackknife_interval)
     none = estimate_statistic([{"a": 1}], measure_alpha)
     assert some.value == 0.5
     assert some.low is not None
@@ -295,9 +284,3 @@ def test_what_is_measured_survives_json_with_its_reason() -> None:
     assert isinstance(none.value, UndefinedStatistic)
     for each in (some, none):
         assert AgreementEstimate.from_json(each.to_json()) == each
-
-
-def test_wilson_at_the_ends_stays_between_nothing_and_all() -> None:
-    assert compute_wilson_interval(0, 5)[0] == 0
-    assert compute_wilson_interval(5, 5)[1] == 1
-    assert 0.4 < compute_wilson_interval(0, 5)[1] < 0.5

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from widths import half_width
+from widths import get_ends, half_width
 
 from rookery.measure.intervals import estimate_mean, estimate_share
 from rookery.measure.pairwise import (
@@ -101,23 +101,21 @@ def test_ties_are_half_a_win() -> None:
 
 def test_several_matches_of_a_question_are_drawn_together() -> None:
     wins = [(1.0, "1"), (1.0, "1"), (1.0, "1"), (0.0, "2"), (0.5, "2"), (1.0, "3")]
+    wins += [(0.0, "4"), (0.0, "4"), (0.5, "5"), (0.5, "6")]
     found = [PairwiseMatch("a", "b", win, group) for win, group in wins]
     assert compute_win_rate(found, "a", "b") == estimate_mean(
         [w for w, _ in wins], [g for _, g in wins]
     )
     alone = [PairwiseMatch("a", "b", win, str(at)) for at, (win, _) in enumerate(wins)]
-    assert (
-        half_width(compute_win_rate(found, "a", "b"))
-        > half_width(estimate_mean([w for w, _ in wins])) / 2
-    )
-    assert compute_win_rate(alone, "a", "b") == estimate_share(4.5, 6)
+    apart = compute_win_rate(alone, "a", "b")
+    assert half_width(compute_win_rate(found, "a", "b")) > half_width(apart)
 
 
 def test_who_always_won_has_an_interval_of_as_many_questions_as_there_were() -> None:
     found = [PairwiseMatch("a", "b", 1, str(number % 5)) for number in range(20)]
     rate = compute_win_rate(found, "a", "b")
-    assert (rate.value, rate.high, rate.count) == (1, 1, 20)
-    assert rate.low == estimate_share(5, 5).low
+    assert (rate.value, rate.count) == (1, 20)
+    assert get_ends(rate) == pytest.approx(get_ends(estimate_share(5, 5)), abs=0.01)
 
 
 def test_who_never_met_has_no_win_rate() -> None:
@@ -141,8 +139,9 @@ def test_win_rates_of_two_add_up_to_one(found: list[PairwiseMatch]) -> None:
     ours, theirs = compute_win_rate(found, one, other), compute_win_rate(found, other, one)
     assert ours.value + theirs.value == pytest.approx(1)
     assert ours.count == theirs.count
-    assert ours.low <= ours.value + 1e-9
-    assert ours.value <= ours.high + 1e-9
+    if ours.low is not None:
+        low, high = get_ends(ours)
+        assert low - 1e-9 <= ours.value <= high + 1e-9
 
 
 @given(some_matches)

@@ -161,7 +161,7 @@ def test_the_figure_puts_methods_side_by_side() -> None:
     del bad["pairs"]
     figure = make_ranking_figure({"good": good, "bad": bad}, "3 questions.")
     assert figure.picture.places == tuple(good)
-    assert ("spearman", "bad", -1.0, -1.0, -1.0, 3) in figure.rows
+    assert ("spearman", "bad", -1.0, None, None, 3) in figure.rows
     lines = {line.name: dict(line.points) for line in figure.picture.lines}
     assert len(lines["good"]) == len(good)
     assert 0.0 not in lines["bad"]  # pairs are not known of it

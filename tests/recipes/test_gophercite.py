@@ -223,7 +223,7 @@ def test_a_reward_that_knows_nothing_shows_nothing() -> None:
 
 def test_a_first_sentence_that_does_better_leaves_nothing_to_be_seen() -> None:
     best, *_ = judge(made_up(100, True), made_up(100, True, 1), script=1.0)
-    assert best == "no"
+    assert best != "yes"
 
 
 def test_windows_by_lot_are_slices_of_their_length(world: Data) -> None:
@@ -247,7 +247,7 @@ def test_the_chosen_sample_is_the_one_with_the_highest_reward() -> None:
     found = made_up(20, True)
     for chosen, row in zip(choose_by_reward(found), found, strict=True):
         assert chosen.reward == max(one.reward for one in row)
-    assert "40 (40 to 40, n=160)" in " ".join(list_notes({"SFT": found, "RL": found}, 20))
+    assert "40 (n=160)" in " ".join(list_notes({"SFT": found, "RL": found}, 20))
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])

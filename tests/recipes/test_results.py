@@ -40,7 +40,10 @@ def make_result(seed: int, learnt: float) -> Result:
         "right",
         "right answers",
         QUESTIONS,
-        {name: (each,) * COUNT for name, each in scores.items()},
+        {
+            name: tuple(2 + each + (at % 5 - 2) / 64 * (name == "best") for at in range(COUNT))
+            for name, each in scores.items()
+        },
     )
     findings = tuple(list_findings(effects, [[table]]))
     return Result("webgpt", "small", 12.4, (seed,), findings, effects, (table,), ("Smaller.",))
@@ -82,15 +85,15 @@ def test_the_page_judges_over_all_seeds_that_there_are(
         "| 1",
         "best of 4 \\| beats one",
         "68 %",
-        "lot 0.000 (0.000 to 0.000)",
-        "first 0.125 (0.125 to 0.125)",
-        "one 0.250 (0.250 to 0.250)",
-        "best 0.625 (0.500 to 0.750)",
+        "lot 2.000",
+        "first 2.125",
+        "one 2.250",
+        "best 2.625 (2.617 to 2.633)",
         "nobody knows",
-        "0.375 (0.250 to 0.500)",
+        "0.375 (0.367 to 0.383)",
         "yes |",
     ]
-    assert "| 0.000 (0.000 to 0.000) | **undecided** |" in page
+    assert "| 0.000 | **undecided** |" in page
     assert page.count("**undecided** |") == 2
     assert "- 2, presumed reason: too few steps\n" in page
     assert "- 1, 2, 3: right answers; 30 questions\n" in page
