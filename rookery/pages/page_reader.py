@@ -64,11 +64,6 @@ def detect_archive(data: bytes) -> str:
     return kind if kind in ("epub", "open_document") else ""
 
 
-def is_picture(data: bytes) -> bool:
-    """Tell whether these bytes are a picture in which text can be recognized: PNG, JPEG, TIFF."""
-    return data.startswith(_PICTURES)
-
-
 def is_packed_manual(data: bytes) -> bool:
     """Tell whether these bytes are a man page compressed by gzip."""
     try:
@@ -304,7 +299,7 @@ def _detect_by_magic(data: bytes) -> str | None:
         return "encrypted" if "EncryptedPackage".encode("utf-16-le") in data else ""
     if head.startswith(_RTF):
         return ""
-    if is_picture(head):
+    if head.startswith(_PICTURES):
         return "picture"
     if head.startswith(_GZIP) and is_packed_manual(data):
         return "man"
