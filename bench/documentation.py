@@ -94,19 +94,27 @@ BUILD_SITES = {
         DOCUMENTS / "debian-kernel-handbook" / "kernel-handbook.html",
         "*.html",
     ),
-}
-TEST_SITES = {
     "httrack-doc": (Path("/usr/share/httrack/html"), "*.html"),
     "zoneminder-doc": (DOCUMENTS / "zoneminder-doc" / "html", "*.html"),
     "rrdtool": (DOCUMENTS / "rrdtool" / "html", "*.html"),
     "user-mode-linux-doc": (DOCUMENTS / "user-mode-linux-doc" / "html", "*.html"),
     "openafs-doc": (DOCUMENTS / "openafs-doc" / "html", "*.html"),
 }
+TEST_SITES = {
+    "keepass2-doc": (DOCUMENTS / "keepass2" / "Chm" / "help", "*.html"),
+    "bochs-doc": (DOCUMENTS / "bochs", "*.html"),
+    "lp-solve-doc": (DOCUMENTS / "lp-solve-doc", "*.htm"),
+    "gtkmm-documentation": (DOCUMENTS / "gtkmm-documentation" / "tutorial" / "html", "*.html"),
+    "lirc-doc": (DOCUMENTS / "lirc" / "lirc.org", "*.html"),
+}
 """folder of each site, and the glob of its English pages"""
-FOLDERS = {
-    name: (QUESTIONS / "folders" / name, "") for name in ("association", "company", "research")
+BUILD_FOLDERS = {
+    name: (QUESTIONS / "folders" / name, "")
+    for name in ("association", "company", "research", "hosting", "museum", "family")
 }
 """the same for the folders of documents, all files of which are read"""
+FOLDERS = {name: (QUESTIONS / "folders" / name, "") for name in ("dentallab", "ferry", "subtitles")}
+"""the same for the test"""
 UNANSWERABLE = ("near miss", "foreign")
 BINS = 10
 """bins of the calibration error"""

@@ -807,8 +807,9 @@ def render_documentation(found: Found) -> Iterator[str]:
             counts = folders["counts"]
             yield (
                 f"\n{counts['questions']} questions about three folders of documents, and "
-                f"{counts['near misses']} that they do not answer, asked once, on {date}. `wrong` "
-                "are other first quotes, some of which say what a newer document replaced. Below "
+                f"{counts['near misses'] + counts['foreign']} that they do not answer, asked once, "
+                f"on {date}. `wrong` are other first quotes, some of which say what a newer "
+                "document replaced. Below "
                 "are those that are right first, by the ending of the file that answers:\n"
             )
             yield from _format_shares(folders["systems"])

@@ -74,7 +74,10 @@ def train_and_measure(settings: Settings, data: Path, out: Path) -> RecipeOutput
     for number, stage in enumerate(settings.stages, 1):
         folder = out / f"stage-{number}"
         folder.mkdir(exist_ok=True)
-        make = partial(make_examples, stage.data, data, sites)
+        if not (before := folder / "before" / MODEL_FILE).exists():
+            export_evidence_model(network, before.parent)
+        judge = load_evidence_model(before.parent).judge_passages
+        make = partial(make_examples, stage.data, data, sites, judge)
         examples = load_or_make(folder / "examples.json", list[EvidenceExample], make)
         print_progress(f"stage {number}: {len(examples)} examples")
         trained = train_evidence_model(

@@ -13,7 +13,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from bench.documentation import BUILD_SITES, SiteQuestion, locate_page, read_site_questions
+from bench.documentation import (
+    BUILD_FOLDERS,
+    BUILD_SITES,
+    SiteQuestion,
+    locate_page,
+    read_folder_questions,
+    read_site_questions,
+)
 from recipes.stages import print_progress
 from rookery.answers.evidence_answers import (
     RANK_PRIOR,
@@ -60,17 +67,20 @@ def calibrate_model(model: EvidenceModel, names: Sequence[str], scratch: Path) -
 def open_sites(
     names: Sequence[str], scratch: Path
 ) -> Iterator[tuple[Path, Library, list[SiteQuestion]]]:
-    """Yield the folder of each of these sites, its library and its questions for building.
+    """Yield the folder of each of these sites and folders, its library and its questions.
 
     `scratch` holds their indexes. Raises Failed (no_data) if a site is not installed.
     """
-    sites = {name: BUILD_SITES[name] for name in names}
+    sites = {name: (BUILD_SITES | BUILD_FOLDERS)[name] for name in names}
     if missing := [name for name, (folder, _) in sites.items() if not folder.is_dir()]:
         detail = f"not installed: run apt install {' '.join(missing)}"
         raise Failed(Failure("sites", "no_data", detail))
-    questions = read_site_questions("build", names)
+    folders = {name: place for name, place in sites.items() if name in BUILD_FOLDERS}
+    questions = read_site_questions("build", [name for name in names if name not in folders])
+    questions += read_folder_questions(folders)
     for name, (folder, glob) in sites.items():
-        archive, selection = PageArchive(scratch / "pages.sqlite"), FileSelection(glob=(glob,))
+        archive = PageArchive(scratch / "pages.sqlite")
+        selection = FileSelection(glob=(glob,) if glob else ())
         library = FolderLibrary(folder, archive, scratch / "index", selection=selection)
         yield folder, library, [question for question in questions if question.site == name]
         library.close()

@@ -18,9 +18,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import sentencex
 
-from recipes.evidence_questions import list_judged_examples, list_written_examples
+from recipes.evidence_questions import (
+    list_folder_examples,
+    list_judged_examples,
+    list_written_examples,
+)
 from recipes.evidence_training import EvidenceExample
 from rookery.errors import Failed
+from rookery.evidence.evidence_model import EvidenceJudge
 from rookery.library.question_files import SquadData, read_squad
 from rookery.pages.page_reader import read_page
 from rookery.records import Failure, Page, Question
@@ -61,6 +66,8 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """those of these sites whose files in recipes/questions/found are taken too"""
     judged: tuple[str, ...] = ()
     """sites of bench.documentation whose files in recipes/questions/judged are taken"""
+    folders: tuple[str, ...] = ()
+    """folders of recipes/questions/folders whose questions are taken"""
     windows: Literal[1, 2] = 2
     """examples of each written quote that answers: in its section and in a run of blocks, or one of
     the two by lot"""
@@ -78,12 +85,15 @@ class EvidenceDataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 def make_examples(
-    settings: EvidenceDataSettings, data: Path, sites: Mapping[str, Path]
+    settings: EvidenceDataSettings,
+    data: Path,
+    sites: Mapping[str, Path],
+    judge: EvidenceJudge,
 ) -> list[EvidenceExample]:
-    """Return the examples of all parts, the same for the same settings, data and packages.
+    """Return the examples of all parts, the same for the same settings, data, packages and judge.
 
-    `sites` has the folders of those that are named in `written` and `judged`. Raises Failed
-    (no_data).
+    `sites` has the folders of those that are named in `written` and `judged`; `judge` chooses what
+    does not answer of `folders`. Raises Failed (no_data).
     """
     squad = read_squad(data / "squad" / "train.json.xz")
     training_articles = split_articles(squad, settings.articles, settings.seed)
@@ -112,6 +122,7 @@ def make_examples(
     parts.append(
         list_judged_examples({name: sites[name] for name in settings.judged}, settings.seed)
     )
+    parts.append(list_folder_examples(settings.folders, settings.seed, judge))
     parts += [
         _list_pair_examples(data / "support" / f"{name}.jsonl.xz", count, settings.seed)
         for name, count in settings.pairs.items()

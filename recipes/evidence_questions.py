@@ -14,18 +14,30 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from bench.documentation import SiteQuestion, locate_page, read_folder_questions
 from recipes.evidence_training import EvidenceExample
 from recipes.page_spans import SpanName, find_spans
 from recipes.stages import print_progress
-from rookery.answers.evidence_answers import SECTION_SIZES, list_sections
+from rookery.answers.evidence_answers import (
+    SECTION_SIZES,
+    PageSection,
+    find_sections,
+    list_sections,
+)
+from rookery.answers.retrieval import RetrievalLimits, gather_passages
+from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
+from rookery.library.folder_library import FolderLibrary
+from rookery.library.page_archive import PageArchive
 from rookery.library.search_index import SearchIndex
 from rookery.pages.page_reader import read_page
 from rookery.pages.passages import cut_passages, find_sentences, get_headings_above
-from rookery.records import Page, prepare_type
+from rookery.records import Library, Page, prepare_type
+from rookery.written_values import use_forms_of
 
 WRITTEN = Path(__file__).with_name("questions")
 MOST_BLOCKS = 6
@@ -33,6 +45,8 @@ MOST_BLOCKS = 6
 _SEARCH_DEPTH = 8
 """passages of a search among which one that nobody judged is drawn as a negative, or two where
 none was judged"""
+_MOST_BESIDE = 4
+"""sections beside what answers a question about a folder"""
 _MOST_REJECTED = 2
 """passages that were judged not to answer, for each question"""
 _SHORTEST_BESIDE = 60  # characters
@@ -169,6 +183,72 @@ def list_judged_examples(
                 yield EvidenceExample(each.text, window.text, heading, answers, span)
             if answers == 1 and (other_run := cut_other_run(page, place, sentences, random)):
                 yield EvidenceExample(each.text, other_run.text, heading, 0.0)
+
+
+def list_folder_examples(
+    names: Collection[str], seed: int, judge: EvidenceJudge, folders: Path = WRITTEN / "folders"
+) -> Iterator[EvidenceExample]:
+    """Yield the examples of the questions about these folders of invented documents.
+
+    What matches a fact on an accepted page answers, in its section or row and in a run of its
+    sentences. Of what a search finds besides the sections that `judge` likes best do not (hard
+    negatives: Xiong and others 2021, ANCE, section 3), unless they say what a newer document
+    replaces. Nothing answers a near miss.
+    """
+    for name in names:
+        folder = folders / name
+        questions = read_folder_questions({name: (folder, "")})
+        with TemporaryDirectory() as scratch:
+            archive = PageArchive(Path(scratch) / "pages.sqlite")
+            library = FolderLibrary(folder, archive, Path(scratch) / "index")
+            for each in questions:
+                random = Random(f"{seed} {name} {each.id}")
+                yield from _list_examples_of_folder(each, folder, library, judge, random)
+            library.close()
+        print_progress(f"{name}: {len(questions)} questions about a folder")
+
+
+def _list_examples_of_folder(
+    question: SiteQuestion, folder: Path, library: Library, judge: EvidenceJudge, random: Random
+) -> Iterator[EvidenceExample]:
+    gathered = gather_passages(question.text, library, RetrievalLimits(passages=12))
+    sections = [each for each, *_ in find_sections(question.text, gathered)]
+    pages = [library.fetch((folder / each).resolve().as_uri()) for each in question.accepted]
+    sections += [each for page in pages for each in list_sections(page) if each not in sections]
+    beside = list[EvidenceExample]()
+    for section in sections:
+        page, text = section.page, section.words or section.text
+        location = locate_page(page.url, folder)
+        asked = use_forms_of(question.text, f"{text} {section.heading}")
+        under = f"{section.heading.removeprefix(page.title)} {section.text}"  # a version, say
+        if question.is_right(location, under):
+            yield from _list_right_examples(question, location, section, asked, random)
+        elif not question.is_outdated(location, section.text):
+            beside.append(EvidenceExample(asked, text, section.heading, 0.0))
+    passages = [EvidencePassage(each.passage, each.heading) for each in beside]
+    scored = zip(judge(question.text, passages), beside, strict=True)
+    hardest = sorted(scored, key=lambda pair: -pair[0].answers)
+    yield from (each for _, each in hardest[:_MOST_BESIDE])
+
+
+def _list_right_examples(
+    question: SiteQuestion, location: str, section: PageSection, asked: str, random: Random
+) -> Iterator[EvidenceExample]:
+    if section.words:
+        span = 0, len(section.words)
+        yield EvidenceExample(asked, section.words, section.heading, 1.0, span)
+        return
+    page = section.page
+    sentences = find_sentences(page, section.start, section.end)
+    right = [each for each in sentences if question.is_right(location, page.text[slice(*each)])]
+    start, end = right[0] if right else (section.start, section.end)
+    span = start - section.start, end - section.start
+    yield EvidenceExample(asked, section.text, section.heading, 1.0, span)
+    if len(sentences) > 2 and right:
+        run = cut_run(page, right[0], sentences, random)
+        yield EvidenceExample(asked, run.text, section.heading, 1.0, run.span)
+        if other_run := cut_other_run(page, right[0], sentences, random):
+            yield EvidenceExample(asked, other_run.text, section.heading, 0.0)
 
 
 class _PlacedQuestion(NamedTuple):

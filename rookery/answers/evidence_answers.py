@@ -125,7 +125,7 @@ class EvidenceSettings(msgspec.Struct, frozen=True):
 
     quotes: int = 3
     """maximum number of quotes in an answer"""
-    certain: float = 0.7
+    certain: float = 0.75
     """probability that a section answers, below which an answer is a possible one"""
     decline: float = 0.1
     """the same, below which nothing was found"""

@@ -3,6 +3,7 @@ data, from a quantised graph to another."""
 
 import json
 import lzma
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,12 @@ from recipes.evidence_training import EvidenceNetwork, collate_pairs
 from recipes.stages import run_recipe
 from recipes.webglm_data import write_tiny_data
 from rookery.errors import Failed
-from rookery.evidence.evidence_model import EvidencePassage, EvidenceTokenizer, load_evidence_model
+from rookery.evidence.evidence_model import (
+    EvidenceJudgement,
+    EvidencePassage,
+    EvidenceTokenizer,
+    load_evidence_model,
+)
 
 CLAIMS = (
     "the owl eats mice",
@@ -88,9 +94,13 @@ def small(data: Path) -> EvidenceDataSettings:
     )
 
 
+def judge_nothing(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+    raise AssertionError("only folders are judged")
+
+
 def test_examples_are_what_their_labels_say(data: Path) -> None:
-    examples = make_examples(small(data), data, {})
-    assert examples == make_examples(small(data), data, {})
+    examples = make_examples(small(data), data, {}, judge_nothing)
+    assert examples == make_examples(small(data), data, {}, judge_nothing)
     with_span = [each for each in examples if each.span]
     assert len(with_span) >= 15
     for each in with_span:
@@ -111,10 +121,10 @@ def test_judged_sites_that_are_unknown_or_not_installed_are_named(
     settings = EvidenceDataSettings(judged=("wrens", "owls"), written=("crows",))
     sites = {"crows": tmp_path, "owls": tmp_path / "gone"}
     with pytest.raises(Failed, match="has this name") as unknown:
-        make_examples(settings, data, sites)
+        make_examples(settings, data, sites, judge_nothing)
     assert unknown.value.failure.what == "wrens"
     with pytest.raises(Failed, match="not installed") as missing:
-        make_examples(settings, data, sites | {"wrens": tmp_path})
+        make_examples(settings, data, sites | {"wrens": tmp_path}, judge_nothing)
     assert missing.value.failure.what == str(tmp_path / "gone")
 
 

@@ -2,17 +2,21 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
+from bench.documentation import read_folder_questions
 from recipes.evidence_data import read_site
 from recipes.evidence_questions import (
     WRITTEN,
     cut_run,
     cut_section,
+    list_folder_examples,
     list_judged_examples,
     list_text_blocks,
     list_written_examples,
@@ -20,6 +24,7 @@ from recipes.evidence_questions import (
     read_written_questions,
 )
 from recipes.page_spans import find_spans, name_span
+from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.pages.page_reader import read_page
 
 OWLS = """<title>Owls</title><h1>Owls</h1><h2>Food</h2>
@@ -130,6 +135,41 @@ def test_what_was_judged_is_learnt_from_as_it_was_judged_and_nothing_else_is(
     assert made == list(list_judged_examples(folders, 0, judged))
 
 
+LIST = "# Prices\n\n| Flour | Pounds |\n|---|---|\n| Rye, 5 kg | 9.80 |\n| Spelt, 5 kg | 10.80 |\n"
+HOURS = "# Hours\n\nThe mill sells flour on Sundays. Dogs stay outside. It is shut in March.\n"
+
+
+def test_of_a_folder_what_does_not_answer_is_what_the_judge_likes_best(tmp_path: Path) -> None:
+    (tmp_path / "mill").mkdir()
+    (tmp_path / "mill" / "list.md").write_text(LIST)
+    (tmp_path / "mill" / "hours.md").write_text(HOURS)
+    price = {"id": "1", "kind": "table", "text": "What does the spelt flour cost?"}
+    hours = {"id": "2", "kind": "fact", "text": "When is flour sold?"}
+    write_lines(
+        tmp_path / "questions_mill.jsonl",
+        price | {"accepted": ["list.md"], "facts": ["10\\.80"], "wrong": "in March"},
+        hours | {"accepted": ["hours.md"], "facts": ["on Sundays"]},
+        {"id": "3", "kind": "near miss", "text": "What does barley flour cost?"},
+    )
+
+    def judge(question: str, passages: Sequence[EvidencePassage]) -> list[EvidenceJudgement]:
+        rated = [1.0 if "Rye" in each.text else 0.0 for each in passages]
+        return [EvidenceJudgement(each, (0, 0), 0, 0, 0, 1) for each in rated]
+
+    made = list(list_folder_examples(["mill"], 0, judge, tmp_path))
+    rye, spelt = "Flour Rye, 5 kg, Pounds 9.80", "Flour Spelt, 5 kg, Pounds 10.80"
+    text, first = HOURS.partition("\n\n")[2].strip(), "The mill sells flour on Sundays."
+    assert [(each.passage, each.answers, each.span) for each in made] == [
+        (spelt, 1.0, (0, len(spelt))),
+        (rye, 0.0, None),  # what says "in March" is out of date, and no example
+        (text, 1.0, (0, len(first))),
+        (first, 1.0, (0, len(first))),
+        (rye, 0.0, None),
+        (spelt, 0.0, None),
+        *((each, 0.0, None) for each in (rye, spelt, text)),  # nothing answers a near miss
+    ]
+
+
 def test_a_quote_that_is_not_on_its_page_is_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,3 +209,18 @@ def test_every_written_line_can_be_read_and_every_site_is_listed() -> None:
         assert len({(line.text, line.page, line.words, line.digest) for line in lines}) == len(
             lines
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bakery", "clinic", "rowing", "school"])
+def test_facts_of_folders_stand_in_the_accepted_documents_alone(name: str) -> None:
+    folder = WRITTEN / "folders" / name
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    texts = {
+        file.relative_to(folder).as_posix(): read_page(file.read_bytes(), file.as_uri()).text
+        for file in files
+    }
+    for each in read_folder_questions({name: (folder, "")}):
+        anywhere = msgspec.structs.replace(each, accepted=tuple(texts))
+        right = {file for file, text in texts.items() if anywhere.is_right(file, text)}
+        assert right == set(each.accepted), each.id
