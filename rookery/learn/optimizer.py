@@ -321,7 +321,7 @@ class ModelOptimizer:
             self.model = self.accelerator.prepare_model(model)
         self._network = model
         """without the wrappers of accelerate"""
-        self._set_aside: dict[nn.Linear, nn.Parameter] = {}
+        self._set_aside: dict[nn.Linear, Tensor] = {}
         """of layers that compute in bfloat16 and learn nothing, the weights in float32; autocast
         keeps the cast weights of none but those that learn, and would cast these at every pass"""
         if self._skeleton is None and self.accelerator.mixed_precision == "bf16":

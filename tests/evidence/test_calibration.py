@@ -135,8 +135,9 @@ def test_labels_lie_in_the_folder_of_a_model_and_move_with_it(
 def test_who_writes_and_who_browses_are_told_apart(tmp_path: Path) -> None:
     small, large = (ModelEndpoint(name, "http://localhost:8000/") for name in ("small", "large"))
     roles = {"write": small, "browse": large}
-    assert identify_score_source("webgpt", roles.__getitem__, 4, 0.5) == ScoreSource(
-        "webgpt", "small", "http://localhost:8000/v1", "large at http://localhost:8000/v1", 4, 0.5
+    assert identify_score_source("webgpt", roles.__getitem__, 4, "self") == ScoreSource(
+        *("webgpt", "small", "http://localhost:8000/v1", "large at http://localhost:8000/v1", 4),
+        score="self",
     )
     assert identify_score_source("webgpt", lambda role: small).browser == ""
     assert identify_score_source("webglm", {"write": small}.__getitem__).browser == ""

@@ -134,11 +134,11 @@ def test_split_weights_learn_what_torch_s_own_does_whole_and_go_on_alone(tmp_pat
     compare_weights(alone, STEPS)
 
 
-class CastCounter(TorchDispatchMode):
+class CastCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the matrices that are cast to bfloat16."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.shapes: list[tuple[int, ...]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -166,8 +166,13 @@ def test_frozen_weights_are_cast_to_bfloat16_once_and_stay_exact_where_they_are_
     in_bfloat16: Accelerator, trained: TrainedModelSettings, learning: int, tied: bool
 ) -> None:
     """Two layers of seven matrices: the upper one learns all, or LoRA two pairs in each."""
-    sizes = {"vocab_size": 12, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "tie_word_embeddings": tied}
+    sizes: dict[str, Any] = {"vocab_size": 12, "hidden_size": 16, "intermediate_size": 24}
+    heads: dict[str, Any] = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": tied,
+    }
     ids = torch.tensor([[1, 2, 3, 4, 5]])
 
     def make() -> Any:
