@@ -53,7 +53,17 @@ from rookery.records import Failure
 
 class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of reinforcement learning. Defaults are Ziegler's (section 2.2, and the code
-    released with it)."""
+    released with it), but for batches, updates and the pace of beta, which are for runs of tens of
+    batches and not of thousands.
+
+    The whitening of rewards and the clip of values are that code's, too: a batch's rewards are
+    divided by their standard deviation over all tokens, and `value_clip` holds a value within 0.2
+    of what it was before the batch. Where only the last of n tokens is scored, returns are then
+    near √n, 5 for 24 tokens, so that values need 25 batches to reach them, and until then explain
+    little. There a run has thousands of batches; in one of tens leave rewards as they are
+    (`whiten_rewards`) and set a high `value_clip`, or take RLOO. That code whitens in each
+    minibatch, of which it has one; here it is done in the batch, so that `minibatches` do not
+    change what an episode is worth."""
 
     policy: TrainedModelSettings
     steps: int
@@ -67,12 +77,12 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     server: str | tuple[str, ...] = ""
     """the address of a vLLM that samples, such as http://127.0.0.1:8000, or a list of several (see
     `learn.vllm_sampler`); empty: this process does"""
-    episodes: int = 512
+    episodes: int = 64
     """in a batch"""
-    epochs: int = 4
-    """how often a batch is learnt from"""
-    minibatches: int = 1
-    """in an epoch"""
+    epochs: int = 3
+    """how often a batch is learnt from (Ziegler: 4)"""
+    minibatches: int = 2
+    """in an epoch (Ziegler: 1): steps of the optimiser, each of as many rows"""
     piece: int = 64
     """rows that the model is given at once; more take more memory and change nothing"""
     chunk: int | None = None
@@ -106,8 +116,10 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """at first"""
     target: float | None = None
     """the KL of an episode, in nats, that beta is changed for; None: beta stays"""
-    gain: float = 0.1
-    """how fast beta follows: the K_β of Ziegler, whose code has 0.051"""
+    horizon: float = 64.0
+    """episodes in which beta follows a KL that is off its target by a fifth or more by as much: in
+    a batch by at most a fifth of `episodes` / `horizon`, the K_β of Ziegler (section 2.2: 0.1; the
+    code: 512 / 10,000). Theirs is for thousands of batches; this one for tens"""
     budget: float | None = None
     """the KL of an episode, in nats, at which training ends (WebGPT, appendix E)"""
     check: int = 0
@@ -158,15 +170,14 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
         if self.servers and self.sampling.top_p is not None:
             yield "a server does not say which tokens top_p left: leave it or server out"
         penalty = 0.0 if self.bad_syntax is None else self.bad_syntax
-        numbers = (self.value_weight, self.beta, self.gain, penalty, self.no_answer)
-        if not all(map(math.isfinite, numbers)) or min(numbers[:4]) < 0:
+        numbers = (self.value_weight, self.beta, penalty, self.no_answer)
+        if not all(map(math.isfinite, numbers)) or min(numbers[:3]) < 0:
             yield (
-                "value_weight, beta, gain and bad_syntax must be numbers from 0 on, "
-                "no_answer a number"
+                "value_weight, beta and bad_syntax must be numbers from 0 on, no_answer a number"
             )
         if not (0 <= self.gamma <= 1 and 0 <= self.trace <= 1):
             yield "gamma and lambda must be from 0 to 1"
-        for name in ("clip", "value_clip", "budget"):
+        for name in ("clip", "value_clip", "budget", "horizon"):
             if (limit := getattr(self, name)) is not None and not limit > 0:
                 yield f"{name} must be more than 0, or nothing is learnt"
         if not 0 <= self.alpha <= 1:
@@ -195,8 +206,8 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
             yield "with alpha = 1 the KL is the whole loss and no reward counts: set it below 1"
         if self.target is not None and self.target <= 0:
             yield "target is a KL of more than 0 nats; leave it out for a fixed beta"
-        if self.target is not None and not (self.beta > 0 and 0 < self.gain < 5):
-            yield "for a target, beta must be more than 0 and gain between 0 and 5, or beta stays"
+        if self.target is not None and not (self.beta > 0 and self.episodes < 5 * self.horizon):
+            yield "for a target, beta must be more than 0 and horizon more than a fifth of episodes"
         if self.advantage == "rloo":
             if self.episodes < 2:
                 yield 'advantage = "rloo" compares episodes: set episodes to 2 or more'
@@ -219,9 +230,9 @@ def _is_address(text: str) -> bool:
 
 
 PPO_DEFAULTS: Mapping[str, Any] = {}
-"""Ziegler, section 2.2, and the code that came with it: four epochs of one minibatch, the defaults
-of `ReinforcementSettings`"""
+"""Ziegler, section 2.2, for runs of tens of batches: the defaults of `ReinforcementSettings`"""
 WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
+    "episodes": 512,
     "epochs": 1,
     "minibatches": 128,
     "chunk": 64,
@@ -232,6 +243,7 @@ WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
 """WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens"""
 A2C_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
+    "minibatches": 1,
     "clip": None,
     "value": "shared",
     "value_clip": None,
@@ -246,6 +258,7 @@ A2C_DEFAULTS: Mapping[str, Any] = {
 predicts the final reward, the KL in the loss, 2 off the reward for bad syntax"""
 RLOO_DEFAULTS: Mapping[str, Any] = {
     "epochs": 1,
+    "minibatches": 1,
     "clip": None,
     "advantage": "rloo",
     "whiten_advantages": False,
@@ -417,8 +430,8 @@ class KlController:
 
     With a target it is the log-space proportional controller of Ziegler (section 2.2): after each
     batch β grows by the share `gain` · e, where e is how far the KL of an episode lies above the
-    target, as a share of it, and never more than 0.2 either way. The paper says that the gain K_β
-    is 0.1; the code that came with it comes to 512 / 10,000 = 0.051.
+    target, as a share of it, and never more than 0.2 either way. `gain` is K_β: the paper's is 0.1,
+    and in the code that came with it the episodes of a batch over a horizon, 512 / 10,000.
     """
 
     def __init__(self, beta: float, target: float | None = None, gain: float = 0.1) -> None:
@@ -640,32 +653,21 @@ class PreparedBatch(NamedTuple):
 
 
 class MetricAccumulator:
-    """Sums and maxima of metrics over the tokens of one or more epochs."""
+    """Sums of metrics over the tokens of one or more epochs."""
 
     def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
-        self.most: dict[str, Tensor] = {}
 
     def add(self, **values: Tensor) -> None:
         """Add the sum of each tensor to the sum of its name."""
         for name, value in values.items():
             self.sums[name] = self.sums.get(name, 0.0) + value.detach().sum().double()
 
-    def record_maximum(self, **values: Tensor) -> None:
-        """Keep the largest absolute value of each tensor so far, by name."""
-        for name, value in values.items():
-            found = value.detach().abs().max() if value.numel() else value.new_zeros(())
-            self.most[name] = torch.maximum(self.most.get(name, found), found)
-
-    def reduce_across_processes(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the sums and the maxima by name over all processes, which must all call it."""
-        ours = (
-            {name: float(value) for name, value in self.sums.items()},
-            {name: float(value) for name, value in self.most.items()},
-        )
+    def reduce_across_processes(self) -> dict[str, float]:
+        """Return the sums by name over all processes, which must all call it."""
+        ours = {name: float(value) for name, value in self.sums.items()}
         told = gather_object([ours])
-        sums = {name: sum(each[name] for each, _ in told) for name in ours[0]}
-        return sums, {name: max(each[name] for _, each in told) for name in ours[1]}
+        return {name: sum(each[name] for each in told) for name in ours}
 
 
 class PolicyGradientTrainer:
@@ -880,7 +882,8 @@ class PolicyGradientTrainer:
 
     def _compute_metrics(self, lesson: PreparedBatch, tally: MetricAccumulator) -> dict[str, float]:
         tokens = lesson.tokens
-        tally.record_maximum(mismatch=tokens.old_N - tokens.sampled_N)
+        apart = (tokens.old_N - tokens.sampled_N).abs().tolist()
+        mismatch = max(gather_object([max(apart, default=0.0)]))
         missed_N = tokens.returns_N - tokens.values_N
         tally.add(
             returns=tokens.returns_N,
@@ -890,7 +893,7 @@ class PolicyGradientTrainer:
             read=torch.ones_like(missed_N),
             entropy=-tokens.sampled_N,
         )
-        sums, most = tally.reduce_across_processes()
+        sums = tally.reduce_across_processes()
         token_count, read = sums.pop("seen"), sums.pop("read")
         whole = _compute_variance(read, sums.pop("returns"), sums.pop("squares"))
         residual = _compute_variance(read, sums.pop("missed"), sums.pop("missed_squares"))
@@ -899,7 +902,7 @@ class PolicyGradientTrainer:
         explained = (
             {"explained": 1 - residual / whole} if "value_loss" in means and whole > 0 else {}
         )
-        return {**means, **most, **explained, "entropy": entropy}
+        return {**means, **explained, "entropy": entropy, "mismatch": mismatch}
 
     def _sum_across_processes(self, values: Tensor) -> Tensor:
         found: Tensor = self._accelerator.reduce(values, "sum")

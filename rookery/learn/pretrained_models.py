@@ -180,9 +180,7 @@ class TrainedModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """a folder that save_pretrained wrote, or the name of a model that was added to this machine"""
     frozen: float = 0.0
     """share of the layers, from the first on, that learn nothing, and the embeddings with them
-    (GopherCite, appendix F: 60 %); LoRA leaves them alone too.
-    `train_by_reinforcement` computes what comes out of them once for each batch of episodes, for
-    policy, reference and value network together"""
+    (GopherCite, appendix F: 60 %); LoRA leaves them alone too"""
     lora: LoraSettings | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
     """what is computed in; the weights are kept as float32, or small steps would be lost"""

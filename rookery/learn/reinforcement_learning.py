@@ -121,7 +121,8 @@ def train_by_reinforcement(
         learner = ModelOptimizer(
             actor, settings.optimising, updates, accelerator, run.find_stop_reason
         )
-        controller = KlController(settings.beta, settings.target, settings.gain)
+        gain = settings.episodes / settings.horizon
+        controller = KlController(settings.beta, settings.target, gain)
         main = accelerator.is_main_process
         choice = SavedRecord(_CHOICE_FILE, ValidationProgress(), main)
         digest = hashlib.blake2b(msgspec.json.encode(anywhere), digest_size=8).hexdigest()
@@ -173,6 +174,7 @@ def train_by_reinforcement(
                 break
             measured = teacher.train_on_batch(lesson, step, controller.beta)
             controller.update_beta(lesson.kl)
+            measured |= {} if settings.target is None else {"target": settings.target}
             steps_done = step + 1
             if settings.check and (
                 steps_done % settings.check == 0 or steps_done == settings.steps
@@ -184,7 +186,6 @@ def train_by_reinforcement(
             if main:
                 for store in (train_actions, validated):
                     store.forget_actions(range(run.find_oldest_step()))
-            del lesson  # the states of frozen layers, which it keeps, would stand beside the next's
         accelerator.wait_for_everyone()
         if not settings.check:
             write_policy()

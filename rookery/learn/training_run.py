@@ -540,6 +540,6 @@ def _find_learning_faults(history: MetricHistory) -> Iterator[str]:
     kl, target = _average_metric(history, "kl"), _average_metric(history, "target")
     if kl >= 3 * target:
         yield (
-            f"the KL ({kl:.1f} nats an episode) is far above its target ({target:g}): raise beta "
-            "or gain, or lower the rate"
+            f"the KL ({kl:.1f} nats an episode) is far above its target ({target:g}): raise beta, "
+            "or lower horizon or the rate"
         )

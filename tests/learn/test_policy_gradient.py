@@ -41,7 +41,7 @@ def judged(model: str, **changes: Any) -> tuple[PolicyGradientTrainer, PreparedB
     """The two episodes, judged by a policy that is still its reference, with a value network that
     still says 0: the reward of a token is 0, and that of the last one the score."""
     rules = ReinforcementSettings(
-        policy=TrainedModelSettings(model), steps=1, episodes=2, **changes
+        policy=TrainedModelSettings(model), steps=1, episodes=2, minibatches=1, **changes
     )
     actor = build_policy_networks(ReinforcementSettings(policy=rules.policy, steps=1))
     learner = ModelOptimizer(actor, OptimizerSettings(clip=None), 1, Accelerator(cpu=True))
