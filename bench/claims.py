@@ -181,9 +181,8 @@ def list_findings(tables: Sequence[ScoreTable]) -> list[Finding]:
                 table="claims",
                 learnt=name,
                 reference=START,
-                chance=(LOT,),
-                script=SCRIPTS,
-                best=(EVIDENCE, TOLD),
+                floors=(LOT, *SCRIPTS),
+                facts=(*SCRIPTS, EVIDENCE, TOLD),
                 chosen="settings on validation claims of the half that is learnt from",
             ),
             tables,
@@ -212,8 +211,8 @@ def main() -> None:
     shown = {
         each.system: each.score
         for finding in findings
-        for each in (*finding.chance, *finding.script, finding.reference, finding.learnt)
-    } | {each.system: each.score for each in findings[0].best}
+        for each in (finding.reference, finding.learnt, *finding.facts)
+    }
     rows = {name: msgspec.to_builtins(score) for name, score in shown.items()}
     print_table(["value", "low", "high"], rows)
     more = {

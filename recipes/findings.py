@@ -1,24 +1,24 @@
-"""Effects that papers show, beside chance, a script, a reference and the best known, and verdicts.
+"""Effects that papers show, and three answers of each: the paper's claim, what else does as well,
+and how far from known systems it is.
 
-An effect names systems whose scores stand in a table, a row for each question. Its verdict is
-computed from the rows of every seed (`judge_effect`); nobody states one.
+An effect names systems whose scores stand in a table, a row for each question. Verdicts are
+computed from the rows of every seed (`judge_claim`, `judge_floors`); nobody states one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Literal
 
-import msgspec
+import numpy as np
 
 from rookery.measure.coverage import ScoredAnswers, estimate_coverage_area
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Record
 
-Verdict = Literal["yes", "no", "undecided"]
-MIN_QUESTIONS = 20
-"""Questions below which nothing is decided."""
-FLOORS = ("chance", "script", "best")
-"""Fields of an effect that name systems, or have a reason in `absent`."""
+Verdict = Literal["yes", "no", "not seen", "too small to tell", "undecided"]
+POWER_REACH = 2.8 / 1.96
+"""Least effect that a measurement could have seen, by half its interval: 2.8 standard errors, 1.96
+for the interval and .84 for seeing it 80 times in 100."""
 
 
 class ScoreTable(Record, frozen=True):
@@ -51,84 +51,119 @@ class Effect(Record, frozen=True, kw_only=True):
     paper: str
     """The paper's figure, with section or table."""
     table: str
+    """Table of an independent judge, or of known answers."""
     learnt: str
     """System that is claimed to score higher than the reference, or the same."""
     reference: str
-    chance: tuple[str, ...] = ()
-    """Systems that choose by lot."""
-    script: tuple[str, ...] = ()
-    """Simplest systems without anything learnt in the run."""
-    best: tuple[str, ...] = ()
-    """Best possible, or best known. They are shown and decide nothing."""
-    absent: dict[str, str] = msgspec.field(default_factory=dict)
-    """Reason for each of chance, script and best that names no system."""
+    floors: tuple[str, ...] = ()
+    """Systems with the same access that have learnt nothing of it: by lot, likeliest, longest,
+    majority, best of n at equal KL."""
+    lacking: str = ""
+    """Floors that were not measured, or why there is none."""
+    facts: tuple[str, ...] = ()
+    """Scripts, and the best possible or known: shown, and without a verdict."""
+    hacks: tuple[str, ...] = ()
+    """Optima of the reward that nobody wants; they stand in a note on reward hacking."""
+    aimed: str = ""
+    """Table of the reward that was aimed at, with the same rows and systems; empty: not stored, or
+    there is none."""
     claim: Literal["more", "same"] = "more"
     margin: float = 0.0
     """Largest difference that counts as the same, set before the run; 0: none was set."""
+    expected: float = 0.0
+    """Difference that is expected, set before the run; 0: none was set."""
     chosen: str
     """What was chosen, on which data."""
     why: str = ""
-    """Presumed reason, shown where the verdict is not yes."""
+    """Presumed reason, shown where the claim is not seen."""
 
     def __post_init__(self) -> None:
-        for part in FLOORS:
-            if bool(getattr(self, part)) == bool(self.absent.get(part)):
-                raise ValueError(f"{self.effect}: {part} names a system or has a reason, not both")
+        if not self.floors and not self.lacking:
+            raise ValueError(f"{self.effect}: name a floor, or say why there is none")
 
 
 class SystemEstimate(Record, frozen=True):
-    """Score of one system."""
+    """Score of one system, or a difference from it."""
 
     system: str
     score: Estimate
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """Effect as it was measured, with its verdict."""
+    """Effect as it was measured, with the verdicts on it."""
 
     effect: str
     paper: str
     ours: str
     """Difference and scores, in words."""
     verdict: Verdict
-    chance: tuple[SystemEstimate, ...]
-    script: tuple[SystemEstimate, ...]
+    """On the paper's claim: learnt against its own reference."""
+    beyond: Verdict | Literal["none"]
+    """Whether what was learnt is above every fair floor; none: no floor was measured."""
     reference: SystemEstimate
     learnt: SystemEstimate
-    best: tuple[SystemEstimate, ...]
-    absent: dict[str, str]
     more: Estimate
     """Learnt less reference, by paired difference."""
-    chosen: str
+    seeds: tuple[float, ...]
+    """The same of each seed."""
+    least: float | None
+    """Least effect that the measurement could have seen; None: there is no interval."""
+    aimed: Estimate | None
+    """Learnt less reference by the reward that was aimed at; None: it was not stored."""
+    correlation: float | None
+    """Pearson's, of that reward with the table's scores, over the rows of the two."""
+    floors: tuple[SystemEstimate, ...]
+    """Learnt less each floor."""
+    facts: tuple[SystemEstimate, ...]
+    hacks: tuple[SystemEstimate, ...]
     why: str = ""
 
 
-def judge_effect(
-    more: Estimate,
-    above: Iterable[Estimate],
-    claim: Literal["more", "same"] = "more",
-    margin: float = 0.0,
-) -> Verdict:
-    """Return the verdict on a claim from the intervals of differences.
+def judge_claim(effect: Effect, more: Estimate, seeds: Sequence[float]) -> Verdict:
+    """Return the verdict on an effect's claim, from learnt less reference.
 
-    `more` is the learnt system less the reference; `above` the learnt system less each script and
-    each choice by lot. "More" is seen only where all of these intervals lie above 0, and refuted
-    where one lies below. "The same" is seen only where the whole interval lies within a margin that
-    was set beforehand; no margin, no "yes": that a difference was not seen does not show that there
-    is none. It is refuted where the interval lies beyond the margin.
+    "More" is seen where its whole interval lies above 0 and every seed does, and refuted where the
+    interval lies below. "The same" is seen where the interval lies within a margin that was set
+    beforehand; no margin, no "yes": that a difference was not seen does not show that there is
+    none. It is refuted where the interval lies beyond. Where neither is so, "too small to tell" if
+    an effect as large as expected could have been missed, "not seen" if not; without an interval or
+    an expected effect, "undecided".
     """
-    floors = list(above)
     if more.low is None or more.high is None:
         return "undecided"
-    beyond = all(each.low is not None and each.low > 0 for each in floors)
-    if claim == "same":
-        if more.low > margin or more.high < -margin:
+    least = compute_least_effect(more)
+    if effect.claim == "same":
+        if more.low > effect.margin or more.high < -effect.margin:
             return "no"
-        within = margin > 0 and -margin < more.low and more.high < margin
-        return "yes" if within and beyond else "undecided"
-    if more.high < 0 or any(each.high is not None and each.high < 0 for each in floors):
+        if effect.margin and -effect.margin < more.low and more.high < effect.margin:
+            return "yes"
+        return "too small to tell" if least and least > effect.margin > 0 else "undecided"
+    if more.high < 0:
         return "no"
-    return "yes" if more.low > 0 and beyond else "undecided"
+    if more.low > 0 and min(seeds) > 0:
+        return "yes"
+    if not effect.expected or more.low > 0 or least is None:
+        return "undecided"
+    return "too small to tell" if least > effect.expected else "not seen"
+
+
+def judge_floors(above: Iterable[Estimate]) -> Verdict | Literal["none"]:
+    """Return "yes" where all differences from floors lie above 0 beyond their intervals, "no" where
+    one lies below."""
+    floors = list(above)
+    if not floors:
+        return "none"
+    if any(each.high is not None and each.high < 0 for each in floors):
+        return "no"
+    seen = all(each.low is not None and each.low > 0 for each in floors)
+    return "yes" if seen else "undecided"
+
+
+def compute_least_effect(more: Estimate) -> float | None:
+    """Return the least effect that a measurement with this interval could have seen."""
+    if more.low is None or more.high is None:
+        return None
+    return (more.high - more.low) / 2 * POWER_REACH
 
 
 def estimate_score(tables: Sequence[ScoreTable], system: str, less: str = "") -> Estimate:
@@ -153,37 +188,55 @@ def estimate_score(tables: Sequence[ScoreTable], system: str, less: str = "") ->
     )
 
 
-def make_finding(effect: Effect, tables: Sequence[ScoreTable]) -> Finding:
-    """Measure and judge an effect on the tables of its name, one of each run."""
+def make_finding(
+    effect: Effect, tables: Sequence[ScoreTable], aimed: Sequence[ScoreTable] = ()
+) -> Finding:
+    """Measure and judge an effect on the tables of its name, one of each run; `aimed` are those of
+    the reward that was aimed at."""
 
-    def estimate_systems(systems: Iterable[str]) -> tuple[SystemEstimate, ...]:
-        return tuple(SystemEstimate(each, estimate_score(tables, each)) for each in systems)
+    def estimate_systems(systems: Iterable[str], own: str = "") -> tuple[SystemEstimate, ...]:
+        return tuple(
+            SystemEstimate(each, estimate_score(tables, own or each, each if own else ""))
+            for each in systems
+        )
 
-    more = estimate_score(tables, effect.learnt, effect.reference)
-    floors = dict.fromkeys((*effect.chance, *effect.script))
-    above = [estimate_score(tables, effect.learnt, each) for each in floors]
-    enough = len({each for table in tables for each in table.questions}) >= MIN_QUESTIONS
-    verdict = judge_effect(more, above, effect.claim, effect.margin) if enough else "undecided"
-    reference, learnt = estimate_systems((effect.reference, effect.learnt))
-    parts = {part: estimate_systems(getattr(effect, part)) for part in FLOORS}
-    figures = {"learnt": (learnt,), "reference": (reference,), **parts}
+    both = (effect.learnt, effect.reference)
+    more = estimate_score(tables, *both)
+    seeds = tuple(estimate_score([each], *both).value for each in tables)
+    learnt, reference = estimate_systems(both)
+    floors = estimate_systems(effect.floors, effect.learnt)
+    verdict = judge_claim(effect, more, seeds)
     return Finding(
         effect=effect.effect,
         paper=effect.paper,
-        ours=f"{format_estimate(more)} more: "
-        + "; ".join(
-            f"{part} {format_systems(each) or effect.absent[part]}"
-            for part, each in figures.items()
-        ),
+        ours=f"{format_estimate(more)} more: {format_systems([learnt, reference])}; more than "
+        f"floors: {format_systems(floors) or effect.lacking}",
         verdict=verdict,
-        **parts,
+        beyond=judge_floors(each.score for each in floors),
         reference=reference,
         learnt=learnt,
-        absent=effect.absent,
         more=more,
-        chosen=effect.chosen,
+        seeds=seeds,
+        least=compute_least_effect(more),
+        aimed=estimate_score(aimed, *both) if aimed else None,
+        correlation=_correlate_scores(tables, aimed, both) if aimed else None,
+        floors=floors,
+        facts=estimate_systems(effect.facts),
+        hacks=estimate_systems(effect.hacks),
         why=effect.why if verdict != "yes" else "",
     )
+
+
+def _correlate_scores(
+    tables: Sequence[ScoreTable], aimed: Sequence[ScoreTable], systems: Iterable[str]
+) -> float:
+    pairs = [
+        pair
+        for system in systems
+        for one, other in zip(tables, aimed, strict=True)
+        for pair in zip(one.scores[system], other.scores[system], strict=True)
+    ]
+    return float(np.corrcoef(np.transpose(pairs))[0, 1])
 
 
 def list_findings(
@@ -195,7 +248,7 @@ def list_findings(
         for table in runs[0]
     }
     for effect in effects:
-        yield make_finding(effect, by[effect.table])
+        yield make_finding(effect, by[effect.table], by.get(effect.aimed, ()))
 
 
 def format_estimate(estimate: Estimate, form: str = ".3f", sized: bool = True) -> str:

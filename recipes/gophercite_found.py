@@ -140,18 +140,16 @@ def list_effects(n: int) -> list[Effect]:
     make_quote_effect = partial(
         Effect,
         table="good",
-        chance=BY_LOT,
-        script=(FIRST, TF_IDF),
-        best=(EVIDENCE, TOLD, ANY_GOOD),
+        lacking=f"likeliest and majority of {n} were not measured",
+        facts=(*BY_LOT, FIRST, TF_IDF, EVIDENCE, TOLD, ANY_GOOD),
         chosen=chosen,
     )
     make_declining_effect = partial(
         Effect,
         table="declining",
         learnt="reward",
-        chance=(LOT,),
-        script=(WORDS,),
-        best=(EVIDENCE_SCORE, TOLD_GOOD),
+        floors=(LOT, "likelihood", WORDS),
+        facts=(EVIDENCE_SCORE, TOLD_GOOD),
         chosen=chosen,
     )
     return [
@@ -160,12 +158,14 @@ def list_effects(n: int) -> list[Effect]:
             paper="50.4 % to 80.0 % with top@64 on NQ, 36.4 % to 57.9 % on ELI5 (table 1)",
             learnt=f"SFT, best of {n}",
             reference="SFT, one sample",
+            expected=0.1,
         ),
         make_quote_effect(
             effect="one sample of A2C beats one of imitation",
             paper="50.4 % to 60.9 % on NQ, 36.4 % to 46.3 % on ELI5 (table 1)",
             learnt="RL, one sample",
             reference="SFT, one sample",
+            expected=0.07,
             why="few episodes, and a value head that explains nothing of the returns: whether "
             "there is a gain changes with the seed (docs/LOG.md)",
         ),
@@ -180,6 +180,7 @@ def list_effects(n: int) -> list[Effect]:
             effect="declining by reward has more area than declining by lot",
             paper="figure 4",
             reference=LOT,
+            expected=0.08,
         ),
         make_declining_effect(
             effect="the reward declines better than the likelihood",

@@ -1,9 +1,9 @@
 """`python -m recipes.results RUNS`: write docs/results.md and docs/results/ from the recipes' runs.
 
-Each effect of the papers stands beside chance, a script, the reference and the best known, judged
-over all seeds that were run. Nothing is measured here. The page has findings, pictures and short
-tables; the rows of every figure are in a CSV file beside it. Results with their scores are kept
-beside the page, so that seeds may be run one after another, and on several machines.
+The page begins with curves; then each effect of the papers has three answers, over all seeds that
+were run. Nothing is measured here. The rows of every figure are in a CSV file beside it. Results
+with their scores are kept beside the page, so that seeds may be run one after another, and on
+several machines.
 """
 
 import ast
@@ -16,7 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
-from recipes.findings import Finding, format_estimate, format_systems, list_findings
+from recipes.findings import (
+    Effect,
+    Finding,
+    SystemEstimate,
+    format_estimate,
+    format_systems,
+    list_findings,
+)
 from recipes.stages import ROOT, Result
 from rookery.measure.figures import Figure, format_figure_markdown
 
@@ -25,6 +32,13 @@ SIZES = ("small", "medium")
 PAGE, PICTURES = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
 LONG = 12
 """Rows of the longest table that the page shows; longer ones are in their CSV file only."""
+CURVES = {
+    "Reward by batch": "rewards",
+    "Accuracy by labels": "labels",
+    "Gain by n": "best-of-n",
+    "Quality by answers kept": "coverage",
+}
+"""Headings of the first page, and the names of the figures below them."""
 HEAD = """# Results
 
 The four papers, each played end to end by one recipe: at the size `small`, made for one core and
@@ -36,21 +50,25 @@ scores of each seed are written by `python -m recipes.results`; nobody edits the
 `medium` whose scores were lost are in the log (docs/LOG.md), by what they printed.
 Our models are six to two thousand times smaller than the papers', and learn from hundreds or
 thousands of examples, so that effects are compared and not their sizes. Minutes are of a machine
-that did other work beside.
+that did other work beside. First come curves, then for each effect three answers:
 
-Each row shows what was learnt beside what it began from (the reference), what choosing by lot gives
-(chance), what the simplest script gives on the same questions, and the best possible or best known.
-Numbers in brackets are 95 % intervals. The verdict is computed (`recipes/findings.py`):
+- **(a) The paper's claim**: what was learnt less its own reference, on the same questions. "yes":
+  the whole interval lies above 0, and each seed does. "no": it lies below. "The same" is seen only
+  within a margin that was set before the run, and refuted beyond it.
+- **(b) Beyond fair floors**: what was learnt less each system that has the same access and learnt
+  nothing of it (by lot, likeliest, longest, majority, best of n at equal KL). "yes": above all of
+  them, beyond the interval; "no": below one.
+- **(c) Facts, without a verdict**: what scripts reach on the same questions, and the best possible
+  or known.
 
-- **yes**: the paired difference lies beyond its interval in the claimed direction, and what was
-  learnt lies above every script and every choice by lot, beyond the interval of that difference.
-- **no**: the difference lies beyond its interval in the other direction, or what was learnt lies
-  below a script or a choice by lot beyond the interval.
-- **undecided**: neither. That no difference is seen is no proof that there is none: a claim of "the
-  same" is seen only within a margin that was set before the run.
-
-Where several seeds were run, the questions are the same for all, and the interval is over
-questions, each with its mean over the seeds: what three seeds learnt says little of others.
+Intervals, in brackets, hold the true value 95 times in 100 (`python -m bench intervals`). They are
+over questions, each with its mean over the seeds; the seeds' own values stand beside them, since
+three seeds say little of others. "Could see" is the least effect that the measurement would have
+seen 80 times in 100: 2.8 standard errors, which is 1.43 times half the interval. Where what was
+expected before the run is less than that, and nothing is seen, the row is "too small to tell";
+where it is more, "not seen"; where nothing was expected, "undecided". Pictures were drawn when
+their runs ended: intervals in those of version 0.2 are the bootstrap's, which is too narrow for few
+questions.
 """
 
 
@@ -58,7 +76,7 @@ def main() -> None:
     """Keep what the runs that exist found, write the page from all that was kept, and name the
     recipes that were never run."""
     runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
-    parts = [HEAD]
+    parts = list[str]()
     for recipe, size in product(RECIPES, SIZES):
         name = f"{recipe}-{size}"
         folders = [place.parent for place in runs.glob(f"{name}-*/result.json")]
@@ -70,7 +88,7 @@ def main() -> None:
         else:
             command = f"python -m recipes.{recipe} {size}"
             parts.append(f"## {recipe}, {size}\n\nNo run is kept: `{command}`.\n")
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    PAGE.write_text("\n".join([HEAD, *_render_curves(), *parts]), encoding="utf-8")
 
 
 def _read_kept_results(name: str) -> list[Result]:
@@ -130,17 +148,21 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
     yield f"`python -m recipes.{first.recipe} {first.size}` · {count} · {minutes:.0f} min in all\n"
     findings = list(list_findings(first.effects, [each.tables for each in results]))
     yield (
-        "| | effect | in the paper | chance | script | reference | learnt | best known | "
-        "learnt less reference | verdict |\n|---|---|---|---|---|---|---|---|---|---|"
+        "| | effect | in the paper | (a) learnt less its reference | of each seed | could see | "
+        "(b) learnt less fair floors | (c) facts |\n|---|---|---|---|---|---|---|---|"
     )
-    for number, each in enumerate(findings, 1):
-        yield _render_row(number, each)
+    for number, (effect, each) in enumerate(zip(first.effects, findings, strict=True), 1):
+        yield _render_row(number, effect, each)
     yield ""
     tables = {table.name: table for table in first.tables}
     for says, numbers in _group_numbers(tables[each.table].says for each in first.effects):
         questions = tables[first.effects[numbers[0] - 1].table].questions
         yield f"- {_join_numbers(numbers)}: {says}; {len({*questions})} questions"
-    for chosen, numbers in _group_numbers(each.chosen for each in findings):
+    for aimed, numbers in _group_numbers(map(_describe_aim, findings)):
+        yield f"- {_join_numbers(numbers)}, the reward that was aimed at: {aimed}"
+    for hacked, numbers in _group_numbers(map(_describe_hacking, findings)):
+        yield f"- {_join_numbers(numbers)}, reward hacking: {hacked}"
+    for chosen, numbers in _group_numbers(each.chosen for each in first.effects):
         yield f"- {_join_numbers(numbers)}, chosen: {chosen}"
     for why, numbers in _group_numbers(each.why for each in findings):
         yield f"- {_join_numbers(numbers)}, presumed reason: {why}"
@@ -159,6 +181,23 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
         yield from _render_figure(place)
 
 
+def _render_curves() -> Iterator[str]:
+    """Render the first page: curves of all recipes, each kind under its heading."""
+    for title, name in CURVES.items():
+        yield f"## {title}\n"
+        places = [
+            (recipe, size, place)
+            for recipe, size in product(RECIPES, SIZES)
+            if (place := PICTURES / f"{recipe}-{size}-{name}.figure.json").exists()
+        ]
+        if not places:
+            yield "No run that is kept has stored this.\n"
+        for recipe, size, place in places:
+            figure = Figure.from_json(place.read_bytes())
+            picture = f"{PICTURES.name}/{recipe}-{size}-{name}.svg"
+            yield f"{recipe}, {size}: {figure.says}\n\n![{recipe}, {size}: {title}]({picture})\n"
+
+
 def _render_title(result: Result) -> str:
     # Importing the recipe would load torch.
     source = (ROOT / "recipes" / f"{result.recipe}.py").read_text(encoding="utf-8")
@@ -166,27 +205,44 @@ def _render_title(result: Result) -> str:
     return f"## {result.recipe}, {result.size}\n\n{' '.join(about.split())}\n"
 
 
-def _render_row(number: int, finding: Finding) -> str:
-    floors = (
-        format_systems(systems) or finding.absent[name]
-        for name, systems in (
-            ("chance", finding.chance),
-            ("script", finding.script),
-        )
-    )
-    verdict = finding.verdict if finding.verdict == "yes" else f"**{finding.verdict}**"
+def _render_row(number: int, effect: Effect, finding: Finding) -> str:
+    scores = f"{_format_scores([finding.learnt])}, {_format_scores([finding.reference])}"
+    floors = f"**{finding.beyond}**: {format_systems(finding.floors)}" if finding.floors else ""
+    expected = f"{effect.margin:g} is the same" if effect.margin else "no margin was set"
+    if effect.claim == "more":
+        expected = f"{effect.expected:g} expected" if effect.expected else "none was expected"
     cells = (
         str(number),
         finding.effect,
         finding.paper,
-        *floors,
-        format_systems([finding.reference]),
-        format_systems([finding.learnt]),
-        format_systems(finding.best) or finding.absent["best"],
-        format_estimate(finding.more, sized=False),
-        verdict,
+        f"**{finding.verdict}**: {format_estimate(finding.more, sized=False)}; {scores}",
+        ", ".join(f"{seed:.3f}" for seed in finding.seeds),
+        "nothing: no interval" if finding.least is None else f"{finding.least:.3f}; {expected}",
+        "; ".join(filter(None, (floors, effect.lacking))),
+        _format_scores(finding.facts) or "none",
     )
     return f"| {' | '.join(map(_escape_cell, cells))} |"
+
+
+def _format_scores(systems: Iterable[SystemEstimate]) -> str:
+    return "; ".join(f"{each.system} {each.score.value:.3f}" for each in systems)
+
+
+def _describe_aim(finding: Finding) -> str:
+    if finding.aimed is None or finding.correlation is None:
+        return "not stored by question, or there is none"
+    more = format_estimate(finding.aimed, sized=False)
+    return f"{more} more by it; its correlation with these scores is {finding.correlation:.2f}"
+
+
+def _describe_hacking(finding: Finding) -> str:
+    """Return what optima of a reward score that nobody wants, or nothing."""
+    if not finding.hacks:
+        return ""
+    return (
+        f"{_format_scores(finding.hacks)}, where {_format_scores([finding.reference])}: texts that "
+        "the reward likes and nobody wants, and that no policy near the reference writes"
+    )
 
 
 def _group_numbers(texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:

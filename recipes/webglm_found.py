@@ -187,9 +187,8 @@ def list_effects(n: int) -> list[Effect]:
         Effect,
         learnt="distilled",
         reference="start",
-        chance=(RANDOM_ORDER,),
-        script=("BM25", "TF-IDF"),
-        best=(BEST_REFERENCE,),
+        floors=(RANDOM_ORDER, "BM25", "TF-IDF"),
+        facts=(BEST_REFERENCE,),
         chosen="the step on questions kept from training; settings on another draw of "
         "articles (docs/LOG.md)",
     )
@@ -197,9 +196,8 @@ def list_effects(n: int) -> list[Effect]:
         Effect,
         learnt="scorer",
         reference=COIN,
-        chance=(COIN,),
-        script=("longest", "earliest"),
-        best=(MOST_VOTES,),
+        floors=("longest",),
+        facts=("earliest", MOST_VOTES),
         chosen="the step on pairs kept from training; settings on another draw of threads "
         "(docs/LOG.md)",
         why=FEW_PAIRS_REASON,

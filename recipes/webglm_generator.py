@@ -265,9 +265,8 @@ def list_generator_effects() -> Iterator[Effect]:
             table=table,
             learnt=GENERATOR,
             reference=START,
-            chance=(RANDOM_REFERENCE,),
-            script=(FIRST_REFERENCE, TF_IDF_REFERENCE),
-            best=(JUDGED_REFERENCE, TOLD_REFERENCE),
+            floors=(RANDOM_REFERENCE,),
+            facts=(FIRST_REFERENCE, TF_IDF_REFERENCE, JUDGED_REFERENCE, TOLD_REFERENCE),
             chosen="nothing on these questions",
         )
 

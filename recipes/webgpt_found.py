@@ -24,7 +24,11 @@ from rookery.records import Question
 
 ANY_RIGHT, EVEN, FORETOLD, REALISED = "one of the samples is right", "even", "foretold", "realised"
 make_rated_effect = partial(
-    Effect, chance=(RANDOM,), script=(SCRIPT,), best=(EXTRACT, ANY_RIGHT), table="right"
+    Effect,
+    floors=(RANDOM,),
+    lacking="one of the samples by lot, the longest and the likeliest were not measured",
+    facts=(SCRIPT, EXTRACT, ANY_RIGHT),
+    table="right",
 )
 """Effect on the share of right answers, beside its floors."""
 SAID = {
@@ -184,8 +188,7 @@ def list_effects(n: int) -> list[Effect]:
             table="preferred",
             learnt=FORETOLD,
             reference=REALISED,
-            chance=(EVEN,),
-            absent={"script": "no script foretells it", "best": "what was realised, the reference"},
+            floors=(EVEN,),
             claim="same",
             chosen=chosen_by,
             why=SHARED_ERRORS_REASON,

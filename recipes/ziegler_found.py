@@ -39,14 +39,14 @@ class TaskReport(NamedTuple):
 CANNED, LISTED, PEOPLE = "canned sentence", "twelve physical words", "people"
 BEST = "best of the reference's, by the labeller"
 BY_LOT, TOLD_SENTENCE = "sentence by lot", "best sentence, told the summary"
-LISTED_REASON = (
-    "the judge has learnt to tell passages with such words, and a list of nothing else pleases it "
-    "more than a continuation that stays near the reference"
-)
+AIMED = "sentiment, by the labeller"
+NO_EQUAL_KL = "best of n at equal KL was not measured"
 PAPER_ROUGE = {
     "supervised": "10.6 to 11.9 % (table 4, TL;DR)",
     "labels": "11.9 to 12.5 % (table 4, TL;DR)",
 }
+SAME_REWARD = 0.25
+"""Largest difference of the judge's log-odds that counts as the same."""
 KL_TOLERANCE = 0.2
 """Allowed deviation of the KL from its target, as a share of it."""
 
@@ -134,10 +134,11 @@ def report_sentiment(
     make_effect = partial(
         Effect,
         table="sentiment",
+        aimed=AIMED,
         reference=REFERENCE,
-        chance=(REFERENCE,),
-        script=(CANNED,),
-        best=(BEST,),
+        lacking=NO_EQUAL_KL,
+        facts=(BEST,),
+        hacks=(CANNED,),
         chosen=CHOSEN,
     )
     effects = [
@@ -157,6 +158,7 @@ def report_sentiment(
             learnt="online",
             reference="offline",
             claim="same",
+            margin=SAME_REWARD,
         ),
         *(
             make_effect(
@@ -174,16 +176,18 @@ def report_sentiment(
             table="full stops",
             learnt="offline",
             reference=REFERENCE,
-            chance=(REFERENCE,),
-            absent={"script": "a full stop at a fixed place is always right", "best": "always"},
+            lacking="a script puts the full stop always",
             chosen=CHOSEN,
         ),
         *(find_kl_control(one, aims[one]) for one in kls),
     ]
+    hidden = {one: tuple(comparison.hidden) for one, comparison in comparisons.items()}
+    hidden[REFERENCE] = tuple(first.reference_hidden)
     stops = {one: tuple(comparison.whole) for one, comparison in comparisons.items()}
     stops[REFERENCE] = tuple(first.reference_whole)
     tables = [
         ScoreTable("sentiment", "the judge's log-odds", tuple(first.groups), scores),
+        ScoreTable(AIMED, "the labeller's log-odds", tuple(first.groups), hidden),
         ScoreTable("full stops", "share of continuations", tuple(first.groups), stops),
         *(make_kl_table(one, aims[one], values) for one, values in kls.items()),
     ]
@@ -225,14 +229,13 @@ def choose_by_labeller(comparison: PolicyComparison) -> tuple[float, ...]:
 def find_kl_control(run: str, target: float) -> Effect:
     """Return the effect that the KL controller held its target in the last third of a run, within
     KL_TOLERANCE."""
-    none = "a KL is held or not: no policy by lot or script has a target"
     return Effect(
         effect=f"the adaptive controller holds a KL of {target:g} nats within {KL_TOLERANCE:.0%}",
         paper="runs are made comparable by it (section 2.2)",
         table=f"KL of {run}",
         learnt="KL",
         reference="target",
-        absent={"chance": none, "script": none, "best": "the target itself"},
+        lacking="a KL is held or not",
         claim="same",
         margin=KL_TOLERANCE * target,
         chosen="the controller's gain on other runs (docs/LOG.md), the tolerance before them",
@@ -265,11 +268,10 @@ def report_descriptive(comparison: PolicyComparison, listed: float) -> TaskRepor
         table="descriptive",
         learnt="described",
         reference=REFERENCE,
-        chance=(REFERENCE,),
-        script=(LISTED,),
-        best=(BEST,),
+        lacking=NO_EQUAL_KL,
+        facts=(BEST,),
+        hacks=(LISTED,),
         chosen=CHOSEN,
-        why=LISTED_REASON,
     )
     table = ScoreTable("descriptive", "the judge's log-odds", tuple(comparison.groups), scores)
     return TaskReport([effect], [table], [])
@@ -313,9 +315,8 @@ def report_summaries(task: Task, completions: Mapping[str, Sequence[str]]) -> Ta
     make_effect = partial(
         Effect,
         table="summaries",
-        chance=(BY_LOT,),
-        script=("lead-1", "lead-3"),
-        best=(TOLD_SENTENCE,),
+        floors=(BY_LOT,),
+        facts=("lead-1", "lead-3", TOLD_SENTENCE),
         chosen=CHOSEN,
     )
     effects = [
@@ -344,11 +345,8 @@ def report_summaries(task: Task, completions: Mapping[str, Sequence[str]]) -> Ta
             table="copied",
             learnt="labels",
             reference=PEOPLE,
-            chance=("supervised",),
-            absent={
-                "script": "lead-1 copies everything: the most there is, and no floor",
-                "best": "copying is no aim",
-            },
+            floors=("supervised",),
+            facts=("lead-1",),
             chosen=CHOSEN,
         ),
     ]

@@ -76,6 +76,8 @@ class PolicyComparison(NamedTuple):
     reference_whole: list[float]
     reference_hidden: list[float]
     """Of each completion of the reference, the labeller's reward."""
+    hidden: list[float]
+    """Of each completion of the policy, the same."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -297,6 +299,7 @@ class StagedRun:
             whole,
             others_whole,
             others_hidden,
+            hidden,
         )
 
     def draw_rewards(

@@ -138,7 +138,8 @@ class RecipeFinding(msgspec.Struct, frozen=True):
     paper: str
     ours: str
     verdict: str = "not judged"
-    """yes, no or undecided; results from before floors were kept have none"""
+    """on the paper's claim: yes, no, not seen, too small to tell or undecided; results from before
+    verdicts were computed have none"""
     why: str = ""
 
     @property

@@ -1,16 +1,17 @@
-"""Verdicts: hand-worked, from paired differences, and never "yes" below a floor."""
+"""Verdicts: hand-worked, from paired differences, each of one question alone."""
 
 import pytest
 from msgspec.structs import replace
 from widths import get_ends, half_width
 
 from recipes.findings import (
-    MIN_QUESTIONS,
     Effect,
     ScoreTable,
     Verdict,
+    compute_least_effect,
     estimate_score,
-    judge_effect,
+    judge_claim,
+    judge_floors,
     list_findings,
     make_finding,
 )
@@ -22,12 +23,13 @@ EFFECT = Effect(
     table="right",
     learnt="learnt",
     reference="reference",
-    chance=("lot",),
-    script=("script",),
-    absent={"best": "nobody knows"},
+    floors=("lot",),
+    facts=("script",),
+    hacks=("canned",),
     chosen="nothing",
     why="too small",
 )
+SAME = replace(EFFECT, claim="same")
 
 
 def between(low: float, high: float) -> Estimate:
@@ -35,71 +37,74 @@ def between(low: float, high: float) -> Estimate:
 
 
 ABOVE, BELOW, AROUND = between(0.1, 0.3), between(-0.3, -0.1), between(-0.1, 0.3)
+NONE = Estimate(0.2, None, None, 4)
 
 
 @pytest.mark.parametrize(
-    ("more", "floors", "verdict"),
+    ("more", "seeds", "expected", "verdict"),
     [
-        (ABOVE, [ABOVE, ABOVE], "yes"),
-        (ABOVE, [], "yes"),
-        (ABOVE, [ABOVE, BELOW], "no"),
-        (ABOVE, [ABOVE, AROUND], "undecided"),
-        (AROUND, [ABOVE], "undecided"),
-        (AROUND, [BELOW], "no"),
-        (BELOW, [ABOVE], "no"),
-        (between(0.0, 0.2), [ABOVE], "undecided"),
-        (ABOVE, [between(0.0, 0.2)], "undecided"),
-        (between(-0.2, 0.0), [ABOVE], "undecided"),
+        (ABOVE, [0.2, 0.1], 0.0, "yes"),
+        (ABOVE, [0.4, 0.0], 0.0, "undecided"),  # one of the seeds gained nothing
+        (BELOW, [-0.2], 0.0, "no"),
+        (AROUND, [0.1], 0.0, "undecided"),
+        (AROUND, [0.1], 0.2, "too small to tell"),
+        (AROUND, [0.1], 0.3, "not seen"),
+        (between(0.0, 0.2), [0.1], 0.0, "undecided"),
+        (NONE, [0.2], 0.0, "undecided"),
+        (NONE, [0.2], 0.3, "undecided"),
     ],
 )
-def test_more_is_seen_only_beyond_the_interval_and_above_every_floor(
-    more: Estimate, floors: list[Estimate], verdict: Verdict
+def test_more_is_seen_only_beyond_the_interval_and_in_every_seed(
+    more: Estimate, seeds: list[float], expected: float, verdict: Verdict
 ) -> None:
-    assert judge_effect(more, floors) == verdict
+    assert judge_claim(replace(EFFECT, expected=expected), more, seeds) == verdict
 
 
 @pytest.mark.parametrize(
-    ("more", "margin", "floors", "verdict"),
+    ("more", "margin", "verdict"),
     [
-        (between(-0.01, 0.01), 0.0, [], "undecided"),
-        (between(0.0, 0.0), 0.0, [], "undecided"),
-        (ABOVE, 0.0, [], "no"),
-        (BELOW, 0.0, [], "no"),
-        (between(-0.01, 0.01), 0.05, [], "yes"),
-        (between(-0.01, 0.05), 0.05, [], "undecided"),
-        (ABOVE, 0.2, [], "undecided"),
-        (ABOVE, 0.05, [], "no"),
-        (between(-0.01, 0.01), 0.05, [AROUND], "undecided"),
-        (between(-0.01, 0.01), 0.05, [BELOW], "undecided"),
+        (between(-0.01, 0.01), 0.0, "undecided"),
+        (ABOVE, 0.0, "no"),
+        (BELOW, 0.0, "no"),
+        (between(-0.01, 0.01), 0.05, "yes"),
+        (between(-0.01, 0.05), 0.05, "undecided"),
+        (ABOVE, 0.2, "undecided"),
+        (AROUND, 0.2, "too small to tell"),
+        (ABOVE, 0.05, "no"),
+        (NONE, 0.3, "undecided"),
     ],
 )
 def test_the_same_is_seen_only_within_a_margin_that_was_set(
-    more: Estimate, margin: float, floors: list[Estimate], verdict: Verdict
+    more: Estimate, margin: float, verdict: Verdict
 ) -> None:
-    assert judge_effect(more, floors, "same", margin) == verdict
+    assert judge_claim(replace(SAME, margin=margin), more, [0.0]) == verdict
 
 
-def tabulate(learnt: float, script: float, count: int = 40) -> ScoreTable:
-    """Scores that differ much by question and little by system; gains differ a hundredth."""
+def test_floors_are_judged_apart_from_the_claim() -> None:
+    assert judge_floors([]) == "none"
+    assert judge_floors([ABOVE, ABOVE]) == "yes"
+    assert judge_floors([ABOVE, BELOW]) == "no"
+    assert judge_floors([ABOVE, AROUND]) == judge_floors([NONE]) == "undecided"
+
+
+def test_the_least_effect_is_of_2_8_standard_errors() -> None:
+    """An error of .1: 1.96 of it to either side."""
+    assert compute_least_effect(between(-0.196, 0.196)) == pytest.approx(0.28)
+    assert compute_least_effect(NONE) is None
+
+
+def tabulate(learnt: float, script: float, count: int = 40, name: str = "right") -> ScoreTable:
+    """Scores that differ much by question and little by system; gains differ by a hundredth."""
     hard = [at / count for at in range(count)]
-    shaken = [(at * 7 % 11 - 5) / 1000 for at in range(count)]
-    return ScoreTable(
-        "right",
-        "share",
-        tuple(f"question {at}" for at in range(count)),
-        {
-            name: tuple(
-                each + more + (shake if name == "learnt" else 0)
-                for each, shake in zip(hard, shaken, strict=True)
-            )
-            for name, more in {
-                "learnt": learnt,
-                "reference": 0,
-                "lot": -1,
-                "script": script,
-            }.items()
-        },
-    )
+    more = {"learnt": learnt, "reference": 0, "lot": -1, "script": script, "canned": 9}
+    scores = {
+        system: tuple(
+            each + gain + (at * 7 % 11 - 5) / 1000 * (system == "learnt")
+            for at, each in enumerate(hard)
+        )
+        for system, gain in more.items()
+    }
+    return ScoreTable(name, "share", tuple(f"question {at}" for at in range(count)), scores)
 
 
 def test_differences_are_paired_by_question() -> None:
@@ -107,27 +112,39 @@ def test_differences_are_paired_by_question() -> None:
     # The two overlap by far.
     assert get_ends(found.learnt.score)[0] < get_ends(found.reference.score)[1]
     assert (round(found.more.value, 3), found.verdict, found.why) == (0.01, "yes", "")
-    assert [round(each.score.value, 3) for each in found.chance] == [-0.512]
-    assert "best nobody knows" in found.ours
+    assert [round(each.score.value, 2) for each in found.floors] == [1.01]
+    assert found.least == compute_least_effect(found.more)
 
 
-def test_what_a_script_does_better_is_no_finding_and_says_why() -> None:
-    found = make_finding(EFFECT, [tabulate(0.01, 0.02)])
-    assert (found.verdict, found.why) == ("no", "too small")
-
-
-def test_few_questions_decide_nothing() -> None:
-    few, enough = (tabulate(1.0, -1.0, size) for size in (MIN_QUESTIONS - 1, MIN_QUESTIONS))
-    assert make_finding(EFFECT, [few]).verdict == "undecided"
-    assert make_finding(EFFECT, [enough]).verdict == "yes"
+def test_a_script_that_is_better_is_a_fact_and_decides_nothing() -> None:
+    found = make_finding(EFFECT, [tabulate(0.01, 0.5)])
+    assert (found.verdict, found.beyond) == ("yes", "yes")
+    assert [each.system for each in (*found.facts, *found.hacks)] == ["script", "canned"]
+    below = make_finding(replace(EFFECT, floors=("script",)), [tabulate(0.01, 0.5)])
+    assert (below.verdict, below.beyond) == ("yes", "no")
+    lost = make_finding(EFFECT, [tabulate(-0.01, 0.5)])
+    assert (lost.verdict, lost.beyond, lost.why) == ("no", "yes", "too small")
 
 
 def test_the_interval_of_several_seeds_is_over_their_questions() -> None:
-    seeds = [[tabulate(learnt, -1.0)] for learnt in (0.2, 0.1, 0.0)]
+    seeds = [[tabulate(learnt, -1.0)] for learnt in (0.2, 0.1, -0.1)]
     one = next(list_findings([EFFECT], seeds[:1]))
     every = next(list_findings([EFFECT], seeds))
-    assert every.more.value == pytest.approx(0.1, abs=0.001)
+    assert every.more.value == pytest.approx(0.2 / 3, abs=0.001)
     assert half_width(every.more) == pytest.approx(half_width(one.more))
+    assert every.seeds == pytest.approx((0.2, 0.1, -0.1), abs=0.001)
+    assert (one.verdict, every.verdict) == ("yes", "undecided")
+
+
+def test_the_reward_aimed_at_is_shown_with_its_correlation() -> None:
+    effect = replace(EFFECT, aimed="reward")
+    found = next(list_findings([effect], [[tabulate(0.1, 0), tabulate(0.3, 0, name="reward")]]))
+    assert found.aimed is not None
+    assert found.aimed.value == pytest.approx(0.3, abs=0.001)
+    assert found.correlation is not None
+    assert 0.9 < found.correlation < 1
+    absent = next(list_findings([effect], [[tabulate(0.1, 0)]]))
+    assert (absent.aimed, absent.correlation) == (None, None)
 
 
 def test_orders_are_compared_by_area() -> None:
@@ -141,14 +158,9 @@ def test_orders_are_compared_by_area() -> None:
     assert estimate_score([table, table], "told", "lot").value == pytest.approx(told - 0.5)
 
 
-def test_every_floor_has_a_system_or_a_reason() -> None:
-    wrongs: list[dict[str, object]] = [
-        {"absent": {}},
-        {"absent": {"best": "x", "script": "y"}},
-        {"chance": ()},
-    ]
-    for wrong in wrongs:
-        with pytest.raises(ValueError, match="names a system or has a reason"):
-            replace(EFFECT, **wrong)
+def test_an_effect_has_a_floor_or_says_why_there_is_none() -> None:
+    with pytest.raises(ValueError, match="name a floor, or say why there is none"):
+        replace(EFFECT, floors=())
+    assert replace(EFFECT, floors=(), lacking="was not measured").lacking
     with pytest.raises(ValueError, match="2 rows, but a has 1"):
         ScoreTable("right", "", ("1", "2"), {"a": (1.0,)})

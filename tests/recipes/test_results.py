@@ -26,14 +26,14 @@ def make_result(seed: int, learnt: float) -> Result:
         paper="68 %",
         table="right",
         reference="one",
-        chance=("lot",),
-        absent={"best": "nobody knows"},
+        floors=("lot",),
+        facts=("first",),
         chosen="n on other questions",
     )
     effects = (
-        make_effect(effect="best of 4 | beats one", learnt="best", script=("first",)),
-        make_effect(effect="PPO beats one", learnt="PPO", script=("first",), why="too few steps"),
-        make_effect(effect="PPO is as good", learnt="PPO", script=("first",), claim="same"),
+        make_effect(effect="best of 4 | beats one", learnt="best", hacks=("PPO",)),
+        make_effect(effect="PPO beats one", learnt="PPO", why="too few steps", expected=0.1),
+        make_effect(effect="PPO is as good", learnt="PPO", claim="same"),
     )
     scores = {"best": learnt, "one": 0.25, "PPO": 0.25, "lot": 0.0, "first": 0.125}
     table = ScoreTable(
@@ -73,7 +73,7 @@ def test_the_page_judges_over_all_seeds_that_there_are(
     folder = tmp_path / "runs" / "webgpt-small-0"
     picture = FigurePicture("curves", (FigureLine("one", ((1.0, 0.5), (2.0, 0.75))),), "n", "worth")
     figure = Figure(
-        "best", "Best of n", "As seen.", ("n",), ((1,), (2,)), picture, "WebGPT, fig. 8"
+        "best-of-n", "Best of n", "As seen.", ("n",), ((1,), (2,)), picture, "WebGPT, fig. 8"
     )
     write_figure(figure, folder / "figures")
     many = tuple((number, f"a, b | {number}") for number in range(results.LONG + 1))
@@ -85,24 +85,31 @@ def test_the_page_judges_over_all_seeds_that_there_are(
         "| 1",
         "best of 4 \\| beats one",
         "68 %",
-        "lot 2.000",
-        "first 2.125",
-        "one 2.250",
-        "best 2.625 (2.617 to 2.633)",
-        "nobody knows",
-        "0.375 (0.367 to 0.383)",
-        "yes |",
+        "**yes**: 0.375 (0.367 to 0.383); best 2.625, one 2.250",
+        "0.500, 0.250",
+        "0.012; none was expected",
+        "**yes**: lot 0.625 (0.617 to 0.633)",
+        "first 2.125 |",
     ]
-    assert "| 0.000 | **undecided** |" in page
-    assert page.count("**undecided** |") == 2
+    assert "| **undecided**: 0.000; PPO 2.250, one 2.250 | 0.000, 0.000 |" in page
+    assert "| nothing: no interval |" in page
+    assert "- 1, reward hacking: PPO 2.250, where one 2.250: " in page
+    assert "- 1, 2, 3, the reward that was aimed at: not stored" in page
+    curves = page.split("## ziegler, small")[0]
+    assert "## Gain by n\n\nwebgpt, small: As seen.\n\n![webgpt, small: Gain by n]" in curves
+    assert "## Reward by batch\n\nNo run that is kept has stored this." in curves
     assert "- 2, presumed reason: too few steps\n" in page
     assert "- 1, 2, 3: right answers; 30 questions\n" in page
     assert "- 1, 2, 3, chosen: n on other questions\n" in page
     assert "2 seeds (0, 1) · 25 min in all" in page
     assert "The figures below are of seed 0 alone." in page
     assert "### Best of n (WebGPT, fig. 8)" in page
-    assert "![Best of n](results/webgpt-small-best.svg)\n\n| n |" in page
-    assert (tmp_path / "docs" / "results" / "webgpt-small-best.svg").read_text().startswith("<?xml")
+    assert "![Best of n](results/webgpt-small-best-of-n.svg)\n\n| n |" in page
+    assert (
+        (tmp_path / "docs" / "results" / "webgpt-small-best-of-n.svg")
+        .read_text()
+        .startswith("<?xml")
+    )
     assert not (tmp_path / "docs" / "results" / "webgpt-small-of-old.svg").exists()
     assert "a, b" not in page
     assert (

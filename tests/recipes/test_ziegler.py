@@ -219,7 +219,7 @@ def seen_of(rewards: list[float], others: list[float], kl: float = 1.0) -> Polic
     reached = ReachedPoint(kl, estimate_mean(rewards))
     whole = [1.0] * len(rewards)
     return PolicyComparison(
-        rewards, others, groups, matches, reached, reached, whole, whole, others
+        rewards, others, groups, matches, reached, reached, whole, whole, others, rewards
     )
 
 
@@ -227,13 +227,13 @@ def judge(report: TaskReport) -> list[str]:
     return [each.verdict for each in list_findings(report.effects, [report.tables])]
 
 
-def test_a_policy_beats_the_reference_only_beyond_the_interval_and_above_a_list_of_words() -> None:
+def test_a_policy_beats_the_reference_only_beyond_the_interval() -> None:
     chance = Random(0)
     others = [chance.gauss(0, 1) for _ in range(200)]
     as_good = [chance.gauss(0, 1) for _ in range(200)]
     good = seen_of([one + chance.gauss(1, 0.1) for one in others], others)
     assert judge(report_descriptive(good, -5.0)) == ["yes"]
-    assert judge(report_descriptive(good, 5.0)) == ["no"]
+    assert judge(report_descriptive(good, 5.0)) == ["yes"]  # the list is a note on hacking
     assert judge(report_descriptive(seen_of(as_good, others), -5.0)) == ["undecided"]
 
 
@@ -242,7 +242,7 @@ def test_a_policy_beats_the_reference_only_beyond_the_interval_and_above_a_list_
     [
         ([0.0] * 40 + [1.9, 2.1] * 10, "yes"),
         ([2.0] * 40 + [1.4, 1.6] * 10, "no"),
-        ([2.0] * 40 + [0.5, 3.5] * 10, "undecided"),
+        ([2.0] * 40 + [0.5, 3.5] * 10, "too small to tell"),
         ([2.0] * 57, "undecided"),
     ],
 )
