@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from itertools import islice
+from statistics import fmean
 from string import Template
 from typing import NamedTuple
 
@@ -53,9 +54,7 @@ def choose_best_answer(
 
 def mean_logprob(completion: Completion) -> float:
     """Return the mean log-probability of a token; NaN where the completion has none."""
-    if not (completion.tokens and completion.logprobs):
-        return math.nan
-    return math.fsum(completion.logprobs) / len(completion.tokens)
+    return fmean(completion.logprobs) if completion.logprobs else math.nan
 
 
 MAX_ANSWER_CHARACTERS = 20_000

@@ -529,7 +529,7 @@ HIGH_SCORE = 0.8
 """score from which an answer is called high"""
 MIDDLE_SCORE = 0.5
 """score from which an answer is called middle, and below which it is called low"""
-MEASURED = {"high": (16, 18), "middle": (28, 38), "low": (15, 45)}
+MEASURED = {"high": (12, 13), "middle": (21, 30), "low": (16, 56)}
 """right first quotes, and answers, by grade, of the test questions of `python -m bench
 documentation` (bench/results/test/documentation.jsonl), possible answers among them"""
 

@@ -67,8 +67,8 @@ def test_what_is_told_was_measured() -> None:
         shown = [r for r in rows if r["answered"] or r["possible"]]
         given = [r for r in shown if grade_score(r["score"]) == grade]
         assert counts == (sum(r["first"] for r in given), len(given))
-    assert "16 of 18 first quotes" in explain_score(make_episode(0.9))
-    assert "15 of 45 first quotes" in explain_score(make_episode(0.3))
+    assert "12 of 13 first quotes" in explain_score(make_episode(0.9))
+    assert "16 of 56 first quotes" in explain_score(make_episode(0.3))
 
 
 def test_other_scores_are_numbers_or_nothing() -> None:

@@ -44,7 +44,7 @@ def plain(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> LocalModel:
-    return LocalModel(folder, LocalModelSettings(max_tokens=50))
+    return LocalModel(folder, LocalModelSettings(max_tokens=50, dtype="float32"))
 
 
 @pytest.fixture(scope="module")

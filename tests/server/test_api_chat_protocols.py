@@ -224,7 +224,7 @@ def test_the_annotations_of_a_chat_are_its_marks(client: OpenAI, links: bool) ->
 
 def test_a_chat_lists_what_perplexity_lists(client: OpenAI) -> None:
     made = client.chat.completions.create(
-        model="rookery-extract", messages=[{"role": "user", "content": QUESTIONS[2]}]
+        model="rookery-extract", messages=[{"role": "user", "content": "What do crows eat?"}]
     )
     content, citations = made.choices[0].message.content or "", made.citations  # type: ignore[attr-defined]
     results = made.search_results  # type: ignore[attr-defined]
