@@ -58,23 +58,23 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_440, 8),  # outcomes are an enum, and what a word is: for every quote
-    "answers": (3_490, 15),
-    "browser": (1_504, 7),
-    "cli": (3_257, 13),
-    "desk": (8_205, 34),
-    "evidence": (1_115, 6),
-    "learn": (6_208, 23),
-    "library": (4_436, 15),
-    "measure": (1_939, 12),
+    "(top)": (1_438, 8),  # outcomes are an enum, and what a word is: for every quote
+    "answers": (3_431, 15),
+    "browser": (1_467, 7),
+    "cli": (3_241, 13),
+    "desk": (8_168, 34),
+    "evidence": (1_113, 6),
+    "learn": (6_203, 23),
+    "library": (4_421, 15),
+    "measure": (1_657, 11),
     "models": (1_507, 7),
     "network": (1_303, 5),
-    "pages": (8_405, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (3_195, 13),  # a typed quotation reads as its page does
-    "server": (7_561, 20),
-    "shell": (2_720, 14),
+    "pages": (8_403, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (3_163, 13),  # a typed quotation reads as its page does
+    "server": (7_537, 20),
+    "shell": (2_713, 14),
 }
-MOST_CODE_LINES = 56_236  # to be 56,000 again: values in other forms, rows, headings of plain text
+MOST_CODE_LINES = 55_765  # at most 56,000 while answers and learning are mended
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
