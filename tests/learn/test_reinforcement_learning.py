@@ -276,7 +276,7 @@ def test_an_action_in_parts_is_the_same_to_tokens_and_not_to_actions(
     with double_precision():
         for count in ("token", "action"):
             for chunk in (None, 2):
-                rules = settings(doubled, chunk=chunk, count=count, trace=0.5)
+                rules = settings(doubled, chunk=chunk, count=count, trace=0.5, minibatches=1)
                 train_by_reinforcement(rules, Rule(0).world(), tmp_path / f"{count} {chunk}")
     assert apart(tmp_path / "token None", tmp_path / "token 2") < 1e-10
     assert apart(tmp_path / "action None", tmp_path / "action 2") > 1e-4

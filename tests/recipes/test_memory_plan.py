@@ -188,7 +188,7 @@ def test_logits_of_some_tokens_at_a_time(
 )
 def test_reinforcement(how: str, more: dict[str, Any], model: Path, tmp_path: Path) -> None:
     rows = more.pop("rows", 2)
-    usual = {"steps": 2, "episodes": 12, "epochs": 1, "piece": 4}
+    usual = {"steps": 2, "episodes": 12, "epochs": 1, "minibatches": 1, "piece": 4}
     settings = make_ppo_settings(
         policy=TrainedModelSettings(str(model), **TRAINED[how]),
         sampling=SamplingSettings(max_tokens=SAID, rows=rows),
