@@ -173,10 +173,10 @@ def main() -> None:
             write_judged_files(candidates, labels, WRITTEN / "judged")
             return
         model, scratch = load_evidence_model(BUNDLED_MODEL), Path("runs/evidence-candidates")
-        drawn = draw_candidates([*judge_candidates(model, [*BUILD_SITES], scratch)], 0)
+        selected = draw_candidates([*judge_candidates(model, [*BUILD_SITES], scratch)], 0)
     except Failed as failed:
         sys.exit(f"{failed.failure.what}: {failed.failure.detail}")
-    options.candidates.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in drawn))
+    options.candidates.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in selected))
 
 
 if __name__ == "__main__":

@@ -215,40 +215,40 @@ def _list_examples_of_folder(
     sections = [each for each, *_ in find_sections(question.text, gathered)]
     pages = [library.fetch((folder / each).resolve().as_uri()) for each in question.accepted]
     sections += [each for page in pages for each in list_sections(page) if each not in sections]
-    beside = list[EvidenceExample]()
+    negatives = list[EvidenceExample]()
     for section in sections:
         page, text = section.page, section.words or section.text
         location = locate_page(page.url, folder)
-        asked = use_forms_of(question.text, f"{text} {section.heading}")
+        query = use_forms_of(question.text, f"{text} {section.heading}")
         under = f"{section.heading.removeprefix(page.title)} {section.text}"  # a version, say
         if question.is_right(location, under):
-            yield from _list_right_examples(question, location, section, asked, random)
+            yield from _list_right_examples(question, location, section, query, random)
         elif not question.is_outdated(location, section.text):
-            beside.append(EvidenceExample(asked, text, section.heading, 0.0))
-    passages = [EvidencePassage(each.passage, each.heading) for each in beside]
-    scored = zip(judge(question.text, passages), beside, strict=True)
+            negatives.append(EvidenceExample(query, text, section.heading, 0.0))
+    passages = [EvidencePassage(each.passage, each.heading) for each in negatives]
+    scored = zip(judge(question.text, passages), negatives, strict=True)
     hardest = sorted(scored, key=lambda pair: -pair[0].answers)
     yield from (each for _, each in hardest[:_MOST_BESIDE])
 
 
 def _list_right_examples(
-    question: SiteQuestion, location: str, section: PageSection, asked: str, random: Random
+    question: SiteQuestion, location: str, section: PageSection, query: str, random: Random
 ) -> Iterator[EvidenceExample]:
     if section.words:
         span = 0, len(section.words)
-        yield EvidenceExample(asked, section.words, section.heading, 1.0, span)
+        yield EvidenceExample(query, section.words, section.heading, 1.0, span)
         return
     page = section.page
     sentences = find_sentences(page, section.start, section.end)
     right = [each for each in sentences if question.is_right(location, page.text[slice(*each)])]
     start, end = right[0] if right else (section.start, section.end)
     span = start - section.start, end - section.start
-    yield EvidenceExample(asked, section.text, section.heading, 1.0, span)
+    yield EvidenceExample(query, section.text, section.heading, 1.0, span)
     if len(sentences) > 2 and right:
         run = cut_run(page, right[0], sentences, random)
-        yield EvidenceExample(asked, run.text, section.heading, 1.0, run.span)
+        yield EvidenceExample(query, run.text, section.heading, 1.0, run.span)
         if other_run := cut_other_run(page, right[0], sentences, random):
-            yield EvidenceExample(asked, other_run.text, section.heading, 0.0)
+            yield EvidenceExample(query, other_run.text, section.heading, 0.0)
 
 
 class _PlacedQuestion(NamedTuple):

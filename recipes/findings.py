@@ -200,10 +200,10 @@ def make_finding(
             for each in systems
         )
 
-    both = (effect.learnt, effect.reference)
-    more = estimate_score(tables, *both)
-    seeds = tuple(estimate_score([each], *both).value for each in tables)
-    learnt, reference = estimate_systems(both)
+    pair = (effect.learnt, effect.reference)
+    more = estimate_score(tables, *pair)
+    seeds = tuple(estimate_score([each], *pair).value for each in tables)
+    learnt, reference = estimate_systems(pair)
     floors = estimate_systems(effect.floors, effect.learnt)
     verdict = judge_claim(effect, more, seeds)
     return Finding(
@@ -218,8 +218,8 @@ def make_finding(
         more=more,
         seeds=seeds,
         least=compute_least_effect(more),
-        aimed=estimate_score(aimed, *both) if aimed else None,
-        correlation=_correlate_scores(tables, aimed, both) if aimed else None,
+        aimed=estimate_score(aimed, *pair) if aimed else None,
+        correlation=_correlate_scores(tables, aimed, pair) if aimed else None,
         floors=floors,
         facts=estimate_systems(effect.facts),
         hacks=estimate_systems(effect.hacks),

@@ -69,7 +69,8 @@ def test_a_stored_recording_replays_with_the_same_bytes(stored: Path) -> None:
         *("ask", "When does the ferry not run?", "--in", "shards", "--method", "webglm"),
         *("--model", "script:script.jsonl", "--offline", "--json"),
     )
-    assert restore_origin(stored, output) == (stored / "written.json").read_text(encoding="utf-8")
+    written = (stored / "written.json").read_text(encoding="utf-8")
+    assert restore_origin(stored, output) == written.replace('"worth":0.0,', "")  # is gone since
 
 
 def test_what_was_not_recorded_is_not_made_up(stored: Path) -> None:

@@ -54,7 +54,7 @@ DOCUMENTS = {
 ASKED = (
     ("When was the lighthouse of Skarvoy built?", "1874", "lighthouse.md"),
     ("Who built it?", "Ingrid Solheim", "lighthouse.md"),
-    ("How tall is it?", "31 metres", "lighthouse.md"),
+    ("How tall is the lighthouse?", "31 metres", "lighthouse.md"),
     ("How many passengers does the ferry Havkatt carry?", "84 passengers", "ferry.txt"),
     ("When does it leave on Sundays?", "9:40", "ferry.txt"),
     ("Are dogs allowed on the beach of Skarvoy?", "from October to March", "rules.html"),

@@ -283,7 +283,7 @@ def test_the_official_client_reads_answers_streams_and_errors(service: Served) -
         assert said["streamed"]["stop_reason"] == said["whole"]["stop_reason"] == "end_turn"
         kinds = {event["type"] for event in said["events"]}
         assert {"text", "citation", "content_block_stop", "message_stop"} <= kinds
-    assert "human faces" in second["whole"]["content"][0]["text"]
+    assert "face" in second["whole"]["content"][0]["text"]
     assert declined["whole"]["stop_reason"] == declined["streamed"]["stop_reason"] == "refusal"
     assert declined["whole"]["stop_details"] == declined["streamed"]["stop_details"]
     assert wrong["error"]["kind"] == "NotFoundError"
