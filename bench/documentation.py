@@ -113,7 +113,9 @@ BUILD_FOLDERS = {
     for name in ("association", "company", "research", "hosting", "museum", "family")
 }
 """the same for the folders of documents, all files of which are read"""
-FOLDERS = {name: (QUESTIONS / "folders" / name, "") for name in ("dentallab", "ferry", "subtitles")}
+TEST_FOLDERS = {
+    name: (QUESTIONS / "folders" / name, "") for name in ("dentallab", "ferry", "subtitles")
+}
 """the same for the test"""
 UNANSWERABLE = ("near miss", "foreign")
 BINS = 10
@@ -474,10 +476,10 @@ def count_grades(
 
 def measure_test(options: argparse.Namespace, methods: Mapping[str, Method]) -> None:
     """Ask the test questions, and write what came of them."""
-    skip_missing(TEST_SITES | FOLDERS)
+    skip_missing(TEST_SITES | TEST_FOLDERS)
     parts = {
         "sites": (read_site_questions("test", [*TEST_SITES]), TEST_SITES),
-        "folders": (read_folder_questions(FOLDERS), FOLDERS),
+        "folders": (read_folder_questions(TEST_FOLDERS), TEST_FOLDERS),
     }
     others = {
         part: {name: read_answers(name, Path(file), questions) for name, file in options.beside}

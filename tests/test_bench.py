@@ -275,7 +275,7 @@ def test_the_test_asks_sites_and_folders_and_counts_another_version(
     monkeypatch.setattr(documentation, "RESULTS", tmp_path / "results")
     monkeypatch.setattr("bench.report.RESULTS", tmp_path / "results")
     monkeypatch.setattr(documentation, "TEST_SITES", {"site": (site, "*.html")})
-    monkeypatch.setattr(documentation, "FOLDERS", {"mill": (folder, "")})
+    monkeypatch.setattr(documentation, "TEST_FOLDERS", {"mill": (folder, "")})
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(
         documentation, "load_evidence_model", lambda path: SimpleNamespace(judge_passages=judge)

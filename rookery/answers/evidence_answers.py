@@ -88,6 +88,8 @@ _SUM_ROW = re.compile(
     re.IGNORECASE,
 )
 """of a table: what it says has no word of the question about the whole"""
+_MOST_SUMS = 4
+"""last rows of sums of a page that are judged: each takes as long as a passage"""
 _LEANS = re.compile(
     r"(?:it|its|this|these|they|that|those|such|he|she|his|her|their|then|there|however|but|also|"
     r"otherwise|instead|in (?:this|that|these|such) cases?)\b",
@@ -195,14 +197,12 @@ def answer_by_evidence(
     judged = judge_sections(question.text, gathered, judge)
     if not gathered.found and gathered.failures:
         return Episode(question, "extract", stop=Outcome.NO_EVIDENCE, failures=gathered.failures)
+    narrow: Callable[[JudgedSection], JudgedSection]
+    narrow = partial(narrow_section, question.text, judge=judge, longest=settings.longest)
     if is_foreign := bool(judged) and not _reads_question(question.text, gathered.found[0][0]):
         judged = judge_by_words(question.text, judged, settings)
+        narrow = partial(_narrow_by_words, question.text)
     probabilities = estimate_probabilities(judged)
-    narrow = (
-        partial(_narrow_by_words, question.text)
-        if is_foreign
-        else partial(narrow_section, question.text, judge=judge, longest=settings.longest)
-    )
     calibrated = map(settings.calibrate, probabilities)
     observe([describe_section(*each) for each in zip(judged, calibrated, strict=True)])
     leading, remarks = find_rival(question.text, judged, settings)
@@ -231,13 +231,14 @@ def find_rival(
     if first is None or settings.quotes < 2 or probabilities[0] < settings.decline:
         return (0,), []
     for number, section in list(enumerate(judged))[1:]:
-        newer = find_newer((judged[0].page, judged[0].start), (section.page, section.start))
         is_near = section.log_odds >= judged[0].log_odds - _RIVAL_MARGIN
+        is_likely = number < settings.quotes and probabilities[number] >= settings.decline
+        if not (is_near or is_likely):
+            continue
+        newer = find_newer((judged[0].page, judged[0].start), (section.page, section.start))
         if newer and is_near and tells_change(_read_around(section), _read_around(judged[0])):
             return (number, 0), [CHANGED_SINCE]
-        if number >= settings.quotes or probabilities[number] < settings.decline:
-            continue
-        quote = choose_quote(section, settings.longest)
+        quote = choose_quote(section, settings.longest) if is_likely else None
         if quote is None or (quote.url == first.url and newer is None):
             continue  # else two messages of a mailbox
         if differ_in_answer(
@@ -283,7 +284,7 @@ def find_sections(
     """Return the sections that the found passages stand in, with the first of these and its rank.
 
     They come in the order of the search; ranks begin with 0. Of a question about an amount the sums
-    of the pages' tables follow, with the first passage of the page.
+    of the pages' tables follow, the last few of a page, with the first passage of the page.
     """
     # A page is cut once and not for each passage: a huge one takes tens of milliseconds.
     pages = {page.digest: page for page, _ in gathered.found}
@@ -296,9 +297,9 @@ def find_sections(
             if section.start < hit.end and hit.start < section.end:
                 section_hits.setdefault((page.digest, section.start), (section, hit, rank))
     for digest, first in first_hits.items() if _SUM_ASKED.search(question) else ():
-        for section in by_digest[digest]:
-            if section.words and _SUM_ROW.match(section.text):
-                section_hits.setdefault((digest, section.start), (section, *first))
+        rows = [each for each in by_digest[digest] if each.words and _SUM_ROW.match(each.text)]
+        for section in rows[-_MOST_SUMS:]:
+            section_hits.setdefault((digest, section.start), (section, *first))
     return [*section_hits.values()]
 
 
@@ -626,7 +627,8 @@ def choose_quote(section: JudgedSection, longest: int) -> Quote | None:
 def _find_dated_heading(page: Page, start: int) -> int:
     """Return where the heading above a place begins if it is a version or a date; else the place.
 
-    The headings below that one are passed.
+    The headings below that one are passed; where something else than the article's text stands
+    between, it is the place.
     """
     above = get_headings_above(page, start).split(" > ")
     for block in reversed([each for each in page.iter_shown() if each.end <= start]):
@@ -638,7 +640,7 @@ def _find_dated_heading(page: Page, start: int) -> int:
             if days or _VERSION.match(heading):
                 return block.start
             above.pop()
-        if not above or start - block.start > _FARTHEST:
+        if not above or not block.article or start - block.start > _FARTHEST:
             break
     return start
 

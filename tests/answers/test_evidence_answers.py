@@ -202,6 +202,7 @@ def test_what_a_newer_document_changes_is_quoted_behind_it() -> None:
     assert before.failures == unlikely.failures == ()
 
 
+ADVERTISED = "<h1>Changes</h1><h2>4.1.2 (2026-03-30)</h2><aside>Buy vents now!</aside><p>{}</p>"
 CHANGES = """# Changelog
 
 ## 4.1.2 (2026-03-30)
@@ -234,6 +235,13 @@ def test_the_version_above_a_change_is_quoted_with_it() -> None:
     assert support == "Write to the desk when vents stay open."
 
 
+def test_a_version_is_not_quoted_with_what_stands_between_by_chance() -> None:
+    said = "Vents opened by night when summer time began."
+    page = read_page(ADVERTISED.format(said).encode(), "https://a.org/changes", "text/html")
+    question, judge = Question("1", "When did vents open?"), WordJudge(summer=3)
+    assert quoted(answer_by_evidence(question, InMemoryLibrary([page]), judge)) == [said]
+
+
 def test_the_sum_of_a_table_is_judged_for_a_question_about_its_page() -> None:
     library = InMemoryLibrary([read_page(BILL.encode(), "https://a.org/bill", "text/html")])
     judge = WordJudge(Total=3.0, repair=-2.0)
@@ -241,6 +249,25 @@ def test_the_sum_of_a_table_is_judged_for_a_question_about_its_page() -> None:
     assert quoted(answer_by_evidence(asked, library, judge)) == ["Total to pay\t1,139.28"]
     other = answer_by_evidence(Question("1", "Who did the repair of the tower?"), library, judge)
     assert quoted(other) == ["Thank you for the repair of the tower that you gave to us."]
+
+
+def test_of_many_sums_the_last_few_are_judged() -> None:
+    rows = "".join(f"Total of day {number},{number}\n" for number in range(500))
+    text = f"What,Pounds\nRepair of the tower,3\n{rows}"
+    judged: list[EvidencePassage] = []
+
+    def note_passages(
+        question: str, passages: Sequence[EvidencePassage]
+    ) -> list[EvidenceJudgement]:
+        judged.extend(passages)
+        return WordJudge()(question, passages)
+
+    page = read_page(text.encode(), "https://a.org/days.csv", "text/csv")
+    question = Question("1", "How much was the repair of the tower?")
+    answer_by_evidence(question, InMemoryLibrary([page]), note_passages)
+    texts = {each.text for each in judged}
+    assert "What Total of day 499, Pounds 499" in texts
+    assert "What Total of day 300, Pounds 300" not in texts
 
 
 GERMAN = {
