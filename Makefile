@@ -65,15 +65,15 @@ bench: .venv/bench
 	$(BIN)/python -m bench
 
 # The four papers at small scale, with the data sets in ../shared/data. `make -j2 reproduce` plays
-# two at once; SEEDS="0 1 2" plays each three times, into a folder for each seed. What is stopped
-# goes on where it was when the same is said again.
+# two at once; SEEDS="0 1 2" plays each three times. What is stopped goes on where it was when the
+# same is said again. Each result is kept in docs/results when its run has ended; what is kept is not
+# run again until its file there is deleted.
 SEEDS := 0
-reproduce: $(foreach seed,$(SEEDS),$(RECIPES:%=runs/%-small-$(seed)/result.json))
-	$(BIN)/python -m recipes.results runs
-	$(BIN)/rookery measure report runs
+reproduce: $(foreach seed,$(SEEDS),$(RECIPES:%=docs/results/%-small-$(seed).json.gz))
 
-runs/%/result.json: .venv/dev
+docs/results/%.json.gz: | .venv/dev
 	$(BIN)/python -m recipes.$(word 1,$(subst -, ,$*)) small --seed $(word 3,$(subst -, ,$*))
+	$(BIN)/python -m recipes.results runs/$*
 
 clean:
 	rm -rf .venv dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis

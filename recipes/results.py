@@ -1,16 +1,17 @@
-"""`python -m recipes.results RUNS`: write docs/results.md and docs/results/ from the recipes' runs.
+"""`python -m recipes.results [RUN ...]`: keep the results of these runs, and write docs/results.md.
 
-The page begins with curves; then each effect of the papers has three answers, over all seeds that
-were run. Nothing is measured here. The rows of every figure are in a CSV file beside it. Results
-with their scores are kept beside the page, so that seeds may be run one after another, and on
-several machines.
+The page begins with curves; then each effect of the papers has three answers, over all seeds whose
+results are kept. Nothing is measured here. A result is one file beside the page, with scores and
+figures, and is committed when its run has ended, so that a reproduction may take days and several
+machines. The rows of every figure are in a CSV file.
 """
 
 import ast
 import csv
+import fcntl
 import gzip
+import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
@@ -26,6 +27,7 @@ from recipes.findings import (
 )
 from recipes.stages import ROOT, Result
 from rookery.measure.figures import Figure, format_figure_markdown
+from rookery.measure.plotting import render_svg
 
 RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 SIZES = ("small", "medium")
@@ -41,9 +43,10 @@ CURVES = {
 """Headings of the first page, and the names of the figures below them."""
 HEAD = """# Results
 
-The four papers, each played end to end by one recipe: at the size `small`, made for one core and
-two hours at most (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and
-SmolLM2-135M by `rookery models add smollm2`), and at the size `medium`, with about ten times the
+The four papers, each played end to end by one recipe: at the size `small`, made for two
+cores (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and SmolLM2-135M
+by `rookery models add smollm2`; results that are kept are not made again, unless their files in
+docs/results are deleted), and at the size `medium`, with about ten times the
 examples, made for one GPU (`python -m recipes.NAME medium --seed 0 --out runs/NAME-medium-0`) and
 asked other questions than `small`. This page, its pictures, the rows of each figure (CSV) and the
 scores of each seed are written by `python -m recipes.results`; nobody edits them. Nine runs of
@@ -73,68 +76,61 @@ questions.
 
 
 def main() -> None:
-    """Keep what the runs that exist found, write the page from all that was kept, and name the
+    """Keep the results of the given runs, write the page from all that are kept, and name the
     recipes that were never run."""
-    runs = Path(sys.argv[1] if len(sys.argv) > 1 else "runs")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    lock = os.open(PICTURES, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # `make -j2 reproduce` may end two recipes at once
+    for folder in map(Path, sys.argv[1:]):
+        keep_result(Result.from_json((folder / "result.json").read_bytes()))
+    _write_page()
+    os.close(lock)
+
+
+def keep_result(result: Result) -> None:
+    """Write a result beside the page, in place of the one of its seed.
+
+    Raises ValueError if the results of other seeds look for other effects: then they are of another
+    version.
+    """
+    name = f"{result.recipe}-{result.size}"
+    for other in read_kept_results(name):
+        if other.effects != result.effects and other.seeds != result.seeds:
+            raise ValueError(
+                f"{name}: seeds {other.seeds[0]} and {result.seeds[0]} look for different effects: "
+                f"delete {_get_result_path(other)}, which is of another version, and run it again"
+            )
+    _get_result_path(result).write_bytes(gzip.compress(result.to_json().encode(), mtime=0))
+
+
+def read_kept_results(name: str) -> list[Result]:
+    """Return the kept results of a recipe and size (`webgpt-small`), by their seeds."""
+    places = PICTURES.glob(f"{name}-[0-9]*.json.gz")
+    results = [Result.from_json(gzip.decompress(each.read_bytes())) for each in places]
+    return sorted(results, key=lambda each: each.seeds)
+
+
+def _get_result_path(result: Result) -> Path:
+    return PICTURES / f"{result.recipe}-{result.size}-{result.seeds[0]}.json.gz"
+
+
+def _write_page() -> None:
+    """Write the page, and the pictures and rows of the first seed's figures."""
+    for old in (*PICTURES.glob("*.svg"), *PICTURES.glob("*.csv")):
+        old.unlink()
+    results_by_size = {
+        (recipe, size): read_kept_results(f"{recipe}-{size}")
+        for recipe, size in product(RECIPES, SIZES)
+    }
     parts = list[str]()
-    for recipe, size in product(RECIPES, SIZES):
-        name = f"{recipe}-{size}"
-        folders = [place.parent for place in runs.glob(f"{name}-*/result.json")]
-        if folders:
-            _keep_runs(name, folders)
-        kept_results = _read_kept_results(name)
-        if kept_results:
-            parts += _render_section(kept_results)
+    for (recipe, size), results in results_by_size.items():
+        if results:
+            parts += _render_section(results)
         else:
             command = f"python -m recipes.{recipe} {size}"
             parts.append(f"## {recipe}, {size}\n\nNo run is kept: `{command}`.\n")
-    PAGE.write_text("\n".join([HEAD, *_render_curves(), *parts]), encoding="utf-8")
-
-
-def _read_kept_results(name: str) -> list[Result]:
-    """Return the kept results of a recipe and size (`webgpt-small`), by their seeds."""
-    place = _get_scores_place(name)
-    lines = gzip.decompress(place.read_bytes()).splitlines() if place.exists() else []
-    return sorted(map(Result.from_json, lines), key=lambda each: each.seeds)
-
-
-def _get_scores_place(name: str) -> Path:
-    """Return the file of a recipe and size that has one result a line, one of each seed."""
-    return PICTURES / f"{name}-seeds.jsonl.gz"
-
-
-def _keep_runs(name: str, folders: Sequence[Path]) -> None:
-    """Copy the results of runs, with their scores, and the figures of the first seed.
-
-    Results of other seeds that were kept before stay, unless they look for other effects: then they
-    are of another version. Raises ValueError where the runs themselves do.
-    """
-    run_results = {each: Result.from_json((each / "result.json").read_bytes()) for each in folders}
-    first = min(run_results, key=lambda each: run_results[each].seeds)
-    for other in run_results.values():
-        if other.effects != run_results[first].effects:
-            raise ValueError(
-                f"{name}: seeds {run_results[first].seeds[0]} and {other.seeds[0]} look for "
-                "different effects: run them with the same version and size"
-            )
-    seeds = {each.seeds for each in run_results.values()}
-    kept_folders = [
-        each
-        for each in _read_kept_results(name)
-        if each.effects == run_results[first].effects and each.seeds not in seeds
-    ]
-    before = min((each.seeds for each in kept_folders), default=run_results[first].seeds)
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    results = sorted((*kept_folders, *run_results.values()), key=lambda each: each.seeds)
-    lines = "".join(each.to_json() + "\n" for each in results).encode()
-    _get_scores_place(name).write_bytes(gzip.compress(lines, mtime=0))
-    if run_results[first].seeds <= before:
-        for old in PICTURES.glob(f"{name}-*"):
-            if old != _get_scores_place(name):
-                old.unlink()
-        for place in (first / "figures").glob("*.json"):
-            shutil.copyfile(place, PICTURES / f"{name}-{place.stem}.figure.json")
-            shutil.copyfile(place.with_suffix(".svg"), PICTURES / f"{name}-{place.stem}.svg")
+    curves = _render_curves([results[0] for results in results_by_size.values() if results])
+    PAGE.write_text("\n".join([HEAD, *curves, *parts]), encoding="utf-8")
 
 
 def _render_section(results: Sequence[Result]) -> Iterator[str]:
@@ -142,9 +138,9 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
     first = results[0]
     name = f"{first.recipe}-{first.size}"
     yield _render_title(first)
-    seeds = ", ".join(str(seed) for each in results for seed in each.seeds)
+    seeds = [seed for each in results for seed in each.seeds]
     minutes = sum(each.minutes for each in results)
-    count = f"{len(results)} {'seed' if len(results) == 1 else 'seeds'} ({seeds})"
+    count = f"{_count_seeds(results)} ({', '.join(map(str, seeds))})"
     yield f"`python -m recipes.{first.recipe} {first.size}` · {count} · {minutes:.0f} min in all\n"
     findings = list(list_findings(first.effects, [each.tables for each in results]))
     yield (
@@ -170,32 +166,27 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
         noted = [str(each.seeds[0]) for each in results if note in each.notes]
         of = "" if len(noted) == len(results) else f"seed {', '.join(noted)}: "
         yield f"- {of}{note}"
-    place = _get_scores_place(name)
-    yield (
-        f"- Scores of single questions: [{place.name}]({PICTURES.name}/{place.name}), one line of "
-        "JSON for each seed\n"
-    )
+    links = (f"[{name}-{seed}]({PICTURES.name}/{name}-{seed}.json.gz)" for seed in seeds)
+    yield f"- Scores of single questions, as JSON: {', '.join(links)}\n"
     if len(results) > 1:
-        yield f"The figures below are of seed {first.seeds[0]} alone.\n"
-    for place in sorted(PICTURES.glob(f"{name}-*.figure.json")):
-        yield from _render_figure(place)
+        yield f"The figures below are of seed {seeds[0]} alone.\n"
+    for figure in first.figures:
+        yield from _render_figure(name, figure)
 
 
-def _render_curves() -> Iterator[str]:
+def _render_curves(results: Sequence[Result]) -> Iterator[str]:
     """Render the first page: curves of all recipes, each kind under its heading."""
     for title, name in CURVES.items():
         yield f"## {title}\n"
-        places = [
-            (recipe, size, place)
-            for recipe, size in product(RECIPES, SIZES)
-            if (place := PICTURES / f"{recipe}-{size}-{name}.figure.json").exists()
+        pairs = [
+            (each, figure) for each in results for figure in each.figures if figure.name == name
         ]
-        if not places:
+        if not pairs:
             yield "No run that is kept has stored this.\n"
-        for recipe, size, place in places:
-            figure = Figure.from_json(place.read_bytes())
-            picture = f"{PICTURES.name}/{recipe}-{size}-{name}.svg"
-            yield f"{recipe}, {size}: {figure.says}\n\n![{recipe}, {size}: {title}]({picture})\n"
+        for each, curve in pairs:
+            of = f"{each.recipe}, {each.size}"
+            picture = f"{PICTURES.name}/{each.recipe}-{each.size}-{name}.svg"
+            yield f"{of}: {curve.says}\n\n![{of}: {title}]({picture})\n"
 
 
 def _render_title(result: Result) -> str:
@@ -258,9 +249,10 @@ def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _render_figure(place: Path) -> Iterator[str]:
-    figure = Figure.from_json(place.read_bytes())
-    picture = place.with_name(place.name.replace(".figure.json", ".svg"))
+def _render_figure(name: str, figure: Figure) -> Iterator[str]:
+    """Write a figure's picture and rows, and yield its text with links to them."""
+    picture = PICTURES / f"{name}-{figure.name}.svg"
+    picture.write_text(render_svg(figure), encoding="utf-8")
     source = f" ({figure.source})" if figure.source else ""
     yield f"### {figure.title}{source}\n\n{figure.says}\n"
     yield f"![{figure.title}]({PICTURES.name}/{picture.name})\n"
@@ -270,6 +262,10 @@ def _render_figure(place: Path) -> Iterator[str]:
         yield "\n".join(table) + "\n"
     rows = _write_rows(table, picture.with_suffix(".csv"))
     yield f"[Its {rows} rows]({PICTURES.name}/{picture.stem}.csv)\n"
+
+
+def _count_seeds(results: Sequence[Result]) -> str:
+    return f"{len(results)} {'seed' if len(results) == 1 else 'seeds'}"
 
 
 def _write_rows(table: list[str], place: Path) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 from recipes.findings import Effect, Finding, ScoreTable, list_findings
 from rookery.errors import Failed
-from rookery.measure.figures import Figure, write_figure
+from rookery.measure.figures import Figure, read_figures, write_figure
 from rookery.records import Record, prepare_type
 from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
@@ -47,6 +47,7 @@ class Result(Record, frozen=True):
     effects: tuple[Effect, ...]
     tables: tuple[ScoreTable, ...]
     notes: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
 
 
 def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
@@ -126,8 +127,11 @@ def run_recipe(
     out.mkdir(parents=True, exist_ok=True)
     with _add_minutes(out / "minutes"):
         reproduction = play(parse_settings(table, settings, config), data, out)
+        names = []
         for figure in reproduction.figures:
             write_figure(figure, out / "figures")
+            names.append(figure.name)
+        figures = read_figures(out / "figures")
         effects, tables = tuple(reproduction.effects), tuple(reproduction.tables)
         findings = tuple(list_findings(effects, [tables]))
     result = Result(
@@ -139,6 +143,7 @@ def run_recipe(
         effects,
         tables,
         tuple(reproduction.notes),
+        tuple(figures[out / "figures" / f"{name}.json"] for name in names),
     )
     (out / "result.json").write_text(result.to_json() + "\n")
     return result
