@@ -31,7 +31,7 @@ PLACES = {
     "ray": ["rookery/library/worker_processes.py"],
     "measure": ["rookery/measure", "rookery/cli/measure_figures.py"],
     "write": [*(f"rookery/learn/{name}.py" for name in WRITING), *CONSTRAINT],
-    "learn": ["rookery/learn", "rookery/measure/plotting.py", *CONSTRAINT],
+    "learn": ["rookery/learn", *CONSTRAINT],
     "recipes": ["recipes"],
     "bench": ["bench"],
     "docs": ["docs"],

@@ -61,12 +61,12 @@ SIZE_LIMITS = {
     "(top)": (1_438, 8),  # outcomes are an enum, and what a word is: for every quote
     "answers": (3_431, 15),
     "browser": (1_467, 7),
-    "cli": (3_241, 13),
+    "cli": (3_242, 13),
     "desk": (8_168, 34),
     "evidence": (1_113, 6),
-    "learn": (6_203, 23),
+    "learn": (6_322, 24),  # a run shows itself in a browser
     "library": (4_421, 15),
-    "measure": (1_657, 11),
+    "measure": (1_642, 11),
     "models": (1_507, 7),
     "network": (1_303, 5),
     "pages": (8_403, 26),  # documents are read as their reader sees them, PDFs and styles too
@@ -74,7 +74,7 @@ SIZE_LIMITS = {
     "server": (7_537, 20),
     "shell": (2_713, 14),
 }
-MOST_CODE_LINES = 55_765  # at most 56,000 while answers and learning are mended
+MOST_CODE_LINES = 55_870  # at most 56,000 while answers and learning are mended
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,

@@ -61,7 +61,7 @@ from rookery.learn.rollout_environments import (
     make_reference_environment,
     try_policy,
 )
-from rookery.learn.training_run import StepCallback, StopCheck, load_run_metrics
+from rookery.learn.training_run import StepCallback, StopCheck
 from rookery.library.question_files import read_questions
 from rookery.measure.intervals import estimate_mean
 from rookery.records import Failure, Library, Question
@@ -186,14 +186,11 @@ def _get_run_folder(table: dict[str, Any], config: Path) -> Path:
 def _show_result(
     what: str, reached: msgspec.Struct, folder: Path, json: bool, err: Console
 ) -> None:
-    from rookery.measure.plotting import plot_metrics
-
-    (folder / "curves.svg").write_text(plot_metrics(load_run_metrics(folder)), encoding="utf-8")
     if json:
         sys.stdout.write(msgspec.json.encode(reached).decode() + "\n")
         return
     print_lines(_format_summary(TRAINING_SUMMARIES[what], msgspec.to_builtins(reached)))
-    print_lines([f"model: {folder / 'model'}; curves: {folder / 'curves.svg'}"])
+    print_lines([f"model: {folder / 'model'}; curves: {folder / 'run.html'}"])
 
 
 def _format_summary(summary: TrainingSummary, reached: dict[str, Any]) -> Iterator[str]:
@@ -297,6 +294,9 @@ class _TrainingProgress:
 
     def __enter__(self) -> "_TrainingProgress":
         self._bar.start()
+        if not self._bar.disable:
+            page = self._samples.with_name("run.html")
+            self._bar.console.print(f"curves and samples while it runs: {page}", markup=False)
         return self
 
     def __exit__(self, *_: object) -> None:

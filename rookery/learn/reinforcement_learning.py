@@ -186,6 +186,7 @@ def train_by_reinforcement(
             if main:
                 for store in (train_actions, validated):
                     store.forget_actions(range(run.find_oldest_step()))
+        run.ending = ended and f"ended: {ended}"
         accelerator.wait_for_everyone()
         if not settings.check:
             write_policy()

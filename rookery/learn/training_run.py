@@ -12,7 +12,9 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -23,6 +25,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from rookery.errors import Failed, Outcome
+from rookery.learn.run_page import PAGE_SECONDS, MetricHistory, render_run_page
 from rookery.library.page_archive import write_whole_file
 from rookery.records import Failure, prepare_type
 
@@ -124,12 +127,12 @@ class ResumableRun:
 
     `config.json` holds what the run was begun with, `data.json` the digests of its files of `data`,
     `metrics.jsonl` a line for each step, `samples.jsonl` what was said, `checkpoints/` the last
-    states. Writing a reason into `cord` stops the run before its next step, and so does a reason
-    that the function `cord` gives. `progress` is the file or folder whose presence says that the
-    run has begun: until then, configuration and data may change. The folder is locked from the
-    making of the object to the end of its `with` block. Raises Failed: run_in_use, other_run where
-    the folder holds a run that was begun otherwise or from other data, and OSError where it cannot
-    be written.
+    states, and `run.html` shows metrics and samples in a browser while the run lasts. Writing a
+    reason into `cord` stops the run before its next step, and so does a reason that the function
+    `cord` gives. `progress` is the file or folder whose presence says that the run has begun: until
+    then, configuration and data may change. The folder is locked from the making of the object to
+    the end of its `with` block. Raises Failed: run_in_use, other_run where the folder holds a run
+    that was begun otherwise or from other data, and OSError where it cannot be written.
     """
 
     def __init__(
@@ -147,6 +150,11 @@ class ResumableRun:
         self._stop_check = cord
         self._is_main_process = accelerator is None or bool(accelerator.is_main_process)
         """whether this process writes: one of several that share the work does"""
+        self.ending = ""
+        """why it ended before its last step, to be shown; empty: it did not"""
+        self._progress: tuple[int, int] | None = None
+        """steps made and planned; None: none was begun"""
+        self._page_time = -math.inf
         if self._is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("w")
@@ -195,9 +203,30 @@ class ResumableRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._is_main_process:
+            if error is not None:
+                reason = error.failure.detail if isinstance(error, Failed) else type(error).__name__
+                self.ending = f"stopped: {reason}"
+            self._write_page(running=False)
             self._lock.close()
+
+    def _write_page(self, running: bool) -> None:
+        """Write `run.html`, unless it was written just before; a disk that is full keeps the old
+        page, and is reported where a checkpoint is written."""
+        early = running and time.monotonic() < self._page_time + PAGE_SECONDS
+        if self._progress is None or early or not self._is_main_process:
+            return
+        self._page_time = time.monotonic()
+        step, count = self._progress
+        about = self.ending or ("running" if running else "finished")
+        state = f"{about}, {step} of {count} steps, {time.strftime('%Y-%m-%d %H:%M:%S %Z')}"
+        with suppress(OSError, Failed):
+            name, history = self.folder.resolve().name, load_run_metrics(self.folder)
+            samples = _read_last_lines(self.folder / "samples.jsonl")
+            faults = diagnose_training(history)
+            page = render_run_page(name, state, running, history, samples, faults)
+            write_whole_file(self.folder / "run.html", [page.encode("utf-8", "replace")])
 
     def find_stop_reason(self) -> str:
         """Return why the run must stop: what the file or the function `cord` says; empty to go on.
@@ -230,13 +259,16 @@ class ResumableRun:
         every = min(max(count // 10, 1), most) if every is None else every
         first = self._restore_checkpoint(state)
         self._step_metrics: dict[str, float] = {}
+        self._progress = (first, count)
         for number in range(first, count):
+            self._write_page(running=True)
             if why := self.find_stop_reason():
                 raise Failed(Failure(str(self.folder), Outcome.STOPPED, why))
             yield number
             if self._is_main_process:
                 line = {"step": number, **self._step_metrics}
                 _append_json_line(self.folder / "metrics.jsonl", line)
+            self._progress = (number + 1, count)
             if callback is not None:
                 callback(number + 1, count, self._step_metrics)
             if (number + 1) % every == 0 or number + 1 == count:
@@ -356,6 +388,7 @@ def train_with_validations(
     parts = CheckpointParts(state, progress)
     for step in run.iterate_steps(schedule.steps, parts, schedule.every, callback):
         if schedule.patience is not None and progress.record.worse >= schedule.patience:
+            run.ending = f"ended: nothing better in {schedule.patience} validations"
             break
         metrics, steps = train(step), step + 1
         if validate and (steps % schedule.check == 0 or steps == schedule.steps):
@@ -436,6 +469,17 @@ def read_run_lines(place: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def _read_last_lines(place: Path) -> list[dict[str, Any]]:
+    """Read the objects of the last megabyte of a file of JSON lines; empty without the file."""
+    if not place.exists():
+        return []
+    with place.open("rb") as file:
+        start = max(place.stat().st_size - 2**20, 0)
+        file.seek(start)
+        lines = file.read().splitlines()
+    return [json.loads(line) for line in lines[1 if start else 0 :]]
+
+
 def cut_partial_line(place: Path) -> int:
     """Cut a last line that has no end, as a kill leaves it, off a file; return its bytes."""
     with place.open("r+b") as lines:
@@ -466,7 +510,6 @@ def _sync_path(path: Path) -> None:
         os.close(number)
 
 
-MetricHistory = Sequence[Mapping[str, float | None]]
 _WINDOW_STEPS = 5
 """steps that are looked at together, since one may be chance"""
 

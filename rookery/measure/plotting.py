@@ -8,7 +8,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import BytesIO
@@ -35,8 +35,6 @@ WIDTH, HEIGHT = 5.2, 3.3
 """inches, at which letters of 9.5 points can still be read on a phone"""
 MAX_MARKED_POINTS = 40
 """most points of a line that are marked one by one"""
-METRIC_COLUMNS = 3
-"""panels of a run's metrics beside each other"""
 MAX_LINE_LETTERS = 58
 """letters that fit beside each other"""
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -76,26 +74,6 @@ def render_svg(figure: "Figure") -> str:
     """Render the picture as SVG, with its words as text."""
     with _draw_figure(figure) as canvas:
         return _encode_svg(canvas, figure.title)
-
-
-def plot_metrics(history: Sequence[Mapping[str, float | None]]) -> str:
-    """Render a curve of every metric of a run over the steps, which each line has as `step`.
-
-    Values that are None are left out, and so are metrics that have no others.
-    """
-    curves: dict[str, list[tuple[float | None, float]]] = {}
-    for line in history:
-        for name, value in line.items():
-            if name != "step" and value is not None:
-                curves.setdefault(name, []).append((line["step"], value))
-    rows = -(-len(curves) // METRIC_COLUMNS) or 1
-    with _use_style("curves"):
-        canvas = Canvas(figsize=(METRIC_COLUMNS * 3, rows * 1.8), layout="constrained")
-        for number, (name, points) in enumerate(curves.items(), 1):
-            axes = canvas.add_subplot(rows, METRIC_COLUMNS, number)
-            axes.plot(*zip(*points, strict=True), gid=name)
-            axes.set_title(name, parse_math=False)
-        return _encode_svg(canvas, "Metrics of a training run, over its steps")
 
 
 def _encode_svg(canvas: Canvas, title: str) -> str:

@@ -167,7 +167,7 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
     assert bool(gained) == (what in ("prefer", "reinforce"))
     assert first.startswith("learnt ")
     assert on.endswith("that were held out, before -> after:")
-    assert last == f"model: {tmp_path / 'run' / 'model'}; curves: {tmp_path / 'run' / 'curves.svg'}"
+    assert last == f"model: {tmp_path / 'run' / 'model'}; curves: {tmp_path / 'run' / 'run.html'}"
     [said] = [line.split() for line in measures if line.split()[0] == BETTER[what]]
     assert said[2] == "->"
     assert what == "reinforce" or float(said[3]) < float(said[1])
@@ -178,7 +178,7 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
     assert (again.code, again.err, again.out.count("\n")) == (0, "", 1)
     told = json.loads(again.out)
     assert BETTER[what] in told["before"]
-    assert "<svg" in (tmp_path / "run" / "curves.svg").read_text()
+    assert "<polyline" in (tmp_path / "run" / "run.html").read_text()
 
 
 @pytest.mark.slow
@@ -269,6 +269,7 @@ def test_a_terminal_shows_a_bar_and_what_the_model_says(shelf: Path, tmp_path: P
     )
     arguments = ("learn", "imitate", "--config", file, "--out", tmp_path / "run")
     with terminal(tmp_path, *arguments) as window:
+        window.sees("curves and samples while it runs: ")
         seen = window.sees("learning", "loss", "step 4: ", " -> ")
         assert "/" in seen
         os.kill(window.process(), signal.SIGINT)
@@ -336,7 +337,6 @@ def test_a_lesson_of_the_example_goes_on_from_a_checkpoint(
             assert learning.poll() is None, learning.communicate()
             time.sleep(0.005)
         learning.kill()
-    assert not (out / "curves.svg").exists()
     (out / "cord").write_text("far enough")
     assert run(*arguments).code == 7
     steps = [line["step"] for line in lines(out / "metrics.jsonl")]
