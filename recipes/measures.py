@@ -1,8 +1,8 @@
 """Measures that only recipes and benchmarks take: areas under the ROC curve (DeLong), gains of the
-best of n, a system's citations, and where in a source copied words stand."""
+best of n, agreement of rewards, a system's citations, and figures of curves."""
 
-from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from rookery.measure.citations import (
     average_citation_scores,
     score_answer_citations,
 )
-from rookery.measure.figures import Figure, FigureLine, FigurePicture
+from rookery.measure.figures import Figure, FigurePicture, make_line
 from rookery.measure.intervals import MIN_GROUPS, Estimate, get_t_quantile
-from rookery.measure.reward_frontiers import average_over_questions, estimate_best_of_n
-from rookery.measure.text_metrics import align_copied_pairs
-from rookery.quotes.word_overlap import split_words
-from rookery.records import Answer, Record
+from rookery.measure.reward_frontiers import (
+    average_over_questions,
+    compute_best_of_n_kl,
+    estimate_best_of_n,
+)
+from rookery.records import Answer
 
 
 def estimate_auroc(good: Sequence[float], bad: Sequence[float]) -> Estimate:
@@ -59,65 +61,54 @@ def estimate_best_of_n_gain(
     return average_over_questions([each - each[0] for each in estimates], at, least=None)
 
 
-class CopiedStretch(Record, frozen=True):
-    """Words of a text that stand in its source in a row."""
+def interpolate_best_of_n(curve: Sequence[float], kl: float) -> float:
+    """Return the reward of the best of n at a KL in nats, from the rewards for n = 1, 2, ...
 
-    said: int
-    """index of the first of them among the words of the text"""
-    source: int
-    """index of the first of them among the words of the source"""
-    length: int
-
-
-def find_longest_stretch(text: str, source: str) -> CopiedStretch:
-    """Return the longest run of words of the text that stands in the source.
-
-    Of several the first in the text, and there the first in the source. Of length 0 if they share
-    no word.
+    Beyond the KL of the largest n it is the reward of that one.
     """
-    ours, theirs = split_words(text), split_words(source)
-    found = SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match()
-    return CopiedStretch(found.a, found.b, found.size)
+    return float(np.interp(kl, [compute_best_of_n_kl(n + 1) for n in range(len(curve))], curve))
 
 
-def make_copy_map_figure(
-    texts: Sequence[str], sources: Sequence[str], says: str, name: str = "places"
-) -> Figure:
-    """Make the map of copied stretches: one row a text, in words of its source (Ziegler, figure 7).
+def measure_pair_accuracy(rewards: Sequence[float], hidden: Sequence[float]) -> float:
+    """Return how often a reward ranks two answers as a hidden reward does, ties half.
 
-    Texts are of one system, those with shorter sources first. `says` is the caption.
+    Pairs are of the first and second, the third and fourth, and so on, so that none share an
+    answer.
     """
-    pairs = sorted(zip(texts, sources, strict=True), key=lambda pair: len(split_words(pair[1])))
-    ends = [len(split_words(source)) for _, source in pairs]
-    stretches = [_merge_stretches(align_copied_pairs(*pair)) for pair in pairs]
-    every = [(stretch, float(row)) for row, each in enumerate(stretches) for stretch in each]
-    lines = (
-        FigureLine("first word", tuple((first, row) for (first, _), row in every), style="points"),
-        FigureLine("last word", tuple((last, row) for (_, last), row in every), style="points"),
-        FigureLine(
-            "end of the source", tuple((end, y) for y, end in enumerate(ends)), style="dashed"
-        ),
+    signs_P, hidden_P = (
+        np.sign(np.diff(np.reshape(each[: len(each) // 2 * 2], (-1, 2))))
+        for each in (rewards, hidden)
     )
+    return float((0.5 + signs_P * hidden_P / 2).mean())
+
+
+def correlate_scores(scores: Mapping[str, Sequence[float]]) -> dict[tuple[str, str], float]:
+    """Return Pearson's correlation of each two of several scores of the same answers."""
+    names = list(scores)
+    matrix = np.corrcoef([scores[name] for name in names])
+    return {
+        (names[one], names[other]): float(matrix[one, other])
+        for one, other in combinations(range(len(names)), 2)
+    }
+
+
+def make_curves_figure(
+    name: str,
+    title: str,
+    says: str,
+    lines: Mapping[str, Sequence[tuple[float, Estimate]]],
+    axes: tuple[str, str],
+    log_x: bool = False,
+) -> Figure:
+    """Make a figure of lines with their intervals; `says` is the caption, `axes` name x and y."""
     rows = [
-        (row, end, len(split_words(text)), sum(last - first for first, last in each), len(each))
-        for row, ((text, _), end, each) in enumerate(zip(pairs, ends, stretches, strict=True))
+        (line, x, each.value, each.low, each.high)
+        for line, points in lines.items()
+        for x, each in points
     ]
-    head = ("text", "words of the source", "words said", "pairs copied", "stretches")
-    picture = FigurePicture("curves", lines, x="word of the source", y="text")
-    title = "Where in each source the copied words stand"
-    return Figure(name, title, says, head, tuple(rows), picture, "Ziegler, figure 7")
-
-
-def _merge_stretches(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge pairs that follow each other in both texts; return the first and last word in the
-    source."""
-    found: list[tuple[int, int]] = []
-    before = (-2, -2)
-    for said, source in pairs:
-        follows = before == (said - 1, source - 1)
-        found.append((found.pop()[0] if follows else source, source + 1))
-        before = (said, source)
-    return found
+    curves = tuple(make_line(line, points) for line, points in lines.items() if points)
+    picture = FigurePicture("curves", curves, *axes, log_x=log_x)
+    return Figure(name, title, says, ("line", *axes, "low", "high"), tuple(rows), picture)
 
 
 def score_system_citations(

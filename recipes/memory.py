@@ -63,21 +63,16 @@ RECIPES = ("ziegler", "webgpt", "gophercite", "webglm")
 
 def _list_ziegler_stages(place: Path) -> list[RecipeStage]:
     settings = parse_settings(read_toml_table(place), ziegler_stages.Settings, place)
-    stages = [_imitation("tuned", settings.tuned, settings.model)]
-    for name, how, label in (
-        ("labels", settings.labels, _EXCERPT_TOKENS),
-        ("summaries", settings.summaries, _ARTICLE_TOKENS),
-    ):
-        tokens = label + how.reinforce.sampling.token_limit
-        stages += [
-            _preference(name, how.prefer, settings.model, tokens, how.answers),
-            _reinforcement(name, how.reinforce, settings.model, tokens),
-        ]
-    return stages
+    model, tokens = settings.model, _EXCERPT_TOKENS + settings.policy.sampling.token_limit
+    return [
+        _imitation("tuned", settings.tuned, model),
+        _preference("labels", settings.last_token, model, tokens, _COMPARED_ANSWERS),
+        _reinforcement("labels", settings.policy, model, tokens),
+    ]
 
 
-_EXCERPT_TOKENS, _ARTICLE_TOKENS = 64, 500
-"""Of an excerpt to continue and an article to sum up, at most (Ziegler, sections 3.1 and 3.2)."""
+_EXCERPT_TOKENS, _COMPARED_ANSWERS = 64, 4
+"""Of an excerpt to continue, at most, and of a label (Ziegler, sections 2 and 3.1)."""
 
 
 def _list_webgpt_stages(place: Path) -> list[RecipeStage]:

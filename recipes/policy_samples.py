@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from recipes.text_environment import PolicyCompletion, make_completion
+from recipes.text_environment import PolicyCompletion, decode_completion
 from rookery.answers.gophercite import measure_shown_text, refuse_hidden_quotes
 from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.action_constraints import ConstrainedEnvironment
@@ -176,13 +176,11 @@ def sample_completions(
     sampling: SamplingSettings,
     reference: str = "",
     seed: int = 0,
-    full_stop: int = 0,
 ) -> list[PolicyCompletion]:
     """Sample a completion of each prompt from a saved policy, without a chat template.
 
-    With the folder of a `reference`, each has an estimate of its KL from it, else 0. `full_stop` is
-    as in `make_text_environment`. Raises Failed: no_model, bad_model, prompt_too_long,
-    not_a_number.
+    With the folder of a `reference`, each has an estimate of its KL from it, else 0. Raises Failed:
+    no_model, bad_model, prompt_too_long, not_a_number.
     """
     loaded = load_sampled_model(folder, sampling)
     speech = load_policy_tokenizer(folder, sampling.max_tokens, chat=False)
@@ -190,12 +188,12 @@ def sample_completions(
     seeds = [f"{seed} {number}" for number in range(len(prompts))]
     actions = sample_actions(loaded.model, contexts, seeds, loaded.ends, sampling)
     apart = (
-        _estimate_kl(load_model(Path(reference)).model, actions, sampling)
+        _estimate_kl(load_model(Path(reference), dtype=sampling.dtype).model, actions, sampling)
         if reference
         else [0.0] * len(actions)
     )
     return [
-        make_completion(one.row.action, speech, kl, full_stop)
+        PolicyCompletion(decode_completion(one.row.action, speech), kl)
         for one, kl in zip(actions, apart, strict=True)
     ]
 

@@ -71,6 +71,24 @@ def score_with_both_outputs(
     return [(float(reward), float(good)) for reward, good in outputs.tolist()]
 
 
+SAMPLE_PAIRS = ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2))
+"""Answers of one question that are compared, disjoint pairs first."""
+
+
+def list_answer_pairs(
+    questions: Sequence[Question], texts: Sequence[Sequence[str]]
+) -> list[ComparisonQuestion]:
+    """List pairs of each question's four answers to compare, one pair of every question before a
+    second one; equal and empty answers are not compared."""
+    pairs = [
+        (question, (Answer(answers[one]), Answer(answers[other])))
+        for one, other in SAMPLE_PAIRS
+        for question, answers in zip(questions, texts, strict=True)
+        if answers[one] and answers[other] and answers[one] != answers[other]
+    ]
+    return [ComparisonQuestion(number, *pair) for number, pair in enumerate(pairs)]
+
+
 class MockLabeller:
     """A labeller that prefers the answers a hidden reward finds best. With probability `noise` it
     picks any answer."""

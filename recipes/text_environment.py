@@ -70,59 +70,37 @@ class PolicyCompletion(Record, frozen=True):
     """The completion of a prompt by a policy."""
 
     text: str
-    ended: bool
-    """whether it ended by itself, or with the full stop that was asked for; else it was cut off"""
     kl: float = 0.0
     """by how much likelier its tokens are to the policy than to its reference, in nats: the mean
     of many estimates the KL, and a single one may be negative"""
 
 
 def make_text_environment(
-    questions: Sequence[Question],
-    render: Callable[[Question], str],
-    speech: PolicyTokenizer,
-    whole: bool,
-    full_stop: int = 0,
+    questions: Sequence[Question], speech: PolicyTokenizer
 ) -> EnvironmentFactory:
     """Return a factory of environments with one prompt a question, whose completion is its answer.
 
-    `render` makes the prompt of a question. An empty completion is no answer; with `whole`, neither
-    is one that did not end by itself (Ziegler, section 3.2: a summary without a line break). With
-    `full_stop`, a completion ends at the first full stop in its tokens from that one on, counted
-    from 1 (section 3.1.2: 16, of 24). Raises Failed (prompt_too_long).
+    The prompt is the question's text. An empty completion is no answer. Raises Failed
+    (prompt_too_long).
     """
-    contexts = [speech.encode_prompt(render(question)) for question in questions]
+    contexts = [speech.encode_prompt(question.text) for question in questions]
 
     def make_environment(scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
         def compute_rewards(
             numbers: Sequence[int], actions: Sequence[Sequence[int]]
         ) -> list[float | None]:
-            answers = [
-                convert_completion_to_answer(
-                    make_completion(action, speech, full_stop=full_stop), whole
-                )
-                for action in actions
+            texts = [decode_completion(action, speech) for action in actions]
+            pairs = [
+                (questions[number], Answer(text) if text else None)
+                for number, text in zip(numbers, texts, strict=True)
             ]
-            chosen = [questions[number] for number in numbers]
-            return compute_answer_rewards(scores, list(zip(chosen, answers, strict=True)))
+            return compute_answer_rewards(scores, pairs)
 
         return PromptEnvironment(contexts, compute_rewards, group)
 
     return make_environment
 
 
-def convert_completion_to_answer(completion: PolicyCompletion, whole: bool) -> Answer | None:
-    """Return a completion as an answer; None if it is empty or, with `whole`, was cut off."""
-    return Answer(completion.text) if completion.text and (completion.ended or not whole) else None
-
-
-def make_completion(
-    action: Sequence[int], speech: PolicyTokenizer, kl: float = 0.0, full_stop: int = 0
-) -> PolicyCompletion:
-    """Return the tokens of an action as a completion; `full_stop` is as in
-    `make_text_environment`."""
-    text, ended = speech.decode_action(action), action[-1] in speech.ends
-    if full_stop:
-        stop = text.find(".", len(speech.decode_action(action[: full_stop - 1])))
-        text, ended = (text[: stop + 1], True) if stop >= 0 else (text, False)
-    return PolicyCompletion(text.strip(), ended, kl)
+def decode_completion(action: Sequence[int], speech: PolicyTokenizer) -> str:
+    """Return the text of an action's tokens, without white space at its ends."""
+    return speech.decode_action(action).strip()

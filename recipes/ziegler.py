@@ -1,115 +1,119 @@
 """Fine-tuning language models from human preferences (Ziegler and others, 2019): continuations of
-novels that are kind or physically descriptive, and summaries of abstracts, with a mock labeller
-that compares and another judge who measures what was learnt."""
+novels that are positive, learnt from a labeller's comparisons and from the labeller's own reward,
+beside the best of n and the optimum at equal KL."""
 
-from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
 
-from msgspec.structs import replace
-
-from recipes.stages import RecipeOutput, main
-from recipes.ziegler_data import (
-    Task,
+from recipes.rewards import MockLabeller, list_answer_pairs
+from recipes.sentiment_judges import (
+    LABELLER,
     choose_canned_sentence,
-    list_physical_words,
-    read_tasks,
-    write_tiny_data,
+    make_pairs,
+    read_reviews,
+    train_judges,
 )
+from recipes.stages import RecipeOutput, main
+from recipes.ziegler_data import read_novels, write_tiny_data
 from recipes.ziegler_found import (
-    TaskReport,
+    LAST_TOKEN,
+    ONLINE,
+    Measurements,
+    PolicyScores,
+    Rows,
+    list_effects,
     list_notes,
-    report_descriptive,
-    report_sentiment,
-    report_summaries,
+    make_figures,
+    make_tables,
 )
-from recipes.ziegler_stages import RewardTarget, Settings, StagedRun
-from rookery.learn.online_labelling import OnlineLabellingSettings
-from rookery.records import Answer
+from recipes.ziegler_stages import Settings, StagedRun
+from rookery.learn.online_labelling import ComparisonQuestion
+from rookery.learn.retrieval_training import MINILM_MODEL
+from rookery.learn.rollout_environments import BatchRewardFunction
+
+LAST_TOKEN_SAMPLES = 8
+"""Samples of a beginning that the paper's own reward model reads: it takes ten times as long."""
+Rewards = dict[str, BatchRewardFunction]
 
 
 def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
-    """Run the three tasks with one language model as their common reference."""
-    encoder = settings.encoder
-    if settings.made_up:
+    """Run all stages: reference, labels, reward models, policies, and measure them."""
+    encoder = MINILM_MODEL
+    if not settings.model:
         data = out / "data"
         encoder = write_tiny_data(data)
-    run = StagedRun(settings, out)
-    tasks = read_tasks(
-        data,
-        settings.passage,
-        settings.excerpt,
-        settings.abstract,
-        (settings.held, settings.held_abstracts),
-        settings.split,
-        encoder,
-        settings.full_stop,
+    novels = read_novels(data, settings.passage, settings.excerpt, settings.split)
+    judges = train_judges(read_reviews(data), encoder, settings.split)
+    labeller = judges.scores[LABELLER]
+    mock = MockLabeller(lambda question, answer: labeller([(question, answer)])[0])
+    run = StagedRun(settings, out, novels, encoder)
+    beginnings = novels.training[: settings.labelled]
+    texts = run.sample_texts("labelled", run.reference, beginnings, 4)
+    compared = list_answer_pairs(beginnings, [[each.text for each in four] for four in texts])
+    rewards = _train_rewards(run, compared, mock)
+    reference_scores = _score_reference(run, judges.scores | rewards)
+    trained = _train_policies(run, {LABELLER: labeller, **rewards}, reference_scores)
+    total = settings.online[1]
+    online = run.train_policy_online(ONLINE, compared, mock, dict(settings.labels)[total])
+    trained[ONLINE] = (online, f"{total:,} labels", settings.targets[-1])
+    policies = {}
+    for name, (model, reward, target) in trained.items():
+        samples = run.sample_texts(name, model, run.held, settings.each)
+        readers = judges.scores | {reward: (judges.scores | rewards)[reward]}
+        scores = {
+            each: run.score_samples(f"{name} by {each}", readers[each], samples) for each in readers
+        }
+        kls = [[each.kl for each in texts] for texts in samples]
+        batches = [labeller(make_pairs(texts)) for texts in run.read_batches(name)]
+        policies[name] = PolicyScores(kls, scores, reward, target, batches)
+    canned = choose_canned_sentence(labeller, novels.passages)
+    measured = Measurements(
+        tuple(question.id for question in run.held),
+        reference_scores,
+        policies,
+        {name: score(make_pairs([canned]))[0] for name, score in judges.scores.items()},
+        dict(zip(rewards, [*dict(settings.labels), settings.last_token_labels], strict=True)),
     )
-    language = run.train_language_model(tasks.texts)
-    canned = choose_canned_sentence(tasks.sentiment, tasks.texts)
-    parts = (
-        _run_sentiment(run, tasks.sentiment, language, canned),
-        _run_descriptive(run, tasks.descriptive, language),
-        _run_summaries(run, tasks.summary, language),
-    )
-    learnt = ("offline", "online", "described", "summed-up")
-    right = {name: run.read_reward_accuracy(name) for name in learnt}
-    effects = chain.from_iterable(part.effects for part in parts)
-    tables = chain.from_iterable(part.tables for part in parts)
-    figures = chain.from_iterable(part.figures for part in parts)
-    return RecipeOutput(effects, tables, figures, list_notes(settings, tasks.judges, right, canned))
+    notes, figures = list_notes(measured, judges.accuracies, canned), make_figures(measured)
+    return RecipeOutput(list_effects(measured), make_tables(measured), figures, notes)
 
 
-def _run_sentiment(run: StagedRun, task: Task, reference: str, canned: str) -> TaskReport:
-    """Run the sentiment task: policies that learn from labels, and that know the hidden reward, at
-    several KLs; compare them with the optimal policy."""
-    settings, labels = run.settings, run.settings.labels
-    draws, judged = run.draw_rewards(task, reference)
-    aims = {f"aimed-{kl:g}": RewardTarget(kl, fmean(map(pstdev, draws))) for kl in settings.targets}
-    offline = run.train_with_labels("offline", task, reference, _label_offline(labels))
-    policies = {
-        "offline": offline,
-        "online": run.train_with_labels("online", task, reference, labels, shared="offline"),
-        **{name: run.train_with_labels(name, task, reference, labels, aims[name]) for name in aims},
+def _train_rewards(
+    run: StagedRun, compared: list[ComparisonQuestion], labeller: MockLabeller
+) -> Rewards:
+    """Train reward models on ever more labels, and the paper's own."""
+    counts, own = dict(run.settings.labels), run.settings.last_token_labels
+    labels = list(labeller.compare_answers(compared[: max(counts)]))
+    rewards = {
+        f"{count:,} labels": run.train_reward(f"{count:,} labels", labels[:count], passes)
+        for count, passes in counts.items()
     }
-    comparisons = {
-        name: run.compare_with_reference(task, name, policies[name], reference) for name in policies
+    name = f"{LAST_TOKEN}{own:,} labels"
+    return rewards | {name: run.train_reward(name, labels[:own], 1, last_token=True)}
+
+
+def _score_reference(run: StagedRun, scores: Rewards) -> dict[str, Rows]:
+    """Score the reference's samples on the held-out beginnings."""
+    samples = run.sample_texts("reference", run.reference, run.held, run.settings.drawn)
+    some = [each[:LAST_TOKEN_SAMPLES] for each in samples]
+    return {
+        name: run.score_samples(name, score, some if LAST_TOKEN in name else samples)
+        for name, score in scores.items()
     }
-    kls = {name: run.read_kls(name) for name in aims}
-    [reward] = task.judged([(task.held[0], Answer(canned))])
-    targets = {name: aim.kl for name, aim in aims.items()}
-    return report_sentiment(comparisons, kls, targets, draws, judged, settings.betas, reward)
 
 
-def _run_descriptive(run: StagedRun, task: Task, reference: str) -> TaskReport:
-    """Run the descriptive task: words for what can be seen, heard, felt, smelt or tasted."""
-    how = _label_offline(run.settings.labels)
-    model = run.train_with_labels("described", task, reference, how, shared="offline")
-    seen = run.compare_with_reference(task, "described", model, reference)
-    [listed] = task.judged([(task.held[0], Answer(list_physical_words()))])
-    return report_descriptive(seen, listed)
-
-
-def _run_summaries(run: StagedRun, task: Task, reference: str) -> TaskReport:
-    """Run the summary task: the language model alone, after imitating summaries, and after labels
-    on top of that."""
-    some = task.asked[: run.settings.demonstrations]
-    taught = [(task.shown(one), f" {min(one.gold, key=len)}", "end") for one in some]
-    tuned = run.train_imitation("taught", run.settings.tuned, reference, taught)
-    learnt = run.train_with_labels("summed-up", task, tuned, _label_offline(run.settings.summaries))
-    models = {"zero-shot": reference, "supervised": tuned, "labels": learnt}
-    completions = {
-        name: run.sample_completions(f"summary-{name}", task, models[name], tuned, 1)
-        for name in models
-    }
-    return report_summaries(
-        task, {name: [one.text for one in texts] for name, texts in completions.items()}
-    )
-
-
-def _label_offline(how: OnlineLabellingSettings) -> OnlineLabellingSettings:
-    """Return settings with every label collected before the first episode."""
-    return replace(how, initial=how.labels)
+def _train_policies(
+    run: StagedRun, rewards: Rewards, scores: dict[str, Rows]
+) -> dict[str, tuple[str, str, float]]:
+    """Train policies; return the folder of each, the name of its reward and its KL target."""
+    far = run.settings.targets[-1]
+    plans = [(f"known reward, {kl:g} nats", LABELLER, kl) for kl in run.settings.targets]
+    plans += [(f"from {each:,} labels", f"{each:,} labels", far) for each in run.settings.learnt]
+    trained = {}
+    for name, reward, kl in plans:
+        spread = fmean(map(pstdev, scores[reward]))
+        trained[name] = (run.train_policy(name, rewards[reward], kl, spread), reward, kl)
+    return trained
 
 
 if __name__ == "__main__":

@@ -1,412 +1,271 @@
 """Effects, scores and figures of `recipes.ziegler`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import NamedTuple
 
-from recipes.baselines import make_lead_answer, quote_random_sentence
 from recipes.findings import Effect, ScoreTable
-from recipes.measures import find_longest_stretch, make_copy_map_figure
-from recipes.ziegler_data import Judges, Task
-from recipes.ziegler_stages import REFERENCE, PolicyComparison, Settings
-from rookery.measure.figures import Figure, FigureLine, FigurePicture
-from rookery.measure.intervals import estimate_mean
-from rookery.measure.pairwise import make_win_rate_figure
+from recipes.measures import (
+    correlate_scores,
+    interpolate_best_of_n,
+    make_curves_figure,
+    measure_pair_accuracy,
+)
+from recipes.sentiment_judges import LABELLER, MINILM
+from rookery.measure.figures import Figure
+from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.reward_frontiers import (
+    ReachedPoint,
+    estimate_best_of_n,
     estimate_best_of_n_curve,
     find_optimal_policies,
+    make_best_of_n_figure,
     make_frontier_figure,
 )
-from rookery.measure.text_metrics import (
-    estimate_corpus_rouge,
-    make_text_figure,
-    measure_novelty,
-    measure_repetition,
-)
-from rookery.pages.passages import find_sentences
-from rookery.quotes.word_overlap import split_words
-from rookery.records import Answer, Page
 
-
-class TaskReport(NamedTuple):
-    """Effects, scores and figures of one task."""
-
-    effects: list[Effect]
-    tables: list[ScoreTable]
-    figures: list[Figure]
-
-
-CANNED, LISTED, PEOPLE = "canned sentence", "twelve physical words", "people"
-BEST = "best of the reference's, by the labeller"
-BY_LOT, TOLD_SENTENCE = "sentence by lot", "best sentence, told the summary"
-AIMED = "sentiment, by the labeller"
-NO_EQUAL_KL = "best of n at equal KL was not measured"
-PAPER_ROUGE = {
-    "supervised": "10.6 to 11.9 % (table 4, TL;DR)",
-    "labels": "11.9 to 12.5 % (table 4, TL;DR)",
+REFERENCE, CANNED, ONLINE, BY_LOT = "reference", "canned sentence", "online labels", "by lot"
+LAST_TOKEN = "last token, "
+NS = (4, 16, 64)
+BETAS = (3, 2, 1.4, 1, 0.8, 0.6, 0.5, 0.4, 0.33, 0.27, 0.22, 0.18, 0.15)
+GAINS = {
+    "known reward, 2 nats": 0.35,
+    "known reward, 8 nats": 1.1,
+    "from 80 labels": 0.6,
+    "from 320 labels": 0.77,
+    "from 1,280 labels": 0.85,
+    ONLINE: 0.85,
+    "from 5,000 labels": 0.99,
 }
+"""Gains expected by the labeller, from runs on other texts; for 1,280 labels, between others."""
+JUDGED_GAINS = {"from 80 labels": 0.79, "from 5,000 labels": 1.67, "known reward, 8 nats": 1.03}
+"""The same by the MiniLM judge."""
+BEST_GAINS = {4: 0.44, 16: 0.74, 64: 1.04}
 SAME_REWARD = 0.25
-"""Largest difference of the judge's log-odds that counts as the same."""
-KL_TOLERANCE = 0.2
+"""Largest difference of the labeller's log-odds that counts as the same."""
+KL_TOLERANCE = 0.25
 """Allowed deviation of the KL from its target, as a share of it."""
-
-
-CHOSEN = (
-    "settings on another draw of texts (docs/LOG.md); the canned sentence on passages that nothing "
-    "is measured on; nothing on these"
+make_effect = partial(
+    Effect, table=LABELLER, chosen="settings on another draw of texts (docs/LOG.md); nothing here"
 )
+Rows = Sequence[Sequence[float]]
+"""Numbers of each question's samples."""
+
+
+class PolicyScores(NamedTuple):
+    """Samples of a policy on the held-out beginnings, in numbers: KL and scores by the judges and
+    by the named reward that it learnt from, with a KL target in nats; and the hidden reward of each
+    batch that it learnt from."""
+
+    kls: Rows
+    scores: Mapping[str, Rows]
+    reward: str
+    target: float
+    batches: Rows
+
+
+class Measurements(NamedTuple):
+    """Everything that effects and figures are computed from."""
+
+    questions: tuple[str, ...]
+    drawn: Mapping[str, Rows]
+    """Scores of the reference's samples by judges and reward models."""
+    policies: Mapping[str, PolicyScores]
+    canned: Mapping[str, float]
+    """Score of the canned sentence by each judge."""
+    labels: Mapping[str, int]
+    """Number of labels of each reward model, the fewest first and the paper's own last."""
+
+
+def list_effects(measured: Measurements) -> Iterator[Effect]:
+    """Yield the effects that the paper shows, with what was expected before they were run."""
+    for name, each in measured.policies.items():
+        yield from _list_policy_effects(name, each)
+    plain = [name for name in measured.labels if LAST_TOKEN not in name]
+    few, many = plain[0], plain[-1]
+    yield make_effect(
+        effect=f"PPO from {many} gives more reward than from {few}",
+        paper="more with more labels (figure 2)",
+        learnt=f"from {many}",
+        reference=f"from {few}",
+        lacking="nothing else has these labels",
+        expected=0.39,
+    )
+    yield make_effect(
+        effect="online and offline labels lead to the same reward",
+        paper="50 % preferred (table 1)",
+        learnt=ONLINE,
+        reference=f"from {measured.policies[ONLINE].reward}",
+        lacking="a difference, and no gain",
+        claim="same",
+        margin=SAME_REWARD,
+    )
+    for n in NS:
+        yield make_effect(
+            effect=f"the best of {n} by a reward from {many} beats one sample",
+            paper="not in the paper; WebGPT, figure 5",
+            learnt=f"best of {n} by {many}",
+            reference=REFERENCE,
+            floors=(f"best of {n} by {few}",),
+            aimed=many,
+            expected=BEST_GAINS[n],
+        )
+    own = [name for name in measured.labels if LAST_TOKEN in name]
+    pairs = [(each.removeprefix(LAST_TOKEN), each, 0.13) for each in own]
+    for more, less, expected in [(many, few, 0.12), *pairs]:
+        yield make_effect(
+            effect=f"a reward model ({more}) is right more often than another ({less})",
+            paper="not in the paper, whose reward is read at the policy's last token",
+            table="accuracy",
+            learnt=more,
+            reference=less,
+            floors=(BY_LOT,),
+            expected=expected,
+        )
+
+
+def _list_policy_effects(name: str, policy: PolicyScores) -> Iterator[Effect]:
+    is_known = policy.reward == LABELLER
+    more = partial(
+        make_effect,
+        paper="reward grows with the KL (figure 3)" if is_known else "more with labels (figure 2)",
+        learnt=name,
+        reference=REFERENCE,
+        floors=(f"best of n at the KL of {name}",),
+        lacking="n is 64 at most",
+        hacks=(CANNED,),
+    )
+    yield more(
+        effect=f"PPO, {name}, gives more reward than the reference",
+        aimed=policy.reward if name != ONLINE else "",
+        expected=GAINS.get(name, 0.0),
+    )
+    if name in JUDGED_GAINS:
+        yield more(
+            effect=f"PPO, {name}, is better by a judge who has not labelled",
+            table=MINILM,
+            aimed=LABELLER,
+            expected=JUDGED_GAINS[name],
+        )
+    if is_known:
+        yield make_effect(
+            effect=f"the controller ends at {policy.target:g} nats within {KL_TOLERANCE:.0%}",
+            paper="runs are made comparable by it (section 2.2)",
+            table="KL",
+            learnt=name,
+            reference=f"target of {name}",
+            lacking="a KL is held or not",
+            claim="same",
+            margin=KL_TOLERANCE * policy.target,
+        )
+
+
+def make_tables(measured: Measurements) -> Iterator[ScoreTable]:
+    """Yield the scores by each judge and by each reward that was learnt from, accuracies and KLs,
+    with a row for each question."""
+    questions, policies = measured.questions, measured.policies
+    rewards = sorted({each.reward for each in policies.values()} - {LABELLER})
+    for judge in (*measured.canned, *rewards):
+        scores = {REFERENCE: _average_rows(measured.drawn[judge])}
+        for name, each in policies.items():
+            if judge in each.scores:
+                kl = fmean(_average_rows(each.kls))
+                curves = estimate_best_of_n(measured.drawn[each.reward], measured.drawn[judge])
+                best = tuple(interpolate_best_of_n(curve, kl) for curve in curves.tolist())
+                scores[name] = _average_rows(each.scores[judge])
+                scores[f"best of n at the KL of {name}"] = best
+        for reward in rewards:
+            curves = estimate_best_of_n(measured.drawn[reward], measured.drawn[judge])
+            scores |= {f"best of {n} by {reward}": tuple(curves[:, n - 1].tolist()) for n in NS}
+        if judge in measured.canned:
+            scores[CANNED] = (measured.canned[judge],) * len(questions)
+        yield ScoreTable(judge, f"reward by the {judge}", questions, scores)
+    right = {name: measure_accuracies(measured, name) for name in measured.labels}
+    right[BY_LOT] = (0.5,) * len(questions)
+    yield ScoreTable("accuracy", "share of pairs ranked as the labeller does", questions, right)
+    kls = {name: _average_rows(each.kls) for name, each in policies.items()}
+    for name, each in policies.items():
+        kls[f"target of {name}"] = (each.target,) * len(questions)
+    yield ScoreTable("KL", "nats from the reference", questions, kls)
+
+
+def _average_rows(rows: Rows) -> tuple[float, ...]:
+    return tuple(map(fmean, rows))
+
+
+def measure_accuracies(measured: Measurements, name: str) -> tuple[float, ...]:
+    """Return the share of each question's pairs that a reward model ranks as the labeller does."""
+    rows = zip(measured.drawn[name], measured.drawn[LABELLER], strict=True)
+    return tuple(measure_pair_accuracy(row, hidden[: len(row)]) for row, hidden in rows)
+
+
+def make_figures(measured: Measurements) -> Iterator[Figure]:
+    """Yield the curves: reward by batch, accuracy by labels, gain by n, and the frontier."""
+    hidden, policies = measured.drawn[LABELLER], measured.policies
+    says = f"{len(measured.questions)} beginnings, one seed."
+    yield make_curves_figure(
+        "rewards",
+        "Reward by batch",
+        "The hidden reward of each batch of episodes, the labeller's log-odds; one seed.",
+        {
+            name: [(at + 1, estimate_mean(batch)) for at, batch in enumerate(each.batches)]
+            for name, each in policies.items()
+        },
+        ("batch", "reward"),
+    )
+    lines: dict[str, list[tuple[float, Estimate]]] = {"MiniLM": [], "the paper's, last token": []}
+    for name, count in measured.labels.items():
+        kind = "the paper's, last token" if LAST_TOKEN in name else "MiniLM"
+        lines[kind].append((count, estimate_mean(measure_accuracies(measured, name))))
+    yield make_curves_figure(
+        "labels",
+        "Accuracy by labels",
+        f"Pairs of samples that a reward model ranks as the labeller does; by lot .5. {says}",
+        lines,
+        ("labels", "accuracy"),
+        log_x=True,
+    )
+    gains = [[score - fmean(row) for score in row] for row in hidden]
+    rewards = sorted({each.reward for each in policies.values()})
+    yield make_best_of_n_figure(
+        {f"by {name}": estimate_best_of_n_curve(measured.drawn[name], gains) for name in rewards},
+        f"Gain over one sample, in the labeller's log-odds. {says}",
+        worth="gain",
+    )
+    reached = {
+        name: [
+            ReachedPoint(
+                fmean(_average_rows(each.kls)), estimate_mean(_average_rows(each.scores[LABELLER]))
+            )
+        ]
+        for name, each in policies.items()
+    }
+    yield make_frontier_figure(
+        reached,
+        find_optimal_policies(hidden, BETAS),
+        f"Rewards are the labeller's, and so is the choice of the best of n. {says}",
+        estimate_best_of_n_curve(hidden, hidden),
+    )
 
 
 def list_notes(
-    settings: Settings,
-    judges: tuple[Judges, Judges],
-    right: Mapping[str, tuple[float, float]],
-    canned: str,
-) -> list[str]:
-    """Return what differs from the paper, and how good labellers, judges and reward models are.
-
-    `right` holds the accuracy of each run's reward model, and that by lot.
-    """
-    kind, vivid = map(_describe_judges, judges)
-    credits = ", ".join(f"{name} {each:.0%} ({lot:.0%})" for name, (each, lot) in right.items())
-    begun = (
-        f"The language model is {settings.model}, as it is; what it was trained on may hold the "
-        "novels."
-        if settings.model
-        else "The language model is random weights that have learnt novels and abstracts once."
+    measured: Measurements, accuracies: Mapping[str, float], canned: str
+) -> Iterator[str]:
+    """Yield what differs from the paper, and how good and how alike the judges are."""
+    pairs = correlate_scores(
+        {name: [one for row in measured.drawn[name] for one in row] for name in accuracies}
     )
-    return [
-        "Labels come from TF-IDF and logistic regression on 45 % of the texts; results are judged "
-        "by logistic regression on MiniLM's sentence embeddings of others. Sentiment was learnt "
-        f"from film reviews: on those that neither has learnt from, {kind}. Description was learnt "
-        "from passages of the novels with a word of a list of physical ones, and as many without "
-        f"one: {vivid}. The judge reads also continuations without a full stop, which get no "
-        "reward.",
-        "The list of physical words and the canned sentence, which the labeller likes best, are "
-        f"read by the judge as well. The sentence is “{canned}”.",
-        "The labeller of summaries prefers the highest R-AVG with what people wrote; the judge is "
-        "the cosine of MiniLM's sentence embeddings with it.",
-        f"{begun} The paper's has 774 million weights and learns in 2 million episodes from 5,000 "
-        f"labels; here {settings.labels.episodes} episodes from {settings.labels.labels} labels, "
-        f"and {settings.summaries.episodes} from {settings.summaries.labels} for summaries. The "
-        "value network is a head on the policy.",
-        "A label compares those of four answers that have their full stop or end, and not four "
-        "that were drawn until they had. How often reward models find the chosen one, on the tenth "
-        f"of the labels that was held out, and by lot: {credits}.",
-    ]
-
-
-def _describe_judges(judges: Judges) -> str:
-    labeller, judge = judges.accuracies
-    return (
-        f"labeller and judge are right for {labeller:.1%} and {judge:.1%}, and call "
-        f"{judges.agreement:.1%} the same"
+    right = ", ".join(f"{name} {share:.1%}" for name, share in accuracies.items())
+    alike = ", ".join(f"{one} and {other} {each:.2f}" for (one, other), each in pairs.items())
+    yield (
+        "The labeller's log-odds are the hidden reward; both judges have learnt from other film "
+        f"reviews than it. Right on reviews that none has learnt from: {right}. Correlation over "
+        f"samples of the reference: {alike}."
     )
-
-
-def report_sentiment(
-    comparisons: Mapping[str, PolicyComparison],
-    kls: Mapping[str, Sequence[float]],
-    aims: Mapping[str, float],
-    draws: Sequence[Sequence[float]],
-    judged: Sequence[Sequence[float]],
-    betas: Sequence[float],
-    canned: float,
-) -> TaskReport:
-    """Report on the sentiment task: policies that learnt offline and online, and that know the
-    hidden reward.
-
-    `aims` holds the KL targets by run, `draws` and `judged` the labeller's and the judge's rewards
-    of the reference's samples by question, `canned` the judge's reward of the canned sentence.
-    """
-    first = comparisons["offline"]
-    count = len({*first.groups})
-    says = f"{count} excerpts held out; intervals by excerpt, one seed."
-    sample_note = (
-        f"Best of n and optimum are of {len(draws)} of them, {len(draws[0])} samples each."
-    )
-    matches = [match for each in comparisons.values() for match in each.matches]
-    scores = {one: tuple(comparison.rewards) for one, comparison in comparisons.items()} | {
-        REFERENCE: tuple(first.reference),
-        CANNED: (canned,) * len(first.groups),
-        BEST: choose_by_labeller(first),
-    }
-    make_effect = partial(
-        Effect,
-        table="sentiment",
-        aimed=AIMED,
-        reference=REFERENCE,
-        lacking=NO_EQUAL_KL,
-        facts=(BEST,),
-        hacks=(CANNED,),
-        chosen=CHOSEN,
-    )
-    effects = [
-        make_effect(
-            effect="learning from labels, offline, gives more reward than the reference",
-            paper="preferred 88 % (table 1)",
-            learnt="offline",
-        ),
-        make_effect(
-            effect="learning from labels, online, gives more reward than the reference",
-            paper="as offline (table 1)",
-            learnt="online",
-        ),
-        make_effect(
-            effect="online and offline labels lead to the same reward",
-            paper="50 % preferred (table 1)",
-            learnt="online",
-            reference="offline",
-            claim="same",
-            margin=SAME_REWARD,
-        ),
-        *(
-            make_effect(
-                effect=f"learning from the hidden reward itself at {aims[one]:g} nats gives more "
-                "reward than the reference",
-                paper="below the optimum, and nearer with more training (figure 3)",
-                learnt=one,
-            )
-            for one in kls
-        ),
-        Effect(
-            effect="learning from labels, offline, gives more continuations with the full stop "
-            "that is asked for",
-            paper="others have a fixed reward of -1 (section 3.1.2)",
-            table="full stops",
-            learnt="offline",
-            reference=REFERENCE,
-            lacking="a script puts the full stop always",
-            chosen=CHOSEN,
-        ),
-        *(find_kl_control(one, aims[one]) for one in kls),
-    ]
-    hidden = {one: tuple(comparison.hidden) for one, comparison in comparisons.items()}
-    hidden[REFERENCE] = tuple(first.reference_hidden)
-    stops = {one: tuple(comparison.whole) for one, comparison in comparisons.items()}
-    stops[REFERENCE] = tuple(first.reference_whole)
-    tables = [
-        ScoreTable("sentiment", "the judge's log-odds", tuple(first.groups), scores),
-        ScoreTable(AIMED, "the labeller's log-odds", tuple(first.groups), hidden),
-        ScoreTable("full stops", "share of continuations", tuple(first.groups), stops),
-        *(make_kl_table(one, aims[one], values) for one, values in kls.items()),
-    ]
-    return TaskReport(
-        effects,
-        tables,
-        [
-            make_frontier_figure(
-                {name: [each.reached] for name, each in comparisons.items()},
-                find_optimal_policies(draws, betas),
-                f"{says} {sample_note} Rewards are the labeller's.",
-                estimate_best_of_n_curve(draws, draws),
-            ),
-            make_frontier_figure(
-                {name: [each.judged] for name, each in comparisons.items()},
-                (),
-                f"{says} {sample_note} Rewards are the judge's, who did not label.",
-                estimate_best_of_n_curve(draws, judged),
-                "frontier-judged",
-                "Reward by another judge against distance from the first policy",
-            ),
-            make_win_rate_figure(matches, REFERENCE, says),
-            make_kl_figure(kls, aims),
-        ],
-    )
-
-
-def choose_by_labeller(comparison: PolicyComparison) -> tuple[float, ...]:
-    """Return for each row the judge's reward of that one of the reference's completions of its
-    question which the labeller likes best."""
-    best: dict[str, tuple[float, float]] = {}
-    for group, hidden, reward in zip(
-        comparison.groups, comparison.reference_hidden, comparison.reference, strict=True
-    ):
-        best[group] = max(best.get(group, (hidden, reward)), (hidden, reward))
-    return tuple(best[group][1] for group in comparison.groups)
-
-
-def find_kl_control(run: str, target: float) -> Effect:
-    """Return the effect that the KL controller held its target in the last third of a run, within
-    KL_TOLERANCE."""
-    return Effect(
-        effect=f"the adaptive controller holds a KL of {target:g} nats within {KL_TOLERANCE:.0%}",
-        paper="runs are made comparable by it (section 2.2)",
-        table=f"KL of {run}",
-        learnt="KL",
-        reference="target",
-        lacking="a KL is held or not",
-        claim="same",
-        margin=KL_TOLERANCE * target,
-        chosen="the controller's gain on other runs (docs/LOG.md), the tolerance before them",
-    )
-
-
-def make_kl_table(run: str, target: float, kls: Sequence[float]) -> ScoreTable:
-    """Return the KL of each batch in the last third of a run, beside its target."""
-    start = len(kls) * 2 // 3
-    last = tuple(kls[start:])
-    return ScoreTable(
-        f"KL of {run}",
-        "nats an episode, batches of the last third, which follow one another",
-        tuple(f"batch {at}" for at in range(start, len(kls))),
-        {"KL": last, "target": (target,) * len(last)},
-    )
-
-
-def report_descriptive(comparison: PolicyComparison, listed: float) -> TaskReport:
-    """Report on the descriptive task; `listed` is the reward of the list of physical words."""
-    scores = {
-        "described": tuple(comparison.rewards),
-        REFERENCE: tuple(comparison.reference),
-        LISTED: (listed,) * len(comparison.groups),
-        BEST: choose_by_labeller(comparison),
-    }
-    effect = Effect(
-        effect="learning to describe gives more reward than the reference",
-        paper="preferred 86 % (table 1)",
-        table="descriptive",
-        learnt="described",
-        reference=REFERENCE,
-        lacking=NO_EQUAL_KL,
-        facts=(BEST,),
-        hacks=(LISTED,),
-        chosen=CHOSEN,
-    )
-    table = ScoreTable("descriptive", "the judge's log-odds", tuple(comparison.groups), scores)
-    return TaskReport([effect], [table], [])
-
-
-def report_summaries(task: Task, completions: Mapping[str, Sequence[str]]) -> TaskReport:
-    """Report on the summary task; `completions` holds summaries by system, and those of `labels`
-    were trained after `supervised`."""
-    sources, golds = [one.text for one in task.held], [one.gold for one in task.held]
-    pages = [Page("", "", text) for text in sources]
-    firsts = {
-        f"lead-{count}": [make_lead_answer(page, count).text for page in pages] for count in (1, 3)
-    }
-    by_lot = [quote_random_sentence(page, at).text for at, page in enumerate(pages)]
-    written = {PEOPLE: [gold[0] for gold in golds]}
-    every = {**completions, **firsts, **written}
-    says = f"{len(sources)} abstracts held out; intervals by abstract."
-    rouges = {
-        name: estimate_corpus_rouge(texts, golds)
-        for name, texts in {**completions, **firsts}.items()
-    }
-    questions = tuple(one.id for one in task.held)
-    summaries = {**completions, **firsts, BY_LOT: by_lot}
-    overlap = {name: _score_summaries(task, texts) for name, texts in summaries.items()}
-    sentences = [
-        _score_summaries(task._replace(held=[one] * len(texts)), texts)
-        for one, texts in zip(task.held, map(_list_sentences, pages), strict=True)
-    ]
-    overlap[TOLD_SENTENCE] = tuple(map(max, sentences))
-    copied = {
-        name: tuple(map(_measure_copied_share, texts, sources)) for name, texts in every.items()
-    }
-    likeness = {
-        name: tuple(task.judged(list(zip(task.held, map(Answer, texts), strict=True))))
-        for name, texts in summaries.items()
-    }
-    likeness[TOLD_SENTENCE] = tuple(
-        max(task.judged([(one, Answer(text)) for text in texts]))
-        for one, texts in zip(task.held, map(_list_sentences, pages), strict=True)
-    )
-    make_effect = partial(
-        Effect,
-        table="summaries",
-        floors=(BY_LOT,),
-        facts=("lead-1", "lead-3", TOLD_SENTENCE),
-        chosen=CHOSEN,
-    )
-    effects = [
-        make_effect(
-            effect="imitating summaries of people raises ROUGE (R-AVG)",
-            paper=PAPER_ROUGE["supervised"],
-            learnt="supervised",
-            reference="zero-shot",
-        ),
-        make_effect(
-            effect="learning from labels after that raises ROUGE (R-AVG)",
-            paper=PAPER_ROUGE["labels"],
-            learnt="labels",
-            reference="supervised",
-        ),
-        make_effect(
-            effect="learning from labels after that brings summaries nearer to people's in meaning",
-            paper="not in the paper, where people judge",
-            table="likeness",
-            learnt="labels",
-            reference="supervised",
-        ),
-        Effect(
-            effect="summaries that were learnt from labels copy more than people's",
-            paper="71 % of sentences are copied whole (section 3.2.1, TL;DR)",
-            table="copied",
-            learnt="labels",
-            reference=PEOPLE,
-            floors=("supervised",),
-            facts=("lead-1",),
-            chosen=CHOSEN,
-        ),
-    ]
-    return TaskReport(
-        effects,
-        [
-            ScoreTable("summaries", "R-AVG with the best of people's", questions, overlap),
-            ScoreTable("likeness", "cosine with the most alike of people's", questions, likeness),
-            ScoreTable("copied", "share that its longest copied stretch is", questions, copied),
-        ],
-        [
-            make_text_figure("rouge", rouges, says),
-            make_text_figure(
-                "novel",
-                {name: measure_novelty(texts, sources) for name, texts in every.items()},
-                says,
-            ),
-            make_text_figure(
-                "repeated", {name: measure_repetition(texts) for name, texts in every.items()}, says
-            ),
-            make_copy_map_figure(
-                completions["labels"], sources, f"What was learnt from labels; {says}"
-            ),
-        ],
-    )
-
-
-def _score_summaries(task: Task, texts: Sequence[str]) -> tuple[float, ...]:
-    """Return R-AVG of each text with the best summary that people wrote, 0 to 1."""
-    pairs = list(zip(task.held, map(Answer, texts), strict=True))
-    return tuple(score / 10 for score in task.worth(pairs))
-
-
-def _list_sentences(page: Page) -> list[str]:
-    return [page.text[start:end] for start, end in find_sentences(page, 0, len(page.text))]
-
-
-def _measure_copied_share(text: str, source: str) -> float:
-    return find_longest_stretch(text, source).length / max(1, len(split_words(text)))
-
-
-def make_kl_figure(kls: Mapping[str, Sequence[float]], targets: Mapping[str, float]) -> Figure:
-    """Return the figure of each batch's KL beside its target."""
-    lines = [FigureLine(name, tuple(enumerate(values))) for name, values in kls.items()]
-    lines += [
-        FigureLine(
-            f"target {target:g}", ((0, target), (len(kls[name]) - 1, target)), style="dashed"
-        )
-        for name, target in targets.items()
-    ]
-    rows = [
-        (name, targets[name], estimate_mean(values[len(values) * 2 // 3 :]).value, values[-1])
-        for name, values in kls.items()
-    ]
-    return Figure(
-        "kl-control",
-        "The KL follows its target",
-        "KL of each batch of episodes, in nats an episode, while beta is adapted.",
-        ("run", "target", "mean of the last third", "last batch"),
-        tuple(rows),
-        FigurePicture("curves", tuple(lines), "batch", "KL, nats"),
-        "Ziegler, section 2.2",
+    yield (
+        "The paper has a model of 774 million weights, labels that compare four texts, and two "
+        "million episodes; here labels compare two, texts end anywhere, the value network is a "
+        "head on the policy, and reward models begin as MiniLM, but for the one that is named. "
+        "Beyond 1,680 labels the four samples of a beginning are compared again in other pairs. "
+        f"The canned sentence, the labeller's favourite beginning of a passage: “{canned}”."
     )

@@ -1,364 +1,257 @@
-"""Stages of `recipes.ziegler`, each run once in the run's folder: language model, policies,
-samples."""
+"""Stages of `recipes.ziegler`, each run once: reference, reward models, policies, samples."""
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from statistics import fmean
-from typing import NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from recipes.policy_samples import sample_completions
 from recipes.random_models import write_random_model
-from recipes.rewards import MockLabeller
+from recipes.rewards import MockLabeller, write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
-from recipes.text_environment import (
-    PolicyCompletion,
-    convert_completion_to_answer,
-    make_text_environment,
-)
-from recipes.ziegler_data import Task
+from recipes.text_environment import PolicyCompletion, decode_completion, make_text_environment
+from recipes.ziegler_data import Novels
+from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
+    ComparisonQuestion,
+    ComparisonRequest,
     OnlineLabellingSettings,
     RequestRound,
     train_with_online_labels,
     write_records,
 )
-from rookery.learn.pretrained_models import load_policy_tokenizer
+from rookery.learn.policy_gradient import ReinforcementSettings
+from rookery.learn.pretrained_models import (
+    TrainedModelSettings,
+    choose_precision,
+    load_policy_tokenizer,
+)
 from rookery.learn.reinforcement_learning import train_by_reinforcement
-from rookery.learn.rollout_environments import compute_answer_rewards
+from rookery.learn.reward_model import RewardModel
+from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
+from rookery.learn.rollout_environments import BatchRewardFunction
 from rookery.learn.training_data import EpisodeFilter
-from rookery.measure.intervals import estimate_mean
-from rookery.measure.pairwise import PairwiseMatch
-from rookery.measure.reward_frontiers import ReachedPoint
 from rookery.records import Answer, Comparison, Completion, Episode, Question, Step
-from rookery.typed_files import read_json_lines
 
-REFERENCE = "reference"
-PromptCompletion = tuple[str, str, str]
-"""A prompt, its completion, and the reason why that stops."""
-
-
-class RewardTarget(NamedTuple):
-    """KL target of a policy that learns from the hidden reward itself."""
-
-    kl: float
-    """In nats."""
-    spread: float
-    """Standard deviation of the reward among the reference's answers to one question."""
-
-    @property
-    def beta(self) -> float:
-        """KL coefficient at which the optimal policy has about this KL, if rewards are normally
-        distributed."""
-        return self.spread / math.sqrt(2 * self.kl)
-
-
-class PolicyComparison(NamedTuple):
-    """A policy compared with its reference on the held-out questions, by the judge."""
-
-    rewards: list[float]
-    reference: list[float]
-    """Rewards of the reference."""
-    groups: list[str]
-    """Question of each reward."""
-    matches: list[PairwiseMatch]
-    reached: ReachedPoint
-    """By the labeller, who did not judge: what was learnt from."""
-    judged: ReachedPoint
-    whole: list[float]
-    """Of each completion, 1 where it is an answer, and not cut off or empty; else 0."""
-    reference_whole: list[float]
-    reference_hidden: list[float]
-    """Of each completion of the reference, the labeller's reward."""
-    hidden: list[float]
-    """Of each completion of the policy, the same."""
+TINY_MODEL = {"vocabulary": 400, "context": 128, "width": 16, "layers": 1}
+QuestionSamples = list[list[PolicyCompletion]]
+"""Continuations of each question."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Sizes of the recipe. Models that stages start from, and their data, are set by the recipe."""
 
-    language: ImitationSettings
-    """For the language model, trained on the novels (without the held-out parts) and abstracts."""
     tuned: ImitationSettings
-    """For imitating the summaries that people wrote."""
-    labels: OnlineLabellingSettings
-    """For continuations, online; offline, every label comes first."""
-    summaries: OnlineLabellingSettings
+    """For the reference, which imitates passages of the novels."""
+    reward: RewardTrainingSettings
+    """For reward models that begin as MiniLM."""
+    last_token: RewardTrainingSettings
+    """For the paper's own reward models, which begin as the reference."""
+    policy: ReinforcementSettings
+    """For every policy, but for its KL target."""
+    labels: tuple[tuple[int, int], ...]
+    """Numbers of labels that a reward model learns from, and the passes over them."""
+    last_token_labels: int
+    """The number that the paper's own learns from, once."""
+    learnt: tuple[int, ...]
+    """Numbers of labels whose reward models a policy learns from."""
+    online: tuple[int, int]
+    """Labels before the first episode, and in all, where they are collected meanwhile."""
     targets: tuple[float, ...]
-    """KL targets in nats of the policies that know the hidden reward."""
-    betas: tuple[float, ...]
-    """KL coefficients at which the optimum is computed."""
+    """KL targets of the policies that know the hidden reward, in nats; others have the last."""
     model: str = ""
-    """Folder of a language model, or "smollm2" for the one that was added to this machine; empty:
-    one is trained from random weights."""
-    encoder: str = "minilm"
-    """Sentence encoder of the judge: a folder, or "minilm" for all-MiniLM-L6-v2."""
-    vocabulary: int = 2048
-    width: int = 128
-    layers: int = 2
-    context: int = 256
-    """Tokens that it can read."""
-    passage: tuple[int, int] = (10, 32)
-    """Words of the language model's training texts, in whole sentences."""
-    excerpt: tuple[int, int] = (8, 16)
-    """Words of a text to continue."""
-    full_stop: int = 0
-    """Token of a continuation, counted from 1, from which on a full stop ends it; without one it is
-    no answer (Ziegler, section 3.1.2: 16, of 24). 0: it ends as it will."""
-    abstract: int = 60
-    """Maximum words of an abstract in a prompt."""
-    demonstrations: int | None = None
-    """Summaries of people that are imitated; None: all."""
-    held_abstracts: int = 48
-    """Abstracts that are measured on."""
-    held: int = 48
-    """Excerpts that are measured on."""
-    each: int = 8
-    """Continuations of each prompt by each policy."""
-    drawn: int = 256
-    """Samples of the reference for the optimum, of each of `drawn_excerpts`."""
-    drawn_excerpts: int = 48
-    """Excerpts, of those that are measured on, for which the optimum is estimated."""
-    made_up: bool = False
-    """True: data are made from the packaged pages."""
+    """Folder or name of a language model; empty: random weights, and data made from the packaged
+    pages."""
+    passages: int
+    """Passages of novels that the reference imitates."""
+    passage: tuple[int, int] = (16, 40)
+    """Words of such a passage, in whole sentences."""
+    excerpt: tuple[int, int] = (5, 12)
+    """Words of a beginning to continue."""
+    labelled: int
+    """Beginnings, each with four continuations by the reference, that labels are about."""
+    held: int
+    """Beginnings that are measured on."""
+    each: int
+    """Continuations of each by each policy."""
+    drawn: int
+    """Continuations of each by the reference, for the best of n and the optimum."""
     seed: int = 0
     """Of every model's weights, order and samples."""
     split: int = 0
-    """Number of the draw of texts for each use;
-    the same for all seeds, so that their rows can be paired."""
+    """Number of the draw of texts, the same for all seeds: their rows are paired."""
 
 
 class StagedRun:
     """One run in its folder; each stage is done once."""
 
-    def __init__(self, settings: Settings, out: Path) -> None:
-        self.settings = settings
-        self.out = out
+    def __init__(self, settings: Settings, out: Path, novels: Novels, encoder: str) -> None:
+        self.settings, self.out, self.novels = settings, out, novels
+        self.held = novels.measured[: settings.held]
+        slow = choose_precision("") == "float32"  # "" on a GPU
+        self._dtype: Literal["float32", "bfloat16"] = "float32" if slow else "bfloat16"
+        self.reference = load_or_make(out / "reference.json", str, self._tune_to_novels)
+        limit = settings.policy.sampling.token_limit
+        self._speech = load_policy_tokenizer(Path(self.reference), limit, chat=False)
+        start, how = out / "encoder", settings.reward
+        write = partial(write_pretrained_encoder, start, encoder)
+        load_or_make(out / "encoder.json", type(None), write)
+        trained = replace(how.trained, model=str(start))
+        self._reward = replace(how, trained=trained, seed=settings.seed)
 
-    def train_language_model(self, texts: Sequence[str]) -> str:
-        """Train the language model, unless the settings name one, and return its folder: the
-        reference of every task."""
-        settings = self.settings
-        if settings.model:
-            return settings.model
-        size = (
-            settings.vocabulary,
-            settings.context,
-            settings.width,
-            settings.layers,
-            settings.seed,
-        )
-        blank = self.out / "blank"
-        load_or_make(
-            self.out / "blank.json", type(None), lambda: write_random_model(blank, texts, *size)
-        )
-        parts = [text.partition(" ") for text in texts]
-        completions = [(first, f" {rest}", "length") for first, _, rest in parts]
-        return self.train_imitation("language", settings.language, str(blank), completions)
-
-    def train_imitation(
-        self, name: str, how: ImitationSettings, model: str, completions: Sequence[PromptCompletion]
-    ) -> str:
-        """Train a model to complete each prompt with the given text and return its folder."""
-        place = self.out / f"{name}.jsonl"
-        episodes = [
-            Episode(
-                Question(f"{at}", f"{name} {at}"),
-                name,
-                (Step(prompt, Completion(text, stop=stop)),),
-            )
-            for at, (prompt, text, stop) in enumerate(completions)
-        ]
-        trained = replace(how.trained, model=model)
+    def _tune_to_novels(self) -> str:
+        """Train the language model on passages and return the folder of everybody's reference."""
+        settings, place = self.settings, self.out / "passages.jsonl"
+        passages, model = self.novels.passages, settings.model or str(self.out / "blank")
+        print_progress(f"reference: imitating {settings.passages} passages")
+        if not settings.model:
+            write_random_model(Path(model), passages, **TINY_MODEL, seed=settings.seed)
+        some = enumerate(passages[: settings.passages])
+        write_records(place, [_make_passage_episode(*each) for each in some])
         how = replace(
-            how,
-            trained=trained,
+            settings.tuned,
+            trained=self._begin_as(settings.tuned.trained, model),
             episodes=(str(place),),
             chat=False,
             chosen=EpisodeFilter(answered=False),
+            seed=settings.seed,
+        )
+        return train_by_imitation(how, self.out / "reference").model
+
+    def sample_texts(
+        self, name: str, model: str, questions: Sequence[Question], times: int
+    ) -> QuestionSamples:
+        """Sample a model's continuations, each with an estimate of its KL from the reference."""
+        prompts = [question.text for question in questions for _ in range(times)]
+        sampling = replace(self.settings.policy.sampling, dtype=self._dtype)
+        reference = "" if model == self.reference else self.reference
+
+        def make() -> QuestionSamples:
+            print_progress(f"{name}: {len(prompts)} texts")
+            seed = self.settings.seed + 1 + times
+            texts = sample_completions(Path(model), prompts, sampling, reference, seed)
+            return [texts[at : at + times] for at in range(0, len(texts), times)]
+
+        return load_or_make(self.out / "samples" / f"{name}.json", QuestionSamples, make)
+
+    def score_samples(
+        self, name: str, scores: BatchRewardFunction, samples: QuestionSamples
+    ) -> list[list[float]]:
+        """Score each held-out question's samples and store the scores; empty texts are read too."""
+        pairs = [
+            (question, Answer(each.text))
+            for question, texts in zip(self.held, samples, strict=True)
+            for each in texts
+        ]
+
+        def make() -> list[list[float]]:
+            each = iter(scores(pairs))
+            return [[next(each) for _ in texts] for texts in samples]
+
+        return load_or_make(self.out / "scores" / f"{name}.json", list[list[float]], make)
+
+    def train_reward(
+        self, name: str, labels: Sequence[Comparison], passes: int, last_token: bool = False
+    ) -> BatchRewardFunction:
+        """Train a reward model that begins as the sentence encoder, or as the reference, and return
+        its rewards: of mean 0 and variance 1 on the texts that it learnt from."""
+        how = self._reward
+        if last_token:
+            trained = self._begin_as(self.settings.last_token.trained, self.reference)
+            how = replace(self.settings.last_token, trained=trained, seed=self.settings.seed)
+        folder = self.out / "rewards" / name
+        labelled = folder / "labels.jsonl"
+
+        def make() -> str:
+            print_progress(f"a reward from {name}")
+            folder.mkdir(parents=True, exist_ok=True)
+            write_records(labelled, labels)
+            settings = replace(how, comparisons=str(labelled), epochs=passes)
+            return train_reward_model(settings, folder).model
+
+        place = Path(load_or_make(self.out / "rewards" / f"{name}.json", str, make))
+        return lambda pairs: RewardModel(place).score_answers(pairs)
+
+    def train_policy(
+        self, name: str, scores: BatchRewardFunction, target: float, spread: float
+    ) -> str:
+        """Train a policy on a reward of this standard deviation among a question's answers, and
+        return its folder."""
+        how = self._aim_policy(target, spread)
+
+        def make() -> str:
+            print_progress(f"{name}: {how.steps} batches of {how.episodes} episodes")
+            return train_by_reinforcement(how, self._environment(scores, 1), self.out / name).model
+
+        return load_or_make(self.out / f"{name}.json", str, make)
+
+    def train_policy_online(
+        self, name: str, compared: Sequence[ComparisonQuestion], labeller: MockLabeller, passes: int
+    ) -> str:
+        """Train a policy whose labels are collected meanwhile, but for the first, which are about
+        what was compared before, and return its folder."""
+        initial, total = self.settings.online
+        how = OnlineLabellingSettings(
+            reinforce=self._aim_policy(self.settings.targets[-1], 1.0),
+            prefer=replace(self._reward, epochs=passes),
+            initial=initial,
+            labels=total,
+            trainings=2,
+            answers=2,
+            validation=0.0,
+            samples=len(self.held),
+        )
+        folder = self.out / name / "labels"
+        first = tuple(ComparisonRequest(each, (True, True)) for each in compared[:initial])
+
+        def make() -> str:
+            print_progress(f"{name}: {how.episodes} episodes")
+            if not (folder / "requests.jsonl").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_records(folder / "requests.jsonl", [RequestRound(initial, first)])
+            result = train_with_online_labels(how, self._environment, labeller, self.out / name)
+            return result.reinforced.model
+
+        return load_or_make(self.out / f"{name}.json", str, make)
+
+    def read_batches(self, name: str) -> list[list[str]]:
+        """Read the texts of each batch of a policy's training, but for empty ones."""
+        batches: list[list[str]] = [[] for _ in range(self.settings.policy.steps)]
+        for line in (self.out / name / "samples.jsonl").read_text("utf-8").splitlines():
+            sample = json.loads(line)
+            [row] = sample["rows"]  # with its end token
+            tokens = self._speech.tokenizer(row["action"])["input_ids"]
+            batches[sample["step"]] += filter(None, [decode_completion(tokens, self._speech)])
+        return batches
+
+    def _aim_policy(self, target: float, spread: float) -> ReinforcementSettings:
+        """Return a policy's settings; at the first KL coefficient the optimum has the target's KL
+        where rewards are normally distributed."""
+        how = self.settings.policy
+        return replace(
+            how,
+            policy=self._begin_as(how.policy, self.reference),
+            target=target,
+            beta=spread / math.sqrt(2 * target),
+            shown=how.episodes,
             seed=self.settings.seed,
         )
 
-        def make() -> str:
-            print_progress(f"{name}: imitating {len(completions)} texts")
-            write_records(place, episodes)
-            return train_by_imitation(how, self.out / name).model
+    def _environment(self, scores: BatchRewardFunction, group: int) -> RolloutEnvironment:
+        return make_text_environment(self.novels.training, self._speech)(scores, group)
 
-        return load_or_make(self.out / f"{name}.json", str, make)
+    def _begin_as(self, trained: TrainedModelSettings, model: str) -> TrainedModelSettings:
+        return replace(trained, model=model, dtype=self._dtype)
 
-    def train_with_labels(
-        self,
-        name: str,
-        task: Task,
-        model: str,
-        how: OnlineLabellingSettings,
-        aim: RewardTarget | None = None,
-        shared: str = "",
-    ) -> str:
-        """Train a policy from labels, or with an aim from the hidden reward itself, and return its
-        folder.
 
-        The first labels are about the answers that were drawn for the run `shared`, of the same
-        questions and reference.
-        """
-        seed, begun = self.settings.seed, replace(how.reinforce.policy, model=model)
-        policy = replace(how.reinforce, policy=begun, seed=seed)
-        trained = replace(how.prefer.trained, model=model)
-        prefer = replace(how.prefer, trained=trained, seed=seed)
-        speech = load_policy_tokenizer(Path(model), policy.sampling.max_tokens, chat=False)
-        ends = task.whole, task.full_stop
-        world = make_text_environment(task.asked, task.shown, speech, *ends)
-        place = self.out / name
-
-        def make() -> str:
-            print_progress(f"{name}: {policy.steps} batches of {policy.episodes} episodes")
-            if aim:
-                aimed = replace(policy, target=aim.kl, beta=aim.beta)
-                return train_by_reinforcement(aimed, world(task.worth, 1), place).model
-            if shared:
-                self._share_requests(shared, name, how.initial)
-            mock = MockLabeller(lambda question, answer: task.worth([(question, answer)])[0])
-            asking = replace(how, reinforce=policy, prefer=prefer)
-            return train_with_online_labels(asking, world, mock, place).reinforced.model
-
-        return load_or_make(self.out / f"{name}.json", str, make)
-
-    def _share_requests(self, shared: str, name: str, count: int) -> None:
-        """Begin a run with the first requests of another, and its samples of the reference.
-
-        All runs would draw the same from the reference, which took a fifth of their time.
-        """
-        source, folder = (self.out / each / "labels" for each in (shared, name))
-        if (folder / "requests.jsonl").exists():
-            return
-        rounds = list(read_json_lines(source / "requests.jsonl", RequestRound))
-        requests = [request for each in rounds for request in each.requests][:count]
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / "reference.jsonl", folder / "reference.jsonl")
-        write_records(folder / "requests.jsonl", [RequestRound(rounds[-1].groups, tuple(requests))])
-
-    def read_kls(self, name: str) -> list[float]:
-        """Read the KL of each batch of a run, in nats per episode."""
-        lines = (self.out / name / "metrics.jsonl").read_text("utf-8").splitlines()
-        return [float(json.loads(line)["kl"]) for line in lines]
-
-    def read_reward_accuracy(self, name: str) -> tuple[float, float]:
-        """Read how often the last reward model of a run ranks the chosen answer first, on held-out
-        labels, and how often one by lot is first, on all: labels compare four answers, or fewer
-        where some have no full stop or do not end."""
-        folder = self.out / name / "labels"
-        place = max((folder / "rewards").glob("*/metrics.jsonl"))
-        last = json.loads(place.read_text("utf-8").splitlines()[-1])
-        labels = read_json_lines(folder / "labels.jsonl", Comparison)
-        by_lot = fmean(1 / len(label.answers) for label in labels)
-        return float(last.get("validation_credit", math.nan)), by_lot
-
-    def compare_with_reference(
-        self, task: Task, name: str, model: str, reference: str
-    ) -> PolicyComparison:
-        """Compare a policy with its reference on the held-out questions."""
-        times = self.settings.each
-        groups = [question.id for question in task.held for _ in range(times)]
-        own_completions, reference_completions = (
-            self.sample_completions(f"{task.name}-{who}", task, where, reference, times)
-            for who, where in ((name, model), (REFERENCE, reference))
-        )
-        rewards, others = (
-            self.judge_completions(task, completions, times)
-            for completions in (own_completions, reference_completions)
-        )
-        matches = [
-            PairwiseMatch(name, REFERENCE, (one > other) + (one == other) / 2, group)
-            for one, other, group in zip(rewards, others, groups, strict=True)
-        ]
-        kl = fmean(one.kl for one in own_completions)
-        hidden, others_hidden = (
-            self.score_hidden_reward(task, completions, times)
-            for completions in (own_completions, reference_completions)
-        )
-        whole, others_whole = (
-            [
-                float(convert_completion_to_answer(one, task.whole) is not None)
-                for one in completions
-            ]
-            for completions in (own_completions, reference_completions)
-        )
-        return PolicyComparison(
-            rewards,
-            others,
-            groups,
-            matches,
-            ReachedPoint(kl, estimate_mean(hidden, groups)),
-            ReachedPoint(kl, estimate_mean(rewards, groups)),
-            whole,
-            others_whole,
-            others_hidden,
-            hidden,
-        )
-
-    def draw_rewards(
-        self, task: Task, reference: str
-    ) -> tuple[list[list[float]], list[list[float]]]:
-        """Sample the reference for the optimum; return the labeller's rewards, and the judge's, of
-        the samples of each excerpt."""
-        times = self.settings.drawn
-        some = task._replace(held=task.held[: self.settings.drawn_excerpts])
-        completions = self.sample_completions("drawn", some, reference, "", times)
-        rewards, judged = (
-            [each[at : at + times] for at in range(0, len(each), times)]
-            for each in (
-                self.score_hidden_reward(some, completions, times),
-                self.judge_completions(some, completions, times),
-            )
-        )
-        return rewards, judged
-
-    def judge_completions(
-        self, task: Task, completions: Sequence[PolicyCompletion], times: int
-    ) -> list[float]:
-        """Return the reward of each completion by the judge, who reads also what was cut off: what
-        full stops are worth is not a part of it."""
-        questions = [question for question in task.held for _ in range(times)]
-        return list(
-            task.judged(
-                [(one, Answer(each.text)) for one, each in zip(questions, completions, strict=True)]
-            )
-        )
-
-    def score_hidden_reward(
-        self, task: Task, completions: Sequence[PolicyCompletion], times: int
-    ) -> list[float]:
-        """Return the hidden reward of each completion; a completion that is no answer gets the
-        reward used in training."""
-        questions = [question for question in task.held for _ in range(times)]
-        answers = [convert_completion_to_answer(one, task.whole) for one in completions]
-        none = self.settings.labels.reinforce.no_answer
-        return [
-            none if each is None else each
-            for each in compute_answer_rewards(
-                task.worth, list(zip(questions, answers, strict=True))
-            )
-        ]
-
-    def sample_completions(
-        self, name: str, task: Task, model: str, reference: str, times: int
-    ) -> list[PolicyCompletion]:
-        """Sample `times` completions of a policy for each held-out question."""
-        how = self.settings.summaries if task.whole else self.settings.labels
-        prompts = [task.shown(question) for question in task.held for _ in range(times)]
-        seed = self.settings.seed + 1 + times
-
-        def make() -> list[PolicyCompletion]:
-            print_progress(f"{name}: {len(prompts)} texts")
-            sampling = how.reinforce.sampling
-            return sample_completions(
-                Path(model), prompts, sampling, reference, seed, task.full_stop
-            )
-
-        return load_or_make(self.out / "said" / f"{name}.json", list[PolicyCompletion], make)
+def _make_passage_episode(number: int, passage: str) -> Episode:
+    """Return an episode whose prompt is a passage's first word, and the rest what follows it."""
+    first, _, rest = passage.partition(" ")
+    step = Step(first, Completion(f" {rest}", stop="length"))
+    return Episode(Question(f"{number}", f"passage {number}"), "novels", (step,))

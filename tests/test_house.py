@@ -66,7 +66,7 @@ SIZE_LIMITS = {
     "evidence": (1_113, 6),
     "learn": (6_322, 24),  # a run shows itself in a browser
     "library": (4_421, 15),
-    "measure": (1_642, 11),
+    "measure": (1_630, 11),
     "models": (1_507, 7),
     "network": (1_303, 5),
     "pages": (8_403, 26),  # documents are read as their reader sees them, PDFs and styles too
@@ -74,7 +74,7 @@ SIZE_LIMITS = {
     "server": (7_537, 20),
     "shell": (2_713, 14),
 }
-MOST_CODE_LINES = 55_870  # at most 56,000 while answers and learning are mended
+MOST_CODE_LINES = 55_858  # at most 56,000 while answers and learning are mended
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,

@@ -11,11 +11,8 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from statistics import fmean
 from types import SimpleNamespace
-
-from rapidfuzz.distance import LCSseq
 
 from rookery.library.question_files import contains_gold_answer
 from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
@@ -213,23 +210,6 @@ def measure_repetition(
             {name: [count[run] > 1 for run in runs] for name, (count, runs) in times.items()}
         )
     return _estimate_shares(twice)
-
-
-def align_copied_pairs(candidate: str, source: str) -> list[tuple[int, int]]:
-    """Align the pairs of neighbouring words of text and source by longest common subsequence.
-
-    Returns for each aligned pair the number of its first word in the text and in the source, from 0
-    (Ziegler, figure 7). Of several such subsequences, one.
-    """
-    candidate_pairs, source_pairs = (
-        list(pairwise(split_words(text))) for text in (candidate, source)
-    )
-    same = [step for step in LCSseq.opcodes(candidate_pairs, source_pairs) if step.tag == "equal"]
-    return [
-        (step.src_start + at, step.dest_start + at)
-        for step in same
-        for at in range(step.src_end - step.src_start)
-    ]
 
 
 def _list_runs(text: str, sizes: Sequence[int]) -> dict[str, list[str]]:

@@ -1,14 +1,10 @@
 """Copying: hand-worked texts and brute force."""
 
-from functools import cache
-from itertools import pairwise
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery.measure.text_metrics import (
-    align_copied_pairs,
     make_text_figure,
     measure_novelty,
     measure_repetition,
@@ -104,31 +100,6 @@ def test_a_run_has_a_word() -> None:
 def test_texts_without_a_source_are_refused() -> None:
     with pytest.raises(ValueError):
         measure_novelty(["a", "b"], ["a"])
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(TEXTS, TEXTS)
-def test_copied_pairs_are_a_longest_common_subsequence(said: str, source: str) -> None:
-    ours, theirs = (tuple(pairwise(split_words(text))) for text in (said, source))
-
-    @cache
-    def longest(i: int, j: int) -> int:
-        if i == len(ours) or j == len(theirs):
-            return 0
-        if ours[i] == theirs[j]:
-            return 1 + longest(i + 1, j + 1)
-        return max(longest(i + 1, j), longest(i, j + 1))
-
-    found = align_copied_pairs(said, source)
-    assert len(found) == longest(0, 0)
-    assert all(ours[i] == theirs[j] for i, j in found)
-    assert all(i < k and j < m for (i, j), (k, m) in pairwise(found))
-
-
-def test_copied_pairs_stand_where_the_source_has_them() -> None:
-    assert align_copied_pairs("Wow: it hid them", SOURCE) == [(1, 9), (2, 10)]
-    assert split_words(SOURCE)[9:12] == ["it", "hid", "them"]
 
 
 def test_figures_have_a_row_for_each_system_and_measure() -> None:

@@ -10,18 +10,15 @@ from scipy import stats
 from widths import get_ends, half_width, holds
 
 from recipes.measures import (
-    CopiedStretch,
+    correlate_scores,
     estimate_auroc,
     estimate_best_of_n_gain,
-    find_longest_stretch,
-    make_copy_map_figure,
+    interpolate_best_of_n,
+    make_curves_figure,
+    measure_pair_accuracy,
 )
 from rookery.measure.intervals import Estimate
 from rookery.measure.reward_frontiers import estimate_best_of_n_curve
-from rookery.quotes.word_overlap import split_words
-
-SOURCE = "Crows hide seeds in autumn. A crow remembers where it hid them. Jays do so too."
-TEXTS = st.lists(st.sampled_from("crow jay of oak hid".split()), max_size=9).map(" ".join)
 
 
 def test_an_area_by_hand() -> None:
@@ -75,44 +72,28 @@ def test_a_gain_is_compared_question_by_question() -> None:
     assert holds(gained[8], 1.4236)
 
 
-def longest_by_force(text: str, source: str) -> CopiedStretch:
-    words, source_words = split_words(text), split_words(source)
-    each = [
-        CopiedStretch(i, j, length)
-        for i in range(len(words))
-        for j in range(len(source_words))
-        for length in range(1, len(words) - i + 1)
-        if words[i : i + length] == source_words[j : j + length]
-    ]
-    return min(
-        each, key=lambda one: (-one.length, one.said, one.source), default=CopiedStretch(0, 0, 0)
-    )
+def test_between_two_n_the_reward_is_interpolated_and_beyond_the_last_it_is_that_one() -> None:
+    """Best of 1 is at 0 nats, best of 2 at log 2 - 1/2 = .193."""
+    half = (math.log(2) - 0.5) / 2
+    assert interpolate_best_of_n([0.0, 3.0], half) == pytest.approx(1.5)
+    assert interpolate_best_of_n([0.0, 3.0], 8.0) == 3.0
+    assert interpolate_best_of_n([1.0, 3.0], -0.1) == 1.0
 
 
-@given(TEXTS, TEXTS)
-def test_the_longest_stretch_is_that_of_brute_force(said: str, source: str) -> None:
-    assert find_longest_stretch(said, source) == longest_by_force(said, source)
+def test_pairs_share_no_answer_and_ties_are_half_right() -> None:
+    # Of (1, 2), (4, 3) and (5, 5) the first is right, the second wrong, the third tied; 9 is alone.
+    assert measure_pair_accuracy([1, 2, 4, 3, 5, 5, 9], [0, 1, 0, 1, 0, 1, 0]) == 0.5
+    assert measure_pair_accuracy([1, 2, 3, 4], [0, 1, 5, 6]) == 1.0
 
 
-def test_words_that_a_long_source_has_often_count_too() -> None:
-    assert find_longest_stretch("rook of the", "of the oak jay " * 100) == CopiedStretch(1, 0, 2)
+def test_scores_correlate_with_what_is_like_them() -> None:
+    rising = [1.0, 2.0, 3.0]
+    found = correlate_scores({"a": rising, "b": [2.0, 4.0, 6.0], "c": [3.0, 2.0, 1.0]})
+    assert found == pytest.approx({("a", "b"): 1.0, ("a", "c"): -1.0, ("b", "c"): -1.0})
 
 
-def test_places_are_points_of_a_row_each_shorter_sources_first() -> None:
-    said = ["Crows hide seeds. It hides them: it hid them.", "a jay flew by"]
-    figure = make_copy_map_figure(said, [SOURCE, "a jay flew"], "two texts")
-    first, last, ends = figure.picture.lines
-    assert first.points == ((0, 0), (0, 1), (9, 1))
-    assert last.points == ((2, 0), (2, 1), (11, 1))
-    assert ends.points == ((3, 0), (16, 1))
-    assert figure.rows == ((0, 3, 4, 2, 1), (1, 16, 9, 4, 2))
-
-
-def test_what_stands_apart_in_either_text_is_two_stretches() -> None:
-    apart = make_copy_map_figure(["oak jay owl owl jay hid"], ["oak jay owl jay hid"], "one text")
-    assert apart.rows == ((0, 5, 6, 4, 2),)
-    assert apart.picture.lines[0].points == ((0, 0), (2, 0))
-
-
-def test_a_text_that_copies_nothing_has_an_empty_row() -> None:
-    assert make_copy_map_figure(["owl"], [SOURCE], "one text").rows == ((0, 16, 1, 0, 0),)
+def test_a_line_without_points_is_left_out_of_the_picture() -> None:
+    points = [(1.0, Estimate(0.5, 0.4, 0.6, 9)), (2.0, Estimate(0.7, None, None, 1))]
+    figure = make_curves_figure("it", "It", "says", {"a": points, "b": []}, ("x", "y"))
+    assert figure.rows == (("a", 1.0, 0.5, 0.4, 0.6), ("a", 2.0, 0.7, None, None))
+    assert [line.name for line in figure.picture.lines] == ["a"]

@@ -13,9 +13,7 @@ from transformers import AutoModelForCausalLM
 from recipes.policy_samples import sample_completions
 from recipes.random_models import write_random_model
 from recipes.text_environment import (
-    PolicyCompletion,
     PromptEnvironment,
-    convert_completion_to_answer,
     make_text_environment,
 )
 from rookery.learn.action_batches import ActionRow
@@ -98,9 +96,7 @@ def test_what_is_said_is_the_answer_and_it_is_scored_with_its_own_question(folde
         asked.extend(pairs)
         return [float(len(answer.text)) for _, answer in pairs]
 
-    world = make_text_environment(ASKED, lambda question: f"{question.text}...", speech, False)(
-        scores, 1
-    )
+    world = make_text_environment(ASKED, speech)(scores, 1)
     loaded = load_model(folder, "cpu")
     sampling = SamplingSettings(6)
     played = world.play_episodes(
@@ -112,19 +108,20 @@ def test_what_is_said_is_the_answer_and_it_is_scored_with_its_own_question(folde
     )
     for one, (question, answer) in zip(played, asked, strict=True):
         [said] = one.rows
-        assert said.row.context == speech.encode_prompt(f"{question.text}...")
+        assert said.row.context == speech.encode_prompt(question.text)
         assert speech.decode_action(said.row.action).strip() == answer.text
         assert one.reward == len(answer.text)
     assert {question.id for question, _ in asked} == {"1", "2"}
 
 
-def test_nothing_is_no_answer_and_where_it_must_be_whole_what_was_cut_off_is_none() -> None:
-    assert convert_completion_to_answer(PolicyCompletion("", True), False) is None
-    assert convert_completion_to_answer(PolicyCompletion("a crow", False), False) == Answer(
-        "a crow"
-    )
-    assert convert_completion_to_answer(PolicyCompletion("a crow", False), True) is None
-    assert convert_completion_to_answer(PolicyCompletion("a crow", True), True) == Answer("a crow")
+def test_an_empty_completion_is_no_answer(folder: Path) -> None:
+    speech = load_policy_tokenizer(folder, 6, chat=False)
+    end, bird = min(speech.ends), speech.encode_prompt(" a")[-1]
+    world = make_text_environment(ASKED, speech)(lambda pairs: [1.0] * len(pairs), 1)
+    actions = [ActionRow([bird], [end]), ActionRow([bird], [bird, end])]
+    drawn = [SampledAction(row, [0.0] * len(row.action), True) for row in actions]
+    played = world.play_episodes(lambda *_: drawn, range(2), 0)
+    assert [one.reward for one in played] == [None, 1.0]
 
 
 @pytest.mark.slow
@@ -155,37 +152,6 @@ def test_the_kl_is_the_difference_of_log_probabilities_at_the_temperature(
         assert one.text == speech.decode_action(each.row.action).strip()
     assert sum(one.kl for one in found) > 0
     assert {one.kl for one in sample_completions(other, prompts[:4], sampling)} == {0.0}
-
-
-def test_a_full_stop_between_two_tokens_ends_an_answer_and_without_one_there_is_none(
-    folder: Path,
-) -> None:
-    """Ziegler, section 3.1.2: between tokens 16 and 24; here between 4 and the last."""
-    speech = load_policy_tokenizer(folder, 12, chat=False)
-    dot, bird = (speech.encode_prompt(text)[-1] for text in (".", " a"))
-
-    def play(action: list[int], full_stop: int) -> list[Answer]:
-        answers: list[Answer] = []
-
-        def scores(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
-            answers.extend(answer for _, answer in pairs)
-            return [0.0] * len(pairs)
-
-        world = make_text_environment(
-            ASKED[:1], lambda question: question.text, speech, True, full_stop
-        )(scores, 1)
-        utterance = SampledAction(ActionRow([bird], action), [0.0] * len(action), False)
-        [played] = world.play_episodes(lambda *_: [utterance], [0], 0)
-        assert (played.reward is None) == (not answers)
-        return answers
-
-    early, late = [bird, dot, bird, bird, bird], [bird, dot, bird, dot, bird, dot, bird]
-    assert play(early, 4) == []
-    [answer] = play(late, 4)
-    assert answer.text == speech.decode_action(late[:4]).strip()
-    assert play(late, 0) == []  # it did not end by itself
-    assert play([bird, bird, dot], 4) == []
-    assert play([bird, bird, bird, dot], 4) != []
 
 
 def test_prompts_come_equally_often_in_an_order_of_the_seed() -> None:
