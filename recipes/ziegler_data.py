@@ -1,8 +1,4 @@
-"""Novels to continue, for `recipes.ziegler`.
-
-Data lie in a folder with the layout of `../shared/data`; `write_tiny_data` writes such a folder
-from the pages that come with the package.
-"""
+"""Novels to continue, for `recipes.ziegler`, and a made-up data folder of the same layout."""
 
 import lzma
 from pathlib import Path

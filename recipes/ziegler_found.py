@@ -26,7 +26,6 @@ from rookery.measure.reward_frontiers import (
 
 REFERENCE, CANNED, ONLINE, BY_LOT = "reference", "canned sentence", "online labels", "by lot"
 LAST_TOKEN = "last token, "
-NS = (4, 16, 64)
 BETAS = (3, 2, 1.4, 1, 0.8, 0.6, 0.5, 0.4, 0.33, 0.27, 0.22, 0.18, 0.15)
 GAINS = {
     "known reward, 2 nats": 0.35,
@@ -41,10 +40,8 @@ GAINS = {
 JUDGED_GAINS = {"from 80 labels": 0.79, "from 5,000 labels": 1.67, "known reward, 8 nats": 1.03}
 """The same by the MiniLM judge."""
 BEST_GAINS = {4: 0.44, 16: 0.74, 64: 1.04}
-SAME_REWARD = 0.25
-"""Largest difference of the labeller's log-odds that counts as the same."""
-KL_TOLERANCE = 0.25
-"""Allowed deviation of the KL from its target, as a share of it."""
+SAME_REWARD, KL_TOLERANCE = 0.25, 0.25
+"""Largest differences that are the same: of the labeller's log-odds, and as a share of a KL."""
 make_effect = partial(
     Effect, table=LABELLER, chosen="settings on another draw of texts (docs/LOG.md); nothing here"
 )
@@ -100,7 +97,7 @@ def list_effects(measured: Measurements) -> Iterator[Effect]:
         claim="same",
         margin=SAME_REWARD,
     )
-    for n in NS:
+    for n in BEST_GAINS:
         yield make_effect(
             effect=f"the best of {n} by a reward from {many} beats one sample",
             paper="not in the paper; WebGPT, figure 5",
@@ -176,7 +173,8 @@ def make_tables(measured: Measurements) -> Iterator[ScoreTable]:
                 scores[f"best of n at the KL of {name}"] = best
         for reward in rewards:
             curves = estimate_best_of_n(measured.drawn[reward], measured.drawn[judge])
-            scores |= {f"best of {n} by {reward}": tuple(curves[:, n - 1].tolist()) for n in NS}
+            for n in BEST_GAINS:
+                scores[f"best of {n} by {reward}"] = tuple(curves[:, n - 1].tolist())
         if judge in measured.canned:
             scores[CANNED] = (measured.canned[judge],) * len(questions)
         yield ScoreTable(judge, f"reward by the {judge}", questions, scores)
@@ -264,8 +262,7 @@ def list_notes(
     )
     yield (
         "The paper has a model of 774 million weights, labels that compare four texts, and two "
-        "million episodes; here labels compare two, texts end anywhere, the value network is a "
-        "head on the policy, and reward models begin as MiniLM, but for the one that is named. "
-        "Beyond 1,680 labels the four samples of a beginning are compared again in other pairs. "
+        "million episodes; here labels compare two, many the same texts in other pairs, texts end "
+        "anywhere, the value network is a head on the policy, and rewards begin as MiniLM. "
         f"The canned sentence, the labeller's favourite beginning of a passage: “{canned}”."
     )

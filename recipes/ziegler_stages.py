@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import msgspec
@@ -40,6 +41,7 @@ from rookery.learn.training_data import EpisodeFilter
 from rookery.records import Answer, Comparison, Completion, Episode, Question, Step
 
 TINY_MODEL = {"vocabulary": 400, "context": 128, "width": 16, "layers": 1}
+STORED_TEXTS = 512
 QuestionSamples = list[list[PolicyCompletion]]
 """Continuations of each question."""
 
@@ -71,17 +73,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     passages: int
     """Passages of novels that the reference imitates."""
     passage: tuple[int, int] = (16, 40)
-    """Words of such a passage, in whole sentences."""
     excerpt: tuple[int, int] = (5, 12)
-    """Words of a beginning to continue."""
+    """Words of such a passage, and of a beginning to continue, in whole sentences."""
     labelled: int
     """Beginnings, each with four continuations by the reference, that labels are about."""
     held: int
     """Beginnings that are measured on."""
     each: int
-    """Continuations of each by each policy."""
     drawn: int
-    """Continuations of each by the reference, for the best of n and the optimum."""
+    """Continuations of each by each policy, and by the reference for the best of n."""
     seed: int = 0
     """Of every model's weights, order and samples."""
     split: int = 0
@@ -103,17 +103,17 @@ class StagedRun:
         write = partial(write_pretrained_encoder, start, encoder)
         load_or_make(out / "encoder.json", type(None), write)
         trained = replace(how.trained, model=str(start))
-        self._reward = replace(how, trained=trained, seed=settings.seed)
+        self._reward = replace(how, trained=trained)
 
     def _tune_to_novels(self) -> str:
         """Train the language model on passages and return the folder of everybody's reference."""
         settings, place = self.settings, self.out / "passages.jsonl"
-        passages, model = self.novels.passages, settings.model or str(self.out / "blank")
-        print_progress(f"reference: imitating {settings.passages} passages")
+        passages = self.novels.passages[: settings.passages]
+        model = settings.model or str(self.out / "blank")
+        print_progress(f"reference: imitating {len(passages)} passages")
         if not settings.model:
             write_random_model(Path(model), passages, **TINY_MODEL, seed=settings.seed)
-        some = enumerate(passages[: settings.passages])
-        write_records(place, [_make_passage_episode(*each) for each in some])
+        write_records(place, [_make_passage_episode(*each) for each in enumerate(passages)])
         how = replace(
             settings.tuned,
             trained=self._begin_as(settings.tuned.trained, model),
@@ -127,14 +127,19 @@ class StagedRun:
     def sample_texts(
         self, name: str, model: str, questions: Sequence[Question], times: int
     ) -> QuestionSamples:
-        """Sample a model's continuations, each with an estimate of its KL from the reference."""
+        """Sample continuations, each with its KL from the reference, STORED_TEXTS to a file."""
+        size = max(1, STORED_TEXTS // times)
+        if len(questions) > size:
+            starts = range(0, len(questions), size)
+            parts = {f"{name} {at}": questions[at : at + size] for at in starts}
+            return [one for at in parts for one in self.sample_texts(at, model, parts[at], times)]
         prompts = [question.text for question in questions for _ in range(times)]
         sampling = replace(self.settings.policy.sampling, dtype=self._dtype)
         reference = "" if model == self.reference else self.reference
+        seed = Random(f"{self.settings.seed} {name}").getrandbits(32)
 
         def make() -> QuestionSamples:
             print_progress(f"{name}: {len(prompts)} texts")
-            seed = self.settings.seed + 1 + times
             texts = sample_completions(Path(model), prompts, sampling, reference, seed)
             return [texts[at : at + times] for at in range(0, len(texts), times)]
 
@@ -160,20 +165,19 @@ class StagedRun:
         self, name: str, labels: Sequence[Comparison], passes: int, last_token: bool = False
     ) -> BatchRewardFunction:
         """Train a reward model that begins as the sentence encoder, or as the reference, and return
-        its rewards: of mean 0 and variance 1 on the texts that it learnt from."""
-        how = self._reward
+        its rewards, of variance 1 on the texts that it learnt from."""
+        how, folder = self._reward, self.out / "rewards" / name
         if last_token:
-            trained = self._begin_as(self.settings.last_token.trained, self.reference)
-            how = replace(self.settings.last_token, trained=trained, seed=self.settings.seed)
-        folder = self.out / "rewards" / name
-        labelled = folder / "labels.jsonl"
+            how = self.settings.last_token
+            how = replace(how, trained=self._begin_as(how.trained, self.reference))
+        data, seed = str(folder / "labels.jsonl"), self.settings.seed
+        how = replace(how, comparisons=data, epochs=passes, seed=seed)
 
         def make() -> str:
             print_progress(f"a reward from {name}")
             folder.mkdir(parents=True, exist_ok=True)
-            write_records(labelled, labels)
-            settings = replace(how, comparisons=str(labelled), epochs=passes)
-            return train_reward_model(settings, folder).model
+            write_records(folder / "labels.jsonl", labels)
+            return train_reward_model(how, folder).model
 
         place = Path(load_or_make(self.out / "rewards" / f"{name}.json", str, make))
         return lambda pairs: RewardModel(place).score_answers(pairs)
@@ -199,7 +203,7 @@ class StagedRun:
         initial, total = self.settings.online
         how = OnlineLabellingSettings(
             reinforce=self._aim_policy(self.settings.targets[-1], 1.0),
-            prefer=replace(self._reward, epochs=passes),
+            prefer=replace(self._reward, epochs=passes, seed=self.settings.seed),
             initial=initial,
             labels=total,
             trainings=2,

@@ -2,7 +2,6 @@
 
 import json
 import lzma
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -12,10 +11,8 @@ import pytest
 
 from recipes.findings import list_findings
 from recipes.sentiment_judges import (
-    CANNED_WORDS,
     LABELLER,
     MINILM,
-    choose_canned_sentence,
     make_pairs,
     read_reviews,
     train_judges,
@@ -35,7 +32,7 @@ from recipes.ziegler_stages import Settings
 from rookery.errors import Failed
 from rookery.learn.online_labelling import RequestRound
 from rookery.measure.figures import read_figures
-from rookery.records import Answer, Comparison, Question
+from rookery.records import Comparison
 from rookery.typed_files import parse_settings, read_json_lines, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("ziegler")  # its models are made once
@@ -149,15 +146,6 @@ def test_what_is_measured_on_was_not_learnt_from(out: Path, novels: Novels) -> N
     low, high = load_size("tiny").excerpt
     counts = [len(one.text.split()) for one in novels.training]
     assert low <= min(counts) <= max(counts) <= high
-
-
-def test_the_canned_sentence_is_the_beginning_that_the_labeller_likes_best() -> None:
-    def count(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
-        return [float(answer.text.count("good")) for _, answer in pairs]
-
-    texts = ["an idea", "good and good", "a word " * 12 + "good good good"]
-    assert choose_canned_sentence(count, texts) == "good and good"
-    assert len(choose_canned_sentence(count, texts[2:]).split()) == CANNED_WORDS
 
 
 def make_measurements(gain: float, kl: float = 8.0) -> Measurements:
