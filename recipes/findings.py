@@ -111,7 +111,8 @@ class Finding(Record, frozen=True, kw_only=True):
     aimed: Estimate | None
     """Learnt less reference by the reward that was aimed at; None: it was not stored."""
     correlation: float | None
-    """Pearson's, of that reward with the table's scores, over the rows of the two."""
+    """Pearson's, of that reward with the table's scores, over the rows of the two; None, too, where
+    one of them does not vary."""
     floors: tuple[SystemEstimate, ...]
     """Learnt less each floor."""
     facts: tuple[SystemEstimate, ...]
@@ -229,14 +230,18 @@ def make_finding(
 
 def _correlate_scores(
     tables: Sequence[ScoreTable], aimed: Sequence[ScoreTable], systems: Iterable[str]
-) -> float:
+) -> float | None:
+    """Return the correlation of two tables' scores; None where one of them does not vary."""
     pairs = [
         pair
         for system in systems
         for one, other in zip(tables, aimed, strict=True)
         for pair in zip(one.scores[system], other.scores[system], strict=True)
     ]
-    return float(np.corrcoef(np.transpose(pairs))[0, 1])
+    columns_2N = np.transpose(pairs)
+    if not np.ptp(columns_2N, axis=1).all():
+        return None
+    return float(np.corrcoef(columns_2N)[0, 1])
 
 
 def list_findings(

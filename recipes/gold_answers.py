@@ -1,4 +1,4 @@
-"""Find gold answers on pages, and build short pages with them."""
+"""Find gold answers on pages, rate answers by them, and build short pages with them."""
 
 import re
 from collections.abc import Callable
@@ -9,10 +9,11 @@ import msgspec
 
 from rookery.errors import Failed
 from rookery.library.question_files import SquadArticle, SquadData, contains_gold_answer
+from rookery.measure.ratings import PLAUSIBLE_SCALE, SUPPORTED_SCALE
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import find_language, get_question_terms, split_terms
 from rookery.pages.text_folding import find_folded_spans, fold_text, locate_quote
-from rookery.records import Library, Page, Question
+from rookery.records import Answer, Library, Page, Question, Quote, Rating
 
 MAX_SEARCH_HITS = 20
 """results of a search among which the page must be"""
@@ -168,3 +169,21 @@ def find_occurrences(page: Page, quote_text: str) -> list[tuple[int, int]]:
         if not spans or start >= spans[-1][1]:
             spans.append((start, end))
     return [folded.to_source_span(*span) for span in spans]
+
+
+def holds_gold_answer(question: Question, quote: Quote) -> bool:
+    """Return True if the quote contains an accepted answer."""
+    return any(contains_gold_answer(quote.text, gold) for gold in question.gold)
+
+
+def rate_by_gold(question: Question, answer: Answer) -> list[Rating]:
+    """Rate an answer by the known answers: it is plausible if its claim contains one, and supported
+    if its quote does."""
+    values = {
+        SUPPORTED_SCALE: any(holds_gold_answer(question, quote) for quote in answer.quotes),
+        PLAUSIBLE_SCALE: any(contains_gold_answer(answer.text, gold) for gold in question.gold),
+    }
+    return [
+        Rating(question, answer, scale, float(value), "known answers")
+        for scale, value in values.items()
+    ]

@@ -1,293 +1,252 @@
-"""Effects of the GopherCite recipe: reranking, learning from preferences, declining. Counts are by
-question."""
+"""Effects of the GopherCite recipe: pointing, imitation, reranking, reinforcement, declining."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from recipes.findings import Effect, ScoreTable, format_estimate
+from recipes.baselines import choose_lexical_quote, find_majority
+from recipes.findings import Effect, ScoreTable
+from recipes.gold_answers import holds_gold_answer
 from recipes.gophercite_data import QuestionWithPage
-from recipes.gophercite_floors import (
-    BY_LOT,
-    EVIDENCE,
-    FIRST,
-    TF_IDF,
-    TOLD,
-    FloorScores,
-    QuoteScores,
+from recipes.measures import make_training_figure
+from recipes.pointed_claims import (
+    ClaimSample,
+    QuotedQuestion,
+    list_sentence_quotes,
+    make_claim_answer,
 )
-from recipes.policy_samples import QuotedSample
 from recipes.rewards import score_with_both_outputs
 from rookery.library.question_files import is_correct_answer
 from rookery.measure import reward_frontiers
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
 from rookery.measure.figures import Figure
-from rookery.measure.intervals import estimate_mean
-from rookery.measure.ratings import GOOD_SCALE, RatedShare, make_supported_figure
-from rookery.records import Quote, Record
+from rookery.measure.ranking import count_corpus_terms, score_tf_idf
+from rookery.records import Question, Record
 
-ANY_GOOD = "one of the samples is good"
-LOT, WORDS, EVIDENCE_SCORE, TOLD_GOOD = (
-    "by lot",
-    "words shared with the question",
-    "evidence model",
-    "told which are good",
-)
+LOT, LONGEST, TF_IDF, TOLD = "by lot", "longest", "TF-IDF", "told which is right"
+LIKELIEST, MAJORITY, GREEDY = "likeliest", "majority", "likeliest tokens"
+SCRIPT = "the whole quote claimed"
 NO_ANSWER_SCORE = -999.0
 """Score of a sample that is no answer."""
+CHOSEN = "the title in the pointer's prompt, on other questions; nothing else (docs/LOG.md)"
 
 
-class Sample(Record, frozen=True):
-    """One sampled answer, judged."""
+class JudgedClaim(Record, frozen=True):
+    """One sampled claim, judged."""
 
+    claim: str
     good: float
     """1 if its claim and its quote contain the same accepted answer, else 0; always 0 where the
     article is in no library."""
     reward: float
-    """Reward by the reward model."""
+    """By the reward model."""
     head: float
     """Log-odds, by the auxiliary head, that it is supported and plausible."""
     likelihood: float
-    """Log-probability of the sampled text."""
-    characters: int
-    """Length of its quote."""
+    """Log-probability of the claim."""
 
 
-Samples = list[list[Sample]]
+Samples = list[list[JudgedClaim]]
 """Samples by question: first the questions that the library can answer, then the others."""
 
 
-def score_samples(
+def judge_samples(
     reward: Path,
-    questions: Sequence[QuestionWithPage],
+    quoted: Sequence[QuotedQuestion],
     answerable: int,
-    draws: Sequence[Sequence[QuotedSample]],
+    samples: Sequence[Sequence[ClaimSample]],
     context: int,
 ) -> Samples:
-    """Judge samples by the known answers and by both outputs of the reward model; the articles of
-    the first `answerable` questions are in the library.
-
-    A sample that is no answer, and a question for which no page was found, get NO_ANSWER_SCORE.
-    `context`: tokens that the reward model reads.
-    """
-    each = [(q, one.answer) for (q, _), some in zip(questions, draws, strict=True) for one in some]
+    """Judge samples by the known answers and by both outputs of the reward model, which reads
+    `context` tokens; the articles of the first `answerable` questions are in the library."""
+    numbered = list(enumerate(zip(quoted, samples, strict=True)))
+    each = ((q, one.answer) for _, ((q, _), row) in numbered for one in row)
     pairs = list(dict.fromkeys((q, answer) for q, answer in each if answer))
-    scores_by_pair = dict(zip(pairs, score_with_both_outputs(reward, pairs, context), strict=True))
-    nothing = [QuotedSample(None, NO_ANSWER_SCORE)] * max(map(len, draws))
-    scored: Samples = []
-    for number, ((question, _), some) in enumerate(zip(questions, draws, strict=True)):
-        scored.append([])
-        for one in some or nothing:
-            first, second, good, size = NO_ANSWER_SCORE, NO_ANSWER_SCORE, False, 0
-            if one.answer:
-                [quote] = one.answer.quotes
-                first, second = scores_by_pair[question, one.answer]
-                good = number < answerable and is_correct_answer(question, one.answer)
-                size = len(quote.text)
-            scored[-1].append(Sample(float(good), first, second, one.logprob, size))
-    return scored
+    outputs = dict(zip(pairs, score_with_both_outputs(reward, pairs, context), strict=True))
+
+    def judge_claim(number: int, question: Question, one: ClaimSample) -> JudgedClaim:
+        if one.answer is None:
+            return JudgedClaim("", 0.0, NO_ANSWER_SCORE, NO_ANSWER_SCORE, one.logprob)
+        good = number < answerable and is_correct_answer(question, one.answer)
+        scores = outputs[question, one.answer]
+        return JudgedClaim(one.answer.text, float(good), *scores, one.logprob)
+
+    return [[judge_claim(number, q, one) for one in row] for number, ((q, _), row) in numbered]
 
 
-def make_tables(
-    samples_by_system: Mapping[str, Samples],
-    asked_pages: Sequence[QuestionWithPage],
-    answerable: int,
-    floors: FloorScores,
-    quoted: QuoteScores,
-) -> Iterator[ScoreTable]:
-    """Yield the scores of every system: good quotes, and ways to decline what SFT gives."""
-    questions = tuple(question.id for question, _ in asked_pages)
-    systems = {name: tuple(each) for name, each in floors.by.items()}
-    n = len(samples_by_system["SFT"][0])
-    for name, samples in samples_by_system.items():
-        systems[f"{name}, one sample"] = tuple(map(_rate_average, samples[:answerable]))
-        systems[f"{name}, best of {n}"] = tuple(
-            one.good for one in choose_by_reward(samples[:answerable])
-        )
-    systems[ANY_GOOD] = tuple(
-        max(one.good for one in row) for row in samples_by_system["SFT"][:answerable]
-    )
-    yield ScoreTable(
-        "good",
-        "share of answers whose claim and quote hold the answer",
-        questions[:answerable],
-        systems,
-    )
-    lines = score_chosen_answers(samples_by_system["SFT"])
-    good = tuple(lines["reward"].good)
-    yield ScoreTable(
-        "declining",
-        "mean quality over all shares answered, with questions that nothing answers",
-        questions,
-        {name: tuple(line.scores) for name, line in lines.items()}
-        | {
-            LOT: (0.0,) * len(good),
-            WORDS: tuple(quoted.words),
-            EVIDENCE_SCORE: tuple(quoted.evidence),
-            TOLD_GOOD: good,
-        },
-        good,
-    )
+CHOICES: dict[str, Callable[[JudgedClaim], float]] = {
+    "by reward": lambda one: one.reward,
+    LIKELIEST: lambda one: one.likelihood,
+    LONGEST: lambda one: len(one.claim),
+    TOLD: lambda one: one.good,
+}
+"""Ways to choose one sample of several, by the highest of these numbers, the first of equals."""
 
 
-def list_effects(n: int) -> list[Effect]:
-    """Return the paper's effects; `n` samples are chosen from."""
-    chosen = (
-        "settings on other draws of articles (docs/LOG.md); the reward model's step on a part of "
-        "its comparisons; nothing on these questions"
-    )
-    make_quote_effect = partial(
-        Effect,
-        table="good",
-        lacking=f"likeliest and majority of {n} were not measured",
-        facts=(*BY_LOT, FIRST, TF_IDF, EVIDENCE, TOLD, ANY_GOOD),
-        chosen=chosen,
-    )
-    make_declining_effect = partial(
-        Effect,
-        table="declining",
-        learnt="reward",
-        floors=(LOT, "likelihood", WORDS),
-        facts=(EVIDENCE_SCORE, TOLD_GOOD),
-        chosen=chosen,
-    )
-    return [
-        make_quote_effect(
-            effect=f"of imitation, the best of {n} by reward beats one sample",
-            paper="50.4 % to 80.0 % with top@64 on NQ, 36.4 % to 57.9 % on ELI5 (table 1)",
-            learnt=f"SFT, best of {n}",
-            reference="SFT, one sample",
-            expected=0.1,
-        ),
-        make_quote_effect(
-            effect="one sample of A2C beats one of imitation",
-            paper="50.4 % to 60.9 % on NQ, 36.4 % to 46.3 % on ELI5 (table 1)",
-            learnt="RL, one sample",
-            reference="SFT, one sample",
-            expected=0.07,
-            why="few episodes, and a value head that explains nothing of the returns: whether "
-            "there is a gain changes with the seed (docs/LOG.md)",
-        ),
-        make_quote_effect(
-            effect=f"A2C adds nothing to the best of {n}",
-            paper="74.8 % against 80.0 % on NQ; on ELI5 A2C is better (table 1, section 3.5)",
-            learnt=f"RL, best of {n}",
-            reference=f"SFT, best of {n}",
-            claim="same",
-        ),
-        make_declining_effect(
-            effect="declining by reward has more area than declining by lot",
-            paper="figure 4",
-            reference=LOT,
-            expected=0.08,
-        ),
-        make_declining_effect(
-            effect="the reward declines better than the likelihood",
-            paper="figure 4",
-            reference="likelihood",
-        ),
-        make_declining_effect(
-            effect="the reward declines as well as its head for supported and plausible",
-            paper="figures 4 and 11",
-            reference="supported and plausible",
-            claim="same",
-        ),
+def choose_samples(samples: Samples, way: str) -> list[JudgedClaim]:
+    """Return the sample of each question that is chosen in a way of CHOICES, or by majority."""
+    if way == MAJORITY:
+        return [row[find_majority([one.claim for one in row])] for row in samples]
+    return [max(row, key=CHOICES[way]) for row in samples]
+
+
+def make_pointer_table(
+    pages: Sequence[QuestionWithPage], scores: Mapping[str, Sequence[Sequence[float]]]
+) -> ScoreTable:
+    """Return the table of quotes that hold an accepted answer, of the pages that were found."""
+    good = [
+        [float(holds_gold_answer(question, quote)) for quote in list_sentence_quotes(page)]
+        for question, page in pages
     ]
+    chosen = {
+        name: tuple(g[s.index(max(s))] for g, s in zip(good, each, strict=False))
+        for name, each in {**scores, TOLD: good}.items()
+    }
+    chosen[LOT] = tuple(map(fmean, good))
+    chosen[TF_IDF] = tuple(
+        float(holds_gold_answer(question, choose_lexical_quote(question, page)))
+        for question, page in pages
+    )
+    says = "share of quotes, of the page that a search found, that hold an accepted answer"
+    names = tuple(question.id for question, _ in pages)
+    return ScoreTable("quotes", says, names, chosen)
 
 
-def choose_by_reward(samples: Samples) -> list[Sample]:
-    """Return the sample with the highest reward of each question; the first of equals."""
-    return [max(row, key=lambda one: one.reward) for row in samples]
+def make_answer_tables(
+    samples_by_system: Mapping[str, Samples], quoted: Sequence[QuotedQuestion], answerable: int
+) -> Iterator[ScoreTable]:
+    """Yield the tables of answers: right ones, their rewards, and what is right of all that `SFT`
+    answers, by the score that declines."""
+    names = tuple(question.id for question, _ in quoted)
+    systems: dict[str, list[list[JudgedClaim]]] = {}
+    for name, samples in samples_by_system.items():
+        systems[name] = samples[:answerable]
+        if len(samples[0]) > 1:
+            for way in (*CHOICES, MAJORITY):
+                chosen = choose_samples(samples[:answerable], way)
+                systems[f"{name}, {way}"] = [[one] for one in chosen]
+    rows = {name: _average(each, "good") for name, each in systems.items()}
+    rows[SCRIPT] = tuple(
+        float(is_correct_answer(question, make_claim_answer(quote.text, quote)))
+        for question, quote in quoted[:answerable]
+    )
+    says = "share of answers whose claim and quote hold the accepted answer"
+    yield ScoreTable("good", says, names[:answerable], rows)
+    rewards = {name: _average(each, "reward") for name, each in systems.items()}
+    yield ScoreTable("reward", "reward by the reward model", names[:answerable], rewards)
+    lines = score_chosen_answers(samples_by_system["SFT"])
+    texts = [quote.text for _, quote in quoted]
+    among = count_corpus_terms(texts)
+    shared = [
+        score_tf_idf(q.text, [text], among)[0] for (q, _), text in zip(quoted, texts, strict=True)
+    ]
+    good = tuple(lines["reward"].good)
+    by = {name: tuple(line.scores) for name, line in lines.items()}
+    says = "mean quality over all shares answered, with questions that nothing answers"
+    more = {LOT: (0.0,) * len(good), TF_IDF: tuple(shared), TOLD: good}
+    yield ScoreTable("declining", says, names, by | more, good)
 
 
-def _rate_average(row: Sequence[Sample]) -> float:
-    return fmean(one.good for one in row)
-
-
-def list_chosen_quotes(
-    samples: Samples, draws: Sequence[Sequence[QuotedSample]]
-) -> list[Quote | None]:
-    """Return the quote of each question's sample with the highest reward; None: no answer."""
-    found: list[Quote | None] = []
-    for row, some in zip(samples, draws, strict=True):
-        rewards = [one.reward for one in row]
-        answer = some[rewards.index(max(rewards))].answer if some else None
-        found.append(answer.quotes[0] if answer else None)
-    return found
+def _average(samples: Samples, field: str) -> tuple[float, ...]:
+    return tuple(fmean(getattr(one, field) for one in row) for row in samples)
 
 
 def score_chosen_answers(samples: Samples) -> dict[str, ScoredAnswers]:
-    """Return the chosen answers' scores by each way to decline them."""
-    chosen = choose_by_reward(samples)
-    good = [one.good for one in chosen]
-    return {
-        "reward": ScoredAnswers([one.reward for one in chosen], good),
-        "supported and plausible": ScoredAnswers([one.head for one in chosen], good),
-        "likelihood": ScoredAnswers([one.likelihood for one in chosen], good),
+    """Return the scores of the answers that the reward chose, by each way to decline them."""
+    chosen = choose_samples(samples, "by reward")
+    scores = {
+        "reward": [one.reward for one in chosen],
+        "supported and plausible": [one.head for one in chosen],
+        LIKELIEST: [one.likelihood for one in chosen],
     }
+    good = [one.good for one in chosen]
+    return {name: ScoredAnswers(each, good) for name, each in scores.items()}
+
+
+def list_effects(n: int) -> list[Effect]:
+    """Return the effects that are looked for; `n` samples are chosen from."""
+    table_1 = "50.4 % to {} % on NQ, 36.4 % to {} % on ELI5 (table 1)"
+    pointing = partial(Effect, chosen=CHOSEN, table="quotes", facts=(TOLD,))
+    answering = partial(Effect, chosen=CHOSEN, table="good", facts=(f"SFT, {TOLD}", SCRIPT))
+    learning = partial(answering, paper=table_1.format(60.9, 46.3), floors=(f"SFT, {GREEDY}",))
+    declining = partial(Effect, chosen=CHOSEN, table="declining", paper="figure 4", facts=(TOLD,))
+    return [
+        pointing(
+            effect="a pointer that has learnt finds the right quote more often",
+            paper="not in the paper, whose policy copies its quote",
+            learnt="learnt pointer",
+            reference="untrained pointer",
+            floors=(LOT, TF_IDF),
+            expected=0.03,
+        ),
+        answering(
+            effect=f"imitation beats few-shot prompting, with the {GREEDY} of each",
+            paper="not in the paper, which begins with samples of a prompted model (section 2.7)",
+            learnt=f"SFT, {GREEDY}",
+            reference=f"few-shot, {GREEDY}",
+            lacking="few-shot prompting is what has learnt nothing",
+            expected=0.25,
+        ),
+        answering(
+            effect=f"of imitation, the best of {n} by reward beats one sample",
+            paper=table_1.format("80.0", "57.9"),
+            learnt="SFT, by reward",
+            reference="SFT",
+            floors=tuple(f"SFT, {way}" for way in (LIKELIEST, MAJORITY, LONGEST)),
+            aimed="reward",
+            expected=0.1,
+        ),
+        learning(
+            effect="one sample of RL on the learnt reward beats one of imitation",
+            learnt="RL",
+            reference="SFT",
+            aimed="reward",
+            expected=0.07,
+        ),
+        learning(
+            effect=f"the {GREEDY} of RL on the learnt reward beat those of imitation",
+            learnt=f"RL, {GREEDY}",
+            reference=f"SFT, {GREEDY}",
+            floors=(f"SFT, {MAJORITY}",),
+            aimed="reward",
+            expected=0.05,
+        ),
+        learning(
+            effect="one sample of RL on the known reward beats one of imitation",
+            learnt="RL on the known reward",
+            reference="SFT",
+            expected=0.07,
+        ),
+        declining(
+            effect="declining by reward has more area than declining by lot",
+            learnt="reward",
+            reference=LOT,
+            floors=(LIKELIEST, TF_IDF),
+            expected=0.1,
+        ),
+    ]
 
 
 def make_figures(
-    samples_by_system: Mapping[str, Samples], answerable: int, floors: FloorScores, seed: int
-) -> list[Figure]:
-    """Return the figures: shares beside floors, best of n, and declining."""
-    says = (
-        f"{answerable} questions about articles that were not learnt from; a quote is good where it"
-    )
-    says += f" holds an accepted answer. Seed {seed}; intervals are of 95 %, by question."
-    rows = {name: estimate_mean(each) for name, each in floors.by.items()}
-    curves = {}
-    for name, samples in samples_by_system.items():
-        good = _tabulate_field(samples[:answerable], "good")
-        curves[name] = reward_frontiers.estimate_best_of_n_curve(
-            _tabulate_field(samples[:answerable], "reward"), good
+    samples_by_system: Mapping[str, Samples], answerable: int, runs: Mapping[str, Path], seed: int
+) -> Iterator[Figure]:
+    """Yield the best of n, declining, and the reward by batch of each run of reinforcement."""
+    says = f"{answerable} questions about articles that were not learnt from. Seed {seed}."
+    curves = {
+        name: reward_frontiers.estimate_best_of_n_curve(
+            [[one.reward for one in row] for row in each[:answerable]],
+            [[one.good for one in row] for row in each[:answerable]],
         )
-        rows[f"{name}, one sample"] = curves[name][1]
-        rows[f"{name}, best of {len(good[0])}"] = curves[name][len(good[0])]
-    lines = {
-        f"{name}, {score}": line
-        for name, samples in samples_by_system.items()
-        for score, line in score_chosen_answers(samples).items()
-    }
-    absent = len(samples_by_system["SFT"]) - answerable
-    return [
-        make_supported_figure(
-            [RatedShare(name, GOOD_SCALE, each, 1.0) for name, each in rows.items()], says
-        ),
-        reward_frontiers.make_best_of_n_figure(curves, says, worth="supported and plausible"),
-        make_coverage_figure(
-            lines, f"With {absent} questions whose articles are in no library. {says}"
-        ),
-    ]
-
-
-def list_notes(samples_by_system: Mapping[str, Samples], answerable: int) -> list[str]:
-    """Return notes on differences from the paper."""
-    lengths = {
-        name: estimate_mean([float(one.characters) for row in each for one in row])
         for name, each in samples_by_system.items()
+        if len(each[0]) > 1
     }
-    rows = [
-        f"{name} quotes {format_estimate(length, '.0f')} characters"
-        for name, length in lengths.items()
-    ]
-    best = [any(one.good for one in row) for row in samples_by_system["SFT"][:answerable]]
-    rows.append(f"of {answerable} questions {sum(best)} have a good quote among the samples of SFT")
-    return [
-        *rows,
-        "Known answers rate in place of people: an answer is good where its claim and its quote "
-        "both hold an accepted answer.",
-        "In place of samples of a prompted model, whose answers are rated, an accepted answer with "
-        "each sentence of its page is. Imitation learns under the same constraint that samples. "
-        "Pages are paragraphs.",
-        "Floors quote from the page that the policies read, and claim what they quote, which is "
-        "longer than the claims that are learnt and so holds an answer more easily. The evidence "
-        "model that ships has learnt from articles of SQuAD, perhaps from these; “told the answer” "
-        "looks for the accepted answer's words, as the rule for a good answer does.",
-        "Claims about the climate stand for FEVER, whose pages are not here.",
-    ]
-
-
-def _tabulate_field(samples: Samples, name: str) -> list[list[float]]:
-    return [[getattr(one, name) for one in row] for row in samples]
+    yield reward_frontiers.make_best_of_n_figure(curves, says, worth="right answers")
+    absent = len(samples_by_system["SFT"]) - answerable
+    yield make_coverage_figure(
+        score_chosen_answers(samples_by_system["SFT"]),
+        f"With {absent} questions whose articles are in no library. {says}",
+    )
+    yield make_training_figure(
+        runs, f"Mean reward of a batch, on questions that are learnt from. Seed {seed}."
+    )

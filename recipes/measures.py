@@ -3,9 +3,11 @@ best of n, agreement of rewards, a system's citations, and figures of curves."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
+from rookery.learn.training_run import load_run_metrics
 from rookery.measure.citations import (
     EntailmentFunction,
     SystemCitationScores,
@@ -109,6 +111,18 @@ def make_curves_figure(
     curves = tuple(make_line(line, points) for line, points in lines.items() if points)
     picture = FigurePicture("curves", curves, *axes, log_x=log_x)
     return Figure(name, title, says, ("line", *axes, "low", "high"), tuple(rows), picture)
+
+
+def make_training_figure(runs: Mapping[str, Path], says: str) -> Figure:
+    """Make the figure of the reward by batch of named runs of reinforcement, from their folders."""
+    lines = {
+        name: [
+            (one["step"] + 1, Estimate(one["reward"], None, None, 1))
+            for one in load_run_metrics(folder)
+        ]
+        for name, folder in runs.items()
+    }
+    return make_curves_figure("rewards", "Reward by batch", says, lines, ("batch", "reward"))
 
 
 def score_system_citations(

@@ -65,8 +65,8 @@ def build_few_shot_prompt(
 
 def make_pointer_episode(question: Question, quote: Quote) -> Episode:
     """Return the demonstration from which a pointer learns that the quote leads to the question."""
-    said = Completion(f" {_join_lines(question.text)}")
-    return Episode(question, "pointer", (Step(build_pointer_prompt(quote), said),))
+    step = Step(build_pointer_prompt(quote), Completion(f" {_join_lines(question.text)}"))
+    return Episode(question, "pointer", (step,), make_claim_answer(quote.text, quote))
 
 
 def make_claim_episode(question: Question, quote: Quote, claim: str) -> Episode:

@@ -1,4 +1,4 @@
-"""Samples of saved policies: answers in the text browser, answers with quotes, and completions."""
+"""Samples of saved policies: answers in the text browser, and completions."""
 
 import math
 from collections import Counter
@@ -9,7 +9,6 @@ import msgspec
 import torch
 
 from recipes.text_environment import PolicyCompletion, decode_completion
-from rookery.answers.gophercite import measure_shown_text, refuse_hidden_quotes
 from rookery.learn.action_batches import collate_rows, compute_action_logprobs
 from rookery.learn.action_constraints import ConstrainedEnvironment
 from rookery.learn.decoding import (
@@ -23,16 +22,10 @@ from rookery.learn.pretrained_models import PolicyTokenizer, load_model, load_po
 from rookery.learn.rollout_environments import (
     BrowserEnvironment,
     BrowserEnvironmentSettings,
-    EnvironmentPrompt,
-    PromptFunction,
-    SingleStepEnvironment,
     assign_questions,
 )
 from rookery.learn.training_data import PromptConstraint
-from rookery.pages.page_text import neutralize_line
-from rookery.quotes.citation_syntax import AnswerShape, parse_inline
-from rookery.quotes.constraint import VerbatimGrammar
-from rookery.records import Answer, Library, Page, Question, Record
+from rookery.records import Answer, Library, Question
 
 
 def sample_browser_answers(
@@ -86,88 +79,6 @@ def _choose_episodes(count: int, n: int, group: int, seed: int) -> tuple[list[in
             episodes.append(episode)
             numbers.append(number)
     return episodes, numbers
-
-
-class QuotedSample(Record, frozen=True):
-    """One sampled answer with its quotes."""
-
-    answer: Answer | None
-    """None: what was said is none"""
-    logprob: float
-    """of all that was said, in nats, under the constraint"""
-
-
-def build_quote_prompt(question: Question, page: Page) -> EnvironmentPrompt:
-    """Return the prompt that shows one whole page, with the parser of answers to it.
-
-    It is GopherCite's (table 12); quotes are of that page.
-    """
-    title, text = page.title, page.text[: measure_shown_text(page)]
-
-    def parse_answer(completion: str) -> Answer:
-        answer = parse_inline(completion, [page])
-        refuse_hidden_quotes(answer, page)
-        return answer
-
-    source = f"Page: {neutralize_line(title)}\n{neutralize_line(text)}"
-    prompt = f"{source}\nQuestion: {question.text}\nAnswer: "
-    return EnvironmentPrompt(prompt, parse_answer, (title, text))
-
-
-def make_search_prompts(library: Library, pages: int) -> PromptFunction:
-    """Return a function that searches for a question and builds a prompt for each page found.
-
-    It takes at most `pages` pages, those found first.
-    """
-
-    def list_search_prompts(question: Question) -> list[EnvironmentPrompt]:
-        hits = library.search(question.text, 10 * pages)
-        urls = list(dict.fromkeys(hit.url for hit in hits))[:pages]
-        return [build_quote_prompt(question, library.fetch(url)) for url in urls]
-
-    return list_search_prompts
-
-
-def sample_quoted_answers(
-    policy: Path,
-    questions: Sequence[Question],
-    show: PromptFunction,
-    n: int,
-    sampling: SamplingSettings,
-    shape: AnswerShape,
-    seed: int,
-) -> list[list[QuotedSample]]:
-    """Draw n answers of a saved policy to each question, with quotes constrained to the page shown.
-
-    The pages of a question take turns; a question without a page has no answers. Raises Failed:
-    no_model, bad_model, prompt_too_long, not_a_number.
-    """
-    loaded = load_sampled_model(policy, sampling)
-    room = loaded.context - sampling.max_tokens
-    speech = PolicyTokenizer(
-        loaded.tokenizer, loaded.vocabulary, loaded.ends, sampling.max_tokens, room, chat=False
-    )
-    sample = make_policy_sampler(loaded.model, loaded.ends, sampling)
-    answers: list[Answer] = []
-
-    def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
-        answers.extend(answer for _, answer in pairs)
-        return [0.0] * len(pairs)
-
-    world = SingleStepEnvironment(
-        questions, show, collect_answers, speech, VerbatimGrammar(loaded.vocabulary, shape)
-    )
-    episodes = range(n * len(questions))
-    samples_by_question: list[list[QuotedSample]] = [[] for _ in questions]
-    played, each = world.play_episodes(sample, episodes, seed), iter(answers)
-    for one, (number, _) in zip(
-        played, assign_questions(len(questions), 1, episodes, seed), strict=True
-    ):
-        for row in one.rows:
-            answer = None if one.reward is None else next(each)
-            readable = None if one.malformed else answer
-            samples_by_question[number].append(QuotedSample(readable, math.fsum(row.logprobs)))
-    return samples_by_question
 
 
 def sample_completions(

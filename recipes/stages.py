@@ -62,6 +62,12 @@ def load_or_make(place: Path, kind: type[T], make: Callable[[], T]) -> T:
     return msgspec.json.decode(place.read_bytes(), type=prepare_type(kind))
 
 
+def write_records(place: Path, records: Iterable[Record]) -> str:
+    """Write records as JSON lines and return the path."""
+    place.write_text("".join(record.to_json() + "\n" for record in records), encoding="utf-8")
+    return str(place)
+
+
 def print_progress(sentence: str) -> None:
     """Print a progress line to standard error."""
     print(sentence, file=sys.stderr, flush=True)

@@ -89,7 +89,7 @@ def choose_constraint(settings: Settings) -> Callable[[PolicyTokenizer], PromptC
 def prepare_site(settings: Settings, data: Path, out: Path) -> tuple[Path, list[list[Question]]]:
     """Write the folder of pages and return it with the questions for each use. Every question asks
     for a year. Raises ValueError if there are too few questions."""
-    squad = data / settings.squad if settings.squad else write_tiny_data(out / "little")[0]
+    squad = data / settings.squad if settings.squad else write_tiny_data(out / "little")
     articles, questions = build_small_web(read_squad(squad), is_year_question, *settings.words)
     write_site(articles, out / "site")
     Random(f"{settings.split} questions").shuffle(questions)

@@ -1,6 +1,8 @@
-"""Pairs of answers that a labeller compares, by hand."""
+"""Pairs of answers that a labeller compares, by hand, and scores that are computed once."""
 
-from recipes.rewards import SAMPLE_PAIRS, MockLabeller, list_answer_pairs
+from collections.abc import Sequence
+
+from recipes.rewards import SAMPLE_PAIRS, MockLabeller, cache_scores, list_answer_pairs
 from rookery.records import Answer, Question
 
 QUESTIONS = [Question("1", "Crows"), Question("2", "Jays")]
@@ -34,3 +36,17 @@ def test_the_labeller_prefers_what_its_reward_likes_best() -> None:
     first, second, *_ = labeller.compare_answers(list_answer_pairs(QUESTIONS, TEXTS))
     assert first.answers == (Answer("a"), Answer("bb"))
     assert first.weights == second.weights == (0.0, 1.0)
+
+
+def test_what_was_scored_is_not_scored_again() -> None:
+    calls: list[str] = []
+
+    def score_length(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
+        calls.extend(answer.text for _, answer in pairs)
+        return [float(len(answer.text)) for _, answer in pairs]
+
+    score = cache_scores(score_length)
+    assert score([(QUESTIONS[0], Answer(text)) for text in ("a", "bb", "a")]) == [1.0, 2.0, 1.0]
+    assert score([(QUESTIONS[0], Answer("bb")), (QUESTIONS[1], Answer("bb"))]) == [2.0, 2.0]
+    assert calls == ["a", "bb", "bb"]
+    assert score([]) == []
