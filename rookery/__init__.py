@@ -12,7 +12,7 @@
 packages by their whole path (`from rookery.library.web_library import WebLibrary`).
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,13 +97,14 @@ def __getattr__(name: str) -> object:
 
 def ask(
     question: "str | Question",
-    *places: str | Path,
+    *places: str | Path | Library,
     method: str = "",
     settings: "Settings | None" = None,
     progress: Progress | None = None,
 ) -> Answer:
     """Answer a question from folders, files, WARC files or sites, or from the web if none is named.
 
+    A place may also be a Library: any object with `search` and `fetch`, which is left open.
     `method` is extract, webgpt, gophercite, webglm or sides; it and `places` take the place of
     those in `settings`. Without one it is that of `settings`, and webglm where they have a model on
     a server and the usual method. A declined answer has `declined` set and brings the closest
@@ -121,7 +122,7 @@ def ask(
 
 def ask_many(
     questions: "Iterable[str | Question]",
-    *places: str | Path,
+    *places: str | Path | Library,
     method: str = "",
     settings: "Settings | None" = None,
     progress: Progress | None = None,
@@ -138,7 +139,9 @@ def ask_many(
 
 
 def open_library(
-    *places: str | Path, settings: "Settings | None" = None, progress: Progress | None = None
+    *places: str | Path | Library,
+    settings: "Settings | None" = None,
+    progress: Progress | None = None,
 ) -> Library:
     """Open folders, files, WARC files and sites as one library, or the web if none is named.
 
@@ -148,7 +151,8 @@ def open_library(
     """
     from rookery.answers.answer_session import open_library_alone
 
-    return open_library_alone(_combine_settings(places, "", settings), progress)
+    names, libraries = _split_places(places)
+    return open_library_alone(_combine_settings(names, "", settings), progress, libraries)
 
 
 def browse(
@@ -199,18 +203,38 @@ def _make_question(question: "str | Question", number: str = "1") -> Question:
 
 
 def _open_session(
-    places: tuple[str | Path, ...],
+    places: Iterable[str | Path | Library],
     method: str,
     settings: "Settings | None",
     progress: Progress | None,
 ) -> "AnswerSession":
     from rookery.answers.answer_session import AnswerSession
 
-    return AnswerSession(_combine_settings(places, method, settings), progress)
+    names, libraries = _split_places(places)
+    combined = _combine_settings(names, method, settings)
+    return AnswerSession(combined, progress, libraries=libraries)
+
+
+def _split_places(
+    places: Iterable[str | Path | Library],
+) -> tuple[list[str | Path], list[Library]]:
+    """Return the places that are named, and those that are libraries. Raises TypeError."""
+    from rookery.library.own_library import is_library
+
+    names, libraries = list[str | Path](), list[Library]()
+    for place in places:
+        if isinstance(place, str | Path):
+            names.append(place)
+        elif is_library(place):
+            libraries.append(place)
+        else:
+            kind = type(place).__name__
+            raise TypeError(f"places: a {kind} is no path, address or object with search and fetch")
+    return names, libraries
 
 
 def _combine_settings(
-    places: tuple[str | Path, ...], method: str, settings: "Settings | None"
+    places: Sequence[str | Path], method: str, settings: "Settings | None"
 ) -> "Settings":
     import msgspec
 

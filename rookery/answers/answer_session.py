@@ -83,12 +83,19 @@ def _load_shared_model(folder: Path, changed: int) -> EvidenceModel:
 class EvidenceSources:
     """The page archive, the network, the library and the rankers of some settings.
 
-    Each is opened at its first use. Threads may share one object.
+    Each is opened at its first use. Threads may share one object. `libraries` are searched beside
+    the places of the settings, and left open.
     """
 
-    def __init__(self, settings: Settings, progress: ProgressCallback | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        progress: ProgressCallback | None = None,
+        libraries: Sequence[Library] = (),
+    ) -> None:
         self.settings = settings
         self._progress = progress
+        self._own_libraries = libraries
         self._lock = threading.RLock()
         self._open = ExitStack()
         self.archive = self._open.enter_context(PageArchive(locate_archive(settings.archive)))
@@ -159,6 +166,7 @@ class EvidenceSources:
                     offline=self.settings.offline,
                     progress=self._progress,
                     selection=self.settings.selection,
+                    libraries=self._own_libraries,
                 )
             return self._library
 
@@ -339,6 +347,7 @@ class AnswerSession:
 
     Give `sources` to share a library and an archive with other sessions: they are then left open
     when this session is closed. Sessions with one table of `slots` share those of model servers.
+    Own `libraries` are searched beside the places of the settings, and left open.
     """
 
     def __init__(
@@ -347,6 +356,7 @@ class AnswerSession:
         progress: ProgressCallback | None = None,
         sources: EvidenceSources | None = None,
         slots: "SlotTable | None" = None,
+        libraries: Sequence[Library] = (),
     ) -> None:
         self.settings = settings
         self.method = get_method(settings.method)
@@ -354,7 +364,7 @@ class AnswerSession:
         self._open = ExitStack()
         self._lock = threading.RLock()
         if sources is None:
-            sources = self._open.enter_context(EvidenceSources(settings, progress))
+            sources = self._open.enter_context(EvidenceSources(settings, progress, libraries))
         self.sources = sources
         self._models: ModelPool | None = None
         self._calibration: Calibration | None = None
@@ -528,9 +538,14 @@ class AnswerSession:
             return self._models
 
 
-def open_library_alone(settings: Settings, progress: ProgressCallback | None = None) -> Library:
-    """Return the library of the settings; closing it closes its archive and network client."""
-    sources = EvidenceSources(settings, progress)
+def open_library_alone(
+    settings: Settings,
+    progress: ProgressCallback | None = None,
+    libraries: Sequence[Library] = (),
+) -> Library:
+    """Return the library of the settings and own ones; closing it closes its archive and network
+    client."""
+    sources = EvidenceSources(settings, progress, libraries)
     try:
         return WrappedLibrary(sources.open_library(), close=sources.close)
     except BaseException:

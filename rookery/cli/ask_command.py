@@ -42,6 +42,7 @@ from rookery.library.worker_processes import choose_worker_count, map_in_workers
 from rookery.models.installed_models import locate_local_model
 from rookery.pages.file_selection import SkippedGroup
 from rookery.pages.passages import get_headings_above
+from rookery.python_objects import PYTHON_PREFIX
 from rookery.quotes.verification import Verdict, verify_quotes
 from rookery.records import Answer, Episode, Hit, Library, Question, digest_of, prepare_type
 from rookery.settings import LOCAL, SCRIPT, WORDS, Settings, is_local_model
@@ -456,7 +457,7 @@ def _find_provenance(settings: Settings) -> AnswerProvenance:
 
 def _make_absolute(place: str) -> str:
     """Return a place that means the same wherever the command is given."""
-    named = place == BUNDLED_PLACE or is_url(place)
+    named = place == BUNDLED_PLACE or is_url(place) or place.startswith(PYTHON_PREFIX)
     return place if named else str(resolve_place_path(place).resolve())
 
 

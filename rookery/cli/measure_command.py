@@ -75,11 +75,6 @@ SAMPLES = _make_parameter(
     (),
 )
 STEM = _make_parameter(bool, "--stem  Compare stems of words, without their endings.", False)
-COPYING = _make_parameter(
-    str,
-    "--show WHAT  What to show: novel (new words) or repeated.",
-    "novel",
-)
 RANKING = (
     _make_list_option("--triples FILE  Questions with references and answers; may be repeated."),
     _make_list_option(
@@ -125,10 +120,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
         (RUNS, SAMPLES),
     ),
     "rouge": ("Show the overlap of answers with gold answers (ROUGE).", (ANSWERS, STEM)),
-    "copying": (
-        "Show how much answers copy from their sources and repeat themselves.",
-        (ANSWERS, COPYING),
-    ),
     "exact": ("Show how often answers equal a gold answer (exact match).", (ANSWERS,)),
     "truthful": (
         "Show the share of answers that people rate as truthful and as informative.",

@@ -50,17 +50,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 SystemFiles = Sequence[str]
 SimilarityFunction = Callable[[str, Sequence[str]], Sequence[float]]
-CopyingMeasure = Callable[[Sequence[str], Sequence[str]], MeasuredEstimates]
-"""function of what is said and what it may be copied from"""
 RUN_PARTS = 10
 """of a run, each of which is a point of the frontier"""
 BUDGET_PRICES = np.geomspace(50, 0.02, 40)
 """of a nat, in spreads of the rewards, for which the optimum is computed"""
-COPYING_FIGURES: Mapping[str, CopyingMeasure] = {
-    "novel": text_metrics.measure_novelty,
-    "repeated": lambda said, _: text_metrics.measure_repetition(said),
-}
-"""what there is to be seen of copying, by the name of its figure"""
 _Names = defaultdict[tuple[str, str], dict[str, None]]
 """of systems, in their order, by the texts of question and answer"""
 MOST_SHOWN_CHARACTERS = 60
@@ -448,31 +441,6 @@ def _compare_with_gold(
         )
     says = f"No answer and a declined one count as an empty one. {says}"
     return text_metrics.make_text_figure(figure, systems, says)
-
-
-def run_measure_copying(files: SystemFiles, show: str) -> Figure:
-    """Return how much each system copies from its sources.
-
-    They are the pages given with a question or, without any, the answer's quotes. Raises Failed:
-    unknown_figure, no_source.
-    """
-    detail = f"there is no such figure: use one of {', '.join(COPYING_FIGURES)}"
-    _require_found(show in COPYING_FIGURES, show, "unknown_figure", detail)
-    detail = "there is nothing to copy from: no page with a question, no quote in an answer"
-    systems = {}
-    for name, attempts in group_by_system(files, AnswerAttempt).items():
-        pairs = [(each.said, source) for each in attempts if (source := _get_source_text(each))]
-        systems[name] = COPYING_FIGURES[show](
-            *zip(*_require_found(pairs, name, "no_source", detail), strict=True)
-        )
-    says = "The source is the pages given with a question, else the quotes."
-    return text_metrics.make_text_figure(show, systems, says)
-
-
-def _get_source_text(attempt: AnswerAttempt) -> str:
-    quotes = attempt.answer.quotes if attempt.answer else ()
-    given = [page.text for page in attempt.question.pages]
-    return "\n".join(given or [quote.text for quote in quotes])
 
 
 def run_measure_citations(files: SystemFiles, ranker: str, workers: int = 1) -> Figure:

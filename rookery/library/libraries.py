@@ -10,11 +10,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderLibrary, FolderLimits, ProgressCallback
+from rookery.library.own_library import OwnLibrary, load_own_library
 from rookery.library.page_archive import PageArchive
 from rookery.library.sharded_library import NOTE_FILE, ShardedLibrary
 from rookery.library.site_library import SiteLibrary
 from rookery.library.web_library import WebLibrary, make_web_search
 from rookery.network.fetcher import Fetcher
+from rookery.python_objects import PYTHON_PREFIX
 from rookery.records import Failure, Hit, Library, Page, digest_of
 from rookery.settings import FileSelection
 
@@ -177,30 +179,33 @@ def open_places(
     offline: bool = False,
     progress: ProgressCallback | None = None,
     selection: FileSelection = FileSelection(),
+    libraries: Sequence[Library] = (),
 ) -> Library:
     """Open places as one library; where none is named, the web through the search engine `engine`.
 
-    Places are folders, files, WARC files, folders of shards that were built, addresses of sites and
-    `rookery:corvids`. What is new or changed in them is read now, and sites are crawled, which
+    Places are folders, files, WARC files, folders of shards that were built, addresses of sites,
+    `rookery:corvids`, and own libraries as `python:package.module.name`; `libraries` are own ones
+    that exist, and are not closed. What is new or changed is read now, and sites are crawled, which
     `progress` hears. Pages go to `archive`, indexes below `cache`; `fetcher` returns the network
     client when one is needed; neither is closed with the library. With `offline` nothing is
     fetched. `selection` says which files of the folders are read. Folders and files are searched as
-    one library, before shards, WARC files and sites. Raises Failed: no_folder where `selection` has
-    patterns and no folder is named, or what opening a place raises.
+    one library, before shards, WARC files, sites and own libraries. Raises Failed: no_folder where
+    `selection` has patterns and no folder is named, or what opening a place raises.
     """
-    if not places and selection == FileSelection():
+    if not places and not libraries and selection == FileSelection():
         return WebLibrary(make_web_search(engine), archive, fetcher(), offline)
-    paths = [resolve_place_path(place) for place in places if not is_url(place)]
+    named = [place for place in places if place.startswith(PYTHON_PREFIX)]
+    paths = [resolve_place_path(each) for each in places if not is_url(each) and each not in named]
     sharded = [path for path in paths if (path / NOTE_FILE).is_file()]
     files = [path for path in paths if not _is_warc_file(path) and path not in sharded]
     if selection != FileSelection() and not any(path.is_dir() for path in files):
         detail = "these choose among the files of a folder: name one with --in"
         raise Failed(Failure("--glob, --exclude, --follow-links", Outcome.NO_FOLDER, detail))
-    libraries: list[Library] = []
+    parts: list[Library] = []
     with ExitStack() as opened:  # what is open when a later place cannot be opened is closed
 
         def add_library(library: Library) -> None:
-            libraries.append(library)
+            parts.append(library)
             opened.callback(library.close)
 
         if files:
@@ -218,8 +223,11 @@ def open_places(
         for place in filter(is_url, places):
             site = SiteLibrary(place, archive, fetcher(), cache, offline=offline, progress=progress)
             add_library(site)
+        for library in map(load_own_library, named):
+            add_library(OwnLibrary(library, archive, close=True))
         opened.pop_all()
-    return libraries[0] if len(libraries) == 1 else CombinedLibrary(libraries)
+    parts += [OwnLibrary(library, archive) for library in libraries]
+    return parts[0] if len(parts) == 1 else CombinedLibrary(parts)
 
 
 def _is_warc_file(path: Path) -> bool:

@@ -1,14 +1,13 @@
-"""Overlap of texts: with references (ROUGE, exact match, F1) and with sources.
+"""Overlap of texts with references: ROUGE, exact match, F1.
 
 Words, stems and ROUGE of one pair are those of `quotes.word_overlap`: punctuation and capitals do
 not count. R-Lsum is that of Google's rouge-score, which all kinds equal, its variant of the stems
 aside. Exact match and F1 take the accepted answer that suits best, normalised as in SQuAD, TriviaQA
-or NQ-open. Copying follows Ziegler, section 3.2.1.
+or NQ-open.
 """
 
 import re
 import string
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
@@ -17,25 +16,13 @@ from types import SimpleNamespace
 from rookery.library.question_files import contains_gold_answer
 from rookery.measure.figures import Figure, MeasuredEstimates, make_bars_figure
 from rookery.measure.intervals import Estimate, estimate_mean, estimate_share
-from rookery.pages.passages import find_sentences
 from rookery.quotes.word_overlap import WordOverlap, compute_rouge_l, compute_rouge_n, split_words
-from rookery.records import Page
 
 AVERAGED_KINDS = ("R-1", "R-2", "R-L")
 """kinds of ROUGE whose mean is R-AVG (Ziegler, table 4)"""
 TEXT_FIGURES: Mapping[str, tuple[str, str, str]] = {
     "rouge": ("ROUGE", "F1", "Ziegler, table 4"),
     "exact": ("Answers that are the accepted ones", "share of the answers; F1", ""),
-    "novel": (
-        "Runs of words and sentences that are not in the source",
-        "share that is novel",
-        "Ziegler, figure 5",
-    ),
-    "repeated": (
-        "Runs of words and sentences that are said more than once",
-        "share that is repeated",
-        "Ziegler, figure 6",
-    ),
 }
 """title, label of the values and source of each figure, by its name"""
 
@@ -160,89 +147,3 @@ def _require_golds(golds: Sequence[str]) -> Sequence[str]:
     if isinstance(golds, str) or not golds:
         raise ValueError("accepted answers are a list of one text at least")
     return golds
-
-
-NGRAM_SIZES = (1, 2, 3, 4)
-"""words of a run (Ziegler, figures 5 and 6)"""
-_LINE = re.compile(r"[^\n]+")
-
-
-def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the sentences of a plain text; the end of a line ends a sentence.
-
-    White space around a sentence is in no span. Sentences end by the rules of English.
-    """
-    page = Page("", "", text)
-    return [span for line in _LINE.finditer(text) for span in find_sentences(page, *line.span())]
-
-
-def measure_novelty(
-    candidates: Sequence[str],
-    sources: Sequence[str],
-    sizes: Sequence[int] = NGRAM_SIZES,
-) -> dict[str, Estimate]:
-    """Return the share of each size of word runs, and of sentences, that are not in the source.
-
-    The shares are called `1 word`, `2 words`, ... and `sentence`. A run lies within one sentence of
-    the text and counts each time it occurs; in the source it may cross sentences. Texts are counted
-    together, with intervals over texts. A size that no text reaches is left out
-    (Ziegler, figure 5). Raises ValueError for a run of no words.
-    """
-    new: list[dict[str, list[bool]]] = []
-    for text, source in zip(candidates, sources, strict=True):
-        whole = _join_words(split_words(source))
-        each = _list_runs(text, sizes)
-        new.append({name: [run not in whole for run in runs] for name, runs in each.items()})
-    return _estimate_shares(new)
-
-
-def measure_repetition(
-    candidates: Sequence[str], sizes: Sequence[int] = NGRAM_SIZES
-) -> dict[str, Estimate]:
-    """Return the share of each size of word runs, and of sentences, that occur in the text again.
-
-    Counted as in `measure_novelty`: a run that occurs twice counts twice (Ziegler, figure 6).
-    """
-    twice: list[dict[str, list[bool]]] = []
-    for text in candidates:
-        times = {name: (Counter(runs), runs) for name, runs in _list_runs(text, sizes).items()}
-        twice.append(
-            {name: [count[run] > 1 for run in runs] for name, (count, runs) in times.items()}
-        )
-    return _estimate_shares(twice)
-
-
-def _list_runs(text: str, sizes: Sequence[int]) -> dict[str, list[str]]:
-    """Return the runs of words within the sentences of a text by their size, and the sentences."""
-    if min(sizes, default=1) < 1:
-        raise ValueError("a run has one word at least")
-    each = [words for span in split_sentences(text) if (words := split_words(text[slice(*span)]))]
-    runs = {
-        f"{size} word{'s' * (size > 1)}": [
-            _join_words(words[at : at + size])
-            for words in each
-            for at in range(len(words) - size + 1)
-        ]
-        for size in sizes
-    }
-    return {**runs, "sentence": [_join_words(words) for words in each]}
-
-
-def _join_words(words: Sequence[str]) -> str:
-    """Join words with blanks at both ends, so that a match of two such strings never cuts a
-    word."""
-    return f" {' '.join(words)} "
-
-
-def _estimate_shares(texts: Sequence[Mapping[str, Sequence[bool]]]) -> dict[str, Estimate]:
-    """Return for each measure the share that is true among the values of all texts together."""
-    names = dict.fromkeys(name for each in texts for name in each)
-    shares = {
-        name: [(number, value) for number, each in enumerate(texts) for value in each[name]]
-        for name in names
-    }
-    return {
-        name: estimate_mean([value for _, value in pairs], [number for number, _ in pairs])
-        for name, pairs in shares.items()
-        if pairs
-    }

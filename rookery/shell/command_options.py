@@ -58,8 +58,8 @@ SOURCE_OPTIONS = ("engine", "ranker", "offline")
 SETTINGS_OPTIONS: Mapping[str, Any] = {
     "places": make_option(
         "--in PATH_OR_URL  What to answer from: a folder, a file, a site "
-        "(https://host/prefix/), or rookery:corvids, the little web that comes with Rookery; "
-        "may be repeated. Without it the web is searched."
+        "(https://host/prefix/), rookery:corvids, the little web that comes with Rookery, or your "
+        "own library, python:package.module.name; may be repeated. Without it the web is searched."
     ),
     "glob": make_option(
         "--glob PATTERN  Of the folders, read only files that match, such as '*.md' or "

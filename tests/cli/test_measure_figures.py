@@ -273,11 +273,6 @@ def test_what_is_declined_or_missing_says_nothing(run: Run, working_folder: Path
     assert rows(run, "exact", "few.jsonl")[0][1:3] == ["exact match", 0.25]
 
 
-def test_copying_is_from_the_pages_that_were_given(run: Run, working_folder: Path) -> None:
-    novel = {(row[0], row[1]): row[2] for row in rows(run, "copying", "ours.jsonl", "theirs.jsonl")}
-    assert novel["ours", "1 word"] == 0.25  # the number alone
-
-
 def test_citations_are_counted_by_the_words_of_their_quotes(run: Run, working_folder: Path) -> None:
     found = {
         (row[0], row[1]): row[2]
@@ -361,7 +356,6 @@ def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
         ),
         ("battle comparisons.jsonl --systems a=ours.jsonl --systems a=theirs.jsonl", "of two"),
         (f"battle comparisons.jsonl {' '.join(WHOSE)} --of us", "use one of ours, theirs"),
-        ("copying ours.jsonl --show all", "use one of novel, repeated"),
         ("best-of ours.jsonl", "ours.jsonl, line 1: no RewardLine ("),
         ("best-of ours.jsonl --reward here", "name both: --reward chooses"),
         ("best-of silent.jsonl --reward a --validation b", "silent: it answers no question"),

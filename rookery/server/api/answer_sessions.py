@@ -21,6 +21,7 @@ from rookery.browser.page_view import is_subdomain
 from rookery.errors import Failed, Outcome
 from rookery.library.question_files import parse_question
 from rookery.models.remote_model import SlotTable
+from rookery.python_objects import PYTHON_PREFIX
 from rookery.quotes.verification import Verdict, verify_quotes
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Record, digest_of
 from rookery.settings import ModelSettings, Settings
@@ -230,7 +231,7 @@ def _name_places(places: Sequence[str]) -> dict[str, str]:
 
 
 def _has_own_name(place: str) -> bool:
-    return "://" in place or place.startswith("rookery:")
+    return "://" in place or place.startswith(("rookery:", PYTHON_PREFIX))
 
 
 def _list_path_ends(path: str) -> list[str]:
