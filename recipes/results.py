@@ -37,6 +37,7 @@ LONG = 12
 CURVES = {
     "Reward by batch": "rewards",
     "Accuracy by labels": "labels",
+    "Right by demonstrations": "demonstrations",
     "Gain by n": "best-of-n",
     "Quality by answers kept": "coverage",
 }

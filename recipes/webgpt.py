@@ -1,101 +1,112 @@
 """WebGPT: a policy learns to answer with a text browser from demonstrations, comparisons and a
 reward; or the best of n is chosen (Nakano and others 2021, arXiv 2112.09332).
 
-Scripts demonstrate, and an oracle that knows the answers compares: the better answer is the one
-that is correct and quoted. Run it with `python -m recipes.webgpt tiny|small|medium|paper`.
+A script demonstrates, quotes are pointed at by their first and last words, and who is right is
+known. Run it with `python -m recipes.webgpt tiny|small|medium|paper`.
 """
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from recipes.rewards import cache_scores
-from recipes.stages import RecipeOutput, convert_to_toml_keys, load_or_make, main, print_progress
-from recipes.webgpt_data import Settings, prepare_site
-from recipes.webgpt_floors import answer_by_floors
-from recipes.webgpt_found import ComputeCosts, list_effects, list_notes, make_tables, rate_floors
-from recipes.webgpt_pools import (
-    CLONED_POLICY,
-    PPO_POLICY,
-    JudgedSamples,
-    judge_samples,
+from recipes.stages import RecipeOutput, convert_to_toml_keys, load_or_make, main
+from recipes.webgpt_actors import RANDOM, SCRIPT, answer_by_offers, demonstrate
+from recipes.webgpt_data import Samples, Settings, prepare_site, remember_searches
+from recipes.webgpt_found import (
+    FRESH,
+    GIVEN,
+    GIVEN_REINFORCED,
+    GREEDY,
+    KNOWN,
+    REINFORCED,
+    list_effects,
+    list_notes,
     make_figures,
-    make_log_odds_scorer,
+    make_table,
+    name_clone,
+    rate_samples,
+    reward_samples,
 )
-from recipes.webgpt_rewards import train_ppo, train_reward
 from recipes.webgpt_stages import (
-    Samples,
+    answer_with_quotes,
+    browse_with,
     clone_behaviour,
-    count_policy_operations,
-    count_reward_operations,
-    load_demonstrations,
+    reinforce_answers,
     sample_answers,
+    train_reward,
 )
 from rookery.learn.policy_gradient import WEBGPT_PPO_DEFAULTS
+from rookery.learn.reward_model import RewardModel
 from rookery.library.folder_library import FolderLibrary
 from rookery.library.page_archive import PageArchive
+from rookery.records import Episode, Question
 
 DEFAULTS = {"reinforce": convert_to_toml_keys(WEBGPT_PPO_DEFAULTS)}
 """Settings used where the file of a size is silent."""
 
 
 def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
-    """Run behaviour cloning, two reward models and PPO; then draw two sets of samples, one to
-    predict best of n from and one to check it."""
-    place, (cloning, comparing, validating, acting, test_questions) = prepare_site(
-        settings, data, out
-    )
+    """Imitate more and more demonstrations, learn a reward, reinforce; draw two sets of samples,
+    one to foretell best of n from and one to choose from."""
+    place, uses = prepare_site(settings, data, out)
     with (
         PageArchive(out / "archive.sqlite") as archive,
-        FolderLibrary(place, archive, out) as library,
+        FolderLibrary(place, archive, out) as folder,
     ):
-        demonstrations = load_demonstrations(settings, cloning, library, out)
-        clones = [
-            clone_behaviour(settings, size, demonstrations, out / f"cloned-{size[0]}-{size[1]}")
-            for size in settings.sizes
-        ]
-        rewards = [
-            train_reward(settings, some, library, clones[0], out / name, seed)
-            for seed, (name, some) in enumerate(
-                (("reward", comparing), ("check", validating)), 10 * settings.seed + 1
-            )
-        ]
-        learnt = train_ppo(settings, acting, library, clones[0], rewards[0], out)
-        policies = {CLONED_POLICY: clones[0], PPO_POLICY: Path(learnt.model)}
-        policies |= {f"smaller-{at}": each for at, each in enumerate(clones[1:], 1)}
-        score, check = (cache_scores(make_log_odds_scorer(Path(each.model))) for each in rewards)
-        n = settings.samples
-        known_samples: dict[str, JudgedSamples] = {}
-        fresh: dict[str, JudgedSamples] = {}
-        for at, (pool, pool_samples) in enumerate((("known", known_samples), ("fresh", fresh)), 3):
-            for name, policy in policies.items():
-                if pool_samples is fresh and name not in (CLONED_POLICY, PPO_POLICY):
-                    continue
-                file, seed = f"{name}-{pool}.json", 10 * settings.seed + at
-                print_progress(f"{name}: {n} samples to each of {len(test_questions)} questions")
-                samples = sample_answers(
-                    settings, test_questions, library, policy, n, seed, out / file
-                )
-                pool_samples[name] = load_or_make(
-                    out / f"judged-{file}",
-                    JudgedSamples,
-                    partial(judge_samples, test_questions, samples, score, check),
-                )
-        floors = rate_floors(
-            test_questions, answer_by_floors(settings, test_questions, library, out)
+        library = remember_searches(folder)
+        questions, few, n = uses.measured, settings.few, settings.samples
+        browse = browse_with(settings, questions, library)
+        answer = answer_with_quotes(questions, library)
+
+        def show(name: str, some: list[Question]) -> list[Episode]:
+            make = partial(demonstrate, settings, some, library)
+            return load_or_make(out / f"{name}.json", list[Episode], make)
+
+        demonstrations = show("demonstrations", uses.demonstrated)
+        clones = list[Path]()
+        for low, high in pairwise((0, *settings.demonstrations)):
+            some = [each for each in demonstrations if each.question in uses.demonstrated[low:high]]
+            clones.append(clone_behaviour(settings, clones[-1:], some, out / f"cloned-{high}"))
+        clone = clones[-1]
+        draw = partial(sample_answers, settings, out=out)
+        compared = draw(
+            "compared", uses.compared, browse_with(settings, uses.compared, library), clone, few
         )
-    del policies[PPO_POLICY]
-    judged = load_or_make(out / f"{CLONED_POLICY}-known.json", Samples, list)
-    costs = ComputeCosts(
-        {name: count_policy_operations(each, demonstrations) for name, each in policies.items()},
-        count_reward_operations(
-            Path(rewards[0].model), settings.prefer.context, test_questions, judged
-        ),
+        right = {each.question.id: each.answer for each in show("right", uses.compared)}
+        by_lot = answer_by_offers(settings, uses.compared, library, RANDOM)
+        answers = [
+            [*(each.answer for each in (*some, *others)), right.get(question.id)]
+            for question, some, others in zip(uses.compared, compared, by_lot, strict=True)
+        ]
+        reward = train_reward(settings, uses.compared, answers, out / "reward")
+        learnt = reinforce_answers(settings, uses.answered, library, clone, out)
+        taught = Path(learnt.model)
+        plans = {
+            name_clone(count): (browse, policy, few)
+            for count, policy in zip(settings.demonstrations[:-1], clones[:-1], strict=True)
+        }
+        plans |= {KNOWN: (browse, clone, n), FRESH: (browse, clone, n), GREEDY: (browse, clone, 1)}
+        plans |= {REINFORCED: (browse, taught, few), GIVEN: (answer, clone, n)}
+        plans[GIVEN_REINFORCED] = answer, taught, n
+        pools = {
+            name: draw(name, questions, *plan, greedy=name == GREEDY)
+            for name, plan in plans.items()
+        }
+        for name in (RANDOM, SCRIPT):
+            make = partial(answer_by_offers, settings, questions, library, name)
+            pools[name] = load_or_make(out / f"{name.replace(' ', '-')}.json", Samples, make)
+    scores = cache_scores(RewardModel(Path(reward.model)).score_answers)
+    known_scores, fresh_scores = (
+        (reward_samples(questions, pools[name], scores), rate_samples(questions, pools[name]))
+        for name in (KNOWN, FRESH)
     )
+    table = make_table(questions, pools, fresh_scores[0])
     return RecipeOutput(
-        list_effects(n),
-        make_tables(test_questions, floors, known_samples, fresh, costs, n),
-        make_figures(known_samples, fresh, *costs, floors, n),
-        list_notes(settings, len(demonstrations), rewards, learnt),
+        list_effects(settings),
+        [table],
+        make_figures(settings, table, known_scores, fresh_scores, out / "reinforced"),
+        list_notes(settings, len(demonstrations), reward, learnt),
     )
 
 

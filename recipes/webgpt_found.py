@@ -1,234 +1,196 @@
-"""Effects of the WebGPT recipe: best of n, how far it is foretold, PPO, and compute."""
+"""What the WebGPT recipe found: answers chosen among samples, effects, tables and figures."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 from recipes.findings import Effect, ScoreTable
-from recipes.webgpt_data import Settings
-from recipes.webgpt_floors import EXTRACT, RANDOM, SCRIPT
-from recipes.webgpt_pools import CLONED_POLICY, PPO_POLICY, JudgedSamples, rate_best_of_n
-from recipes.webgpt_stages import Samples
+from recipes.webgpt_actors import RANDOM, SCRIPT
+from recipes.webgpt_data import AnswerSample, Samples, Settings, is_right
 from rookery.learn.reinforcement_learning import ReinforcementResult
 from rookery.learn.reward_training import RewardTrainingResult
-from rookery.library.question_files import is_correct_answer
+from rookery.learn.rollout_environments import BatchRewardFunction, compute_answer_rewards
+from rookery.measure.figures import Figure, FigureLine, FigurePicture, make_line
+from rookery.measure.intervals import estimate_mean
 from rookery.measure.reward_frontiers import (
-    BudgetPoint,
     estimate_best_of_n,
     estimate_best_of_n_curve,
-    find_compute_frontier,
+    make_best_of_n_figure,
 )
 from rookery.records import Question
 
-ANY_RIGHT, EVEN, FORETOLD, REALISED = "one of the samples is right", "even", "foretold", "realised"
-make_rated_effect = partial(
-    Effect,
-    floors=(RANDOM,),
-    lacking="one of the samples by lot, the longest and the likeliest were not measured",
-    facts=(SCRIPT, EXTRACT, ANY_RIGHT),
-    table="right",
-)
-"""Effect on the share of right answers, beside its floors."""
-SAID = {
-    "offered": "They choose among the commands and short answers that a state offers.",
-    "commands": "They write any command that the browser's grammar has, with words of their own in "
-    "searches and words of the screen in quotes, and any answer.",
-    "free": "They write what they like.",
-}
-"""Note on what policies may say."""
-SETTINGS_CHOICE = "settings on other draws of questions (docs/LOG.md); "
-SHARED_ERRORS_REASON = (
-    "both reward models begin alike and share their errors, so that the check, too, is "
-    "over-optimised; and most pairs tie by the known answers, being right or wrong alike"
-)
-"""Reason given where the validation reward model predicts too much."""
+Scores = Sequence[Sequence[float]]  # of each sample, by question
+KNOWN, FRESH, REINFORCED, GREEDY = "known", "imitation", "reinforced", "imitation, greedy"
+GIVEN, GIVEN_REINFORCED = "quote given", "quote given, reinforced"
+"""Systems that are sampled; the best of n is foretold from known and chosen of fresh samples."""
+GIVEN_LIKELIEST, ANY_RIGHT = "quote given, likeliest", "one of the samples is right"
+name_clone, name_best = "after {} demonstrations".format, "best of {}".format
+LIKELIEST, LONGEST, MAJORITY = "likeliest", "longest", "majority"
+EXPECTED = {"doubling": 0.08, "best": 0.10, "reinforced": 0.05, "given": 0.07}
+"""Differences that were expected before any run, from other experiments (docs/LOG.md)."""
+NO_ANSWER_REWARD = -1e9
+"""Reward of a sample that is no answer, so that it is never chosen."""
 
 
-class ComputeCosts(NamedTuple):
-    """Floating point operations of one answer."""
-
-    policies: dict[str, float]
-    judging: float
-    """Of the reward model, for each answer that is chosen from."""
-
-
-def rate_floors(
-    questions: Sequence[Question], floors: Mapping[str, Samples]
-) -> dict[str, list[float]]:
-    """Return for each floor the share of its answers to each question that are right."""
-    return {
-        name: [
-            fmean(is_correct_answer(question, answer) for answer in some)
-            for question, some in zip(questions, samples, strict=True)
-        ]
-        for name, samples in floors.items()
-    }
-
-
-def make_tables(
-    test_questions: Sequence[Question],
-    floors: Mapping[str, Sequence[float]],
-    pools: Mapping[str, JudgedSamples],
-    fresh: Mapping[str, JudgedSamples],
-    costs: ComputeCosts,
-    n: int,
-) -> Iterator[ScoreTable]:
-    """Yield the scores of every system: right answers, preferences, and what a budget buys."""
-    questions = tuple(question.id for question in test_questions)
-    systems = {name: tuple(each) for name, each in floors.items()}
-    for name in (CLONED_POLICY, PPO_POLICY):
-        systems[f"{name}, one sample"] = tuple(rate_best_of_n(fresh[name], 1))
-        systems[f"{name}, best of {n}"] = tuple(rate_best_of_n(fresh[name], n))
-    systems[ANY_RIGHT] = tuple(max(row) for row in fresh[CLONED_POLICY].right)
-    yield ScoreTable("right", "share of answers that are right", questions, systems)
-    one, best = (systems[f"{CLONED_POLICY}, {how}"] for how in ("one sample", f"best of {n}"))
-    yield ScoreTable(
-        "preferred",
-        f"share of times that the best of {n} is preferred to one sample",
-        questions,
-        {
-            FORETOLD: tuple(map(_foretell_preference, *_get_rewards(pools[CLONED_POLICY]))),
-            REALISED: tuple(0.5 + (b - a) / 2 for a, b in zip(one, best, strict=True)),
-            EVEN: (0.5,) * len(questions),
-        },
-    )
-    bought = {
-        _name_budget(k): _rate_point(pools, point)
-        for k, point in choose_by_compute(pools, costs, n).items()
-    }
-    measured = slice(1, None, 2)
-    yield ScoreTable(
-        "compute",
-        "share of answers that are right, on every second question",
-        questions[measured],
-        {name: each[measured] for name, each in {**systems, **bought}.items()},
-    )
-
-
-def _get_rewards(pool: JudgedSamples) -> tuple[list[list[float]], list[list[float]]]:
-    return pool.reward, pool.validation
-
-
-def _foretell_preference(rewards: Sequence[float], odds: Sequence[float]) -> float:
-    """Return how often the sample of the highest reward would be preferred to one sample, by the
-    log-odds of another reward model."""
-    best = [odds[at] for at, each in enumerate(rewards) if each == max(rewards)]
-    return fmean(1 / (1 + math.exp(other - one)) for one in best for other in odds)
-
-
-def choose_by_compute(
-    pools: Mapping[str, JudgedSamples], costs: ComputeCosts, n: int
-) -> dict[int, BudgetPoint]:
-    """Choose policy and number of samples, on every second question, for the compute of 1, n/4 and
-    n samples of the cloned policy (section 5.2)."""
-    curves = {
-        name: estimate_best_of_n_curve(pools[name].reward[::2], pools[name].right[::2])
-        for name in costs.policies
-    }
-    one = costs.policies[CLONED_POLICY]
-    frontier = find_compute_frontier(curves, costs.policies, costs.judging)
-    budgets = {k: k * (one + costs.judging * (k > 1)) for k in (1, max(1, n // 4), n)}
-    return {
-        k: [point for point in frontier if point.cost <= budget][-1]
-        for k, budget in budgets.items()
-    }
-
-
-def _rate_point(pools: Mapping[str, JudgedSamples], point: BudgetPoint) -> tuple[float, ...]:
-    pool = pools[point.model]
-    each = zip(pool.reward, pool.right, strict=True)
-    return tuple(float(estimate_best_of_n(*row)[point.n - 1]) for row in each)
-
-
-def _name_budget(samples: int) -> str:
-    return f"compute of {samples} sample{'s' * (samples > 1)}"
-
-
-def list_effects(n: int) -> list[Effect]:
-    """Return the paper's effects.
-
-    That the best of n is foretold from the policy's own other samples is none: the estimator is
-    unbiased by construction.
-    """
-    one, best = f"{CLONED_POLICY}, one sample", f"{CLONED_POLICY}, best of {n}"
-    policy, reward = (
-        "the policy's step on a part of the demonstrations",
-        "the reward model's on a part of its comparisons",
-    )
-    chosen_by = f"{SETTINGS_CHOICE}{policy}, {reward}; nothing on these questions"
+def rate_samples(questions: Sequence[Question], samples: Samples) -> list[list[float]]:
+    """Return 1 for each right sample, 0 for each other."""
     return [
-        make_rated_effect(
-            effect=f"the best of {n} by the learnt reward is right more often than one sample",
-            paper="best of 64 preferred 68 % to one sample (section 5.1, figure 5)",
-            learnt=best,
-            reference=one,
-            chosen=chosen_by,
-        ),
-        make_rated_effect(
-            effect="one sample after PPO is right more often than one of the cloned policy",
-            paper="preferred 58 % of the time (section 5.1, figure 4)",
-            learnt=f"{PPO_POLICY}, one sample",
-            reference=one,
-            chosen=chosen_by,
-        ),
-        make_rated_effect(
-            effect=f"PPO adds nothing to the best of {n}",
-            paper="it fails to offer much benefit (section 5.1, figure 4)",
-            learnt=f"{PPO_POLICY}, best of {n}",
-            reference=best,
-            claim="same",
-            chosen=chosen_by,
-        ),
-        Effect(
-            effect="a reward model that learnt from other questions foretells how often the best "
-            f"of {n} is preferred",
-            paper="within the band of figure 5, up to n = 64",
-            table="preferred",
-            learnt=FORETOLD,
-            reference=REALISED,
-            floors=(EVEN,),
-            claim="same",
-            chosen=chosen_by,
-            why=SHARED_ERRORS_REASON,
-        ),
-        make_rated_effect(
-            effect=f"the compute of {n} samples, every model counted, buys more right answers than "
-            f"that of {max(1, n // 4)}",
-            paper="760M best of 4, 13B best of 16, 175B best of 64 (section 5.2, figure 8)",
-            learnt=_name_budget(n),
-            reference=_name_budget(max(1, n // 4)),
-            chosen=f"{chosen_by}; policy and number of samples on every other question",
-            table="compute",
-        ),
+        [float(is_right(question, each.answer)) for each in some]
+        for question, some in zip(questions, samples, strict=True)
     ]
 
 
-def list_notes(
-    settings: Settings,
-    demonstration_count: int,
-    rewards: Sequence[RewardTrainingResult],
-    learnt: ReinforcementResult,
-) -> list[str]:
-    """Return notes on differences from the paper."""
-    agreed = [each.after.credit if each.after else 0.5 for each in rewards]
+def reward_samples(
+    questions: Sequence[Question], samples: Samples, scores: BatchRewardFunction
+) -> list[list[float]]:
+    """Return the learnt reward of each sample; NO_ANSWER_REWARD of what is no answer."""
+    pairs = zip(questions, samples, strict=True)
+    answers = [(question, one.answer) for question, some in pairs for one in some]
+    rewards = iter(compute_answer_rewards(scores, answers))
     return [
-        f"Policies begin from {settings.imitate.trained.model or 'nothing'} and learn from "
-        f"{demonstration_count} scripted demonstrations, which are told the answer. "
-        f"{SAID[settings.actions]}",
-        f"“{RANDOM}” chooses among the commands and short answers that a state offers, each as "
-        "likely. The script, over the same "
-        "offers, searches for the question, opens the first result, quotes the sentence with a "
-        "year and the most words of the question, and answers with its first year. The extract "
-        "method answers in up to three whole sentences, which hold the year more easily than "
-        "an answer that names one; it was not made for these questions.",
-        "Questions ask for a year, pages are a few sentences each, and the right answer is known; "
-        "nobody was asked.",
-        f"The reward models foretell {agreed[0]:.1%} and {agreed[1]:.1%} of held-out comparisons "
-        "with ties as half (appendix C: two people agree on 73 %).",
-        "That the best of n is foretold by the estimator from other samples of the same policy "
-        "is no finding: it is unbiased by construction, and its tests are in tests/measure.",
-        f"PPO ended {learnt.kl:.2f} nats from the cloned policy (table 8: 7 to 12). {learnt.ended} "
-        + " ".join(learnt.faults),
+        [NO_ANSWER_REWARD if (reward := next(rewards)) is None else reward for _ in some]
+        for some in samples
+    ]
+
+
+def rate_best(scores: Scores, right: Scores) -> list[float]:
+    """Return the share of right answers to each question among the samples of the best score."""
+    return [float(estimate_best_of_n(*each)[-1]) for each in zip(scores, right, strict=True)]
+
+
+def count_votes(some: Sequence[AnswerSample]) -> list[float]:
+    """Return for each sample how many say the same in any case; -1 for what is no answer."""
+    said = [one.answer and one.answer.text.casefold() for one in some]
+    return [-1.0 if each is None else float(said.count(each)) for each in said]
+
+
+def make_table(
+    questions: Sequence[Question], pools: Mapping[str, Samples], rewards: Scores
+) -> ScoreTable:
+    """Return the shares of right answers of every system; `rewards` are of the fresh samples."""
+    fresh = pools[FRESH]
+    right = {name: rate_samples(questions, each) for name, each in pools.items()}
+    chosen: dict[str, Scores] = {
+        name_best(len(fresh[0])): rewards,
+        LIKELIEST: [[one.logprob for one in some] for some in fresh],
+        LONGEST: [[len(one.answer.text) if one.answer else -1 for one in some] for some in fresh],
+        MAJORITY: list(map(count_votes, fresh)),
+        ANY_RIGHT: right[FRESH],
+    }
+    likely = [[one.logprob for one in some] for some in pools[GIVEN]]
+    systems = {
+        **{name: list(map(fmean, each)) for name, each in right.items()},
+        **{name: rate_best(scores, right[FRESH]) for name, scores in chosen.items()},
+        GIVEN_LIKELIEST: rate_best(likely, right[GIVEN]),
+    }
+    return ScoreTable(
+        "right",
+        "share of answers that name a gold answer in a few words, with a quote that holds it",
+        tuple(each.id for each in questions),
+        {name: tuple(each) for name, each in systems.items()},
+    )
+
+
+def list_effects(settings: Settings) -> list[Effect]:
+    """Return the paper's effects, each with the difference that was expected before the runs."""
+    first, last, n = settings.demonstrations[0], settings.demonstrations[-1], settings.samples
+    best = f"the best of {n} by the learnt reward is right more often than one sample"
+    whole = "reinforced answering makes whole episodes right more often than imitation"
+    paper = {
+        "doubling": "more demonstrations help (section 5.2, figure 6)",
+        "best": "best of 64 preferred 68 % to one sample (section 5.1, figure 5)",
+        "reinforced": "preferred 58 % of the time (section 5.1, figure 4)",
+        "given": "15 more answers from the same quotes in each episode (section 3.2)",
+    }
+    compared = {
+        "doubling": (f"{last} demonstrations teach more than {first}", FRESH, name_clone(first)),
+        "best": (best, name_best(n), FRESH),
+        "reinforced": (whole, REINFORCED, FRESH),
+        "given": ("the same, where the right quote is given", GIVEN_REINFORCED, GIVEN),
+    }
+    floors = {
+        "doubling": (RANDOM,),
+        "best": (LIKELIEST, LONGEST, MAJORITY),
+        "reinforced": (GREEDY,),
+        "given": (GIVEN_LIKELIEST,),
+    }
+    return [
+        Effect(
+            effect=effect,
+            paper=paper[key],
+            table="right",
+            learnt=learnt,
+            reference=reference,
+            floors=floors[key],
+            facts=(SCRIPT, ANY_RIGHT) if reference == FRESH else (SCRIPT, GIVEN),
+            expected=EXPECTED[key] * (math.log2(last / first) if key == "doubling" else 1),
+            chosen="rates by earlier experiments, sizes by time; tried on other questions",
+        )
+        for key, (effect, learnt, reference) in compared.items()
+    ]
+
+
+def make_figures(
+    settings: Settings,
+    table: ScoreTable,
+    known_scores: tuple[Scores, Scores],
+    fresh_scores: tuple[Scores, Scores],
+    run: Path,
+) -> Iterator[Figure]:
+    """Yield the curves: right answers by demonstrations; best of n by rewards and right answers of
+    known and of fresh samples; and right answers by batch of `run`."""
+    share, scores = "share of right answers", table.scores
+    says = f"{len(table.questions)} questions that nothing was learnt from."
+    facts = ", ".join(f"{name} {fmean(scores[name]):.3f}" for name in (GIVEN, SCRIPT, RANDOM))
+    names = [*map(name_clone, settings.demonstrations[:-1]), FRESH]
+    rates = [estimate_mean(scores[name], least=0.0) for name in names]
+    clones = list(zip(settings.demonstrations, rates, strict=True))
+    yield Figure(
+        "demonstrations",
+        "Right by demonstrations",
+        f"{says} Each policy goes on from the one before, with others. {facts}.",
+        ("demonstrations", share, "low", "high"),
+        tuple((count, each.value, each.low, each.high) for count, each in clones),
+        FigurePicture("curves", (make_line(FRESH, clones),), "demonstrations", share, log_x=True),
+    )
+    ns = [2**power for power in range(settings.samples.bit_length())]
+    yield make_best_of_n_figure(
+        {FRESH: estimate_best_of_n_curve(*known_scores, ns)},
+        f"{says} Estimated from {ns[-1]} samples each, realised with {ns[-1]} others.",
+        {FRESH: estimate_best_of_n_curve(*fresh_scores, ns)},
+        worth=share,
+    )
+    lines = (run / "metrics.jsonl").read_text("utf-8").splitlines()
+    batches = [(at, json.loads(each)["reward"]) for at, each in enumerate(lines, 1)]
+    yield Figure(
+        "rewards",
+        "Right by batch of reinforcement",
+        "Right answers from quotes that are given, as they are learnt from.",
+        ("batch", share),
+        tuple(batches),
+        FigurePicture("curves", (FigureLine("RLOO", tuple(batches)),), "batch", share),
+    )
+
+
+def list_notes(
+    settings: Settings, count: int, reward: RewardTrainingResult, learnt: ReinforcementResult
+) -> list[str]:
+    """Return notes on differences from the paper; `count` is of demonstrations."""
+    agreed = reward.after.credit if reward.after else 0.5
+    return [
+        f"{count} of {settings.demonstrations[-1]} questions could be demonstrated "
+        "by a script that knows the answer: search for the keywords, open the right one of "
+        f"{settings.browsing.rules.results} results, quote the sentence by its first and last "
+        "words, answer in a few words. Policies say any command of the browser.",
+        "Questions of SQuAD have answers of up to three words, pages are a few sentences each, and "
+        "who is right is known; nobody was asked. An answer of more than five words is wrong.",
+        "Those who learnt nothing choose among commands and answers that are offered: by lot; or "
+        "the first result, the sentence with the most words of the question, and its first name or "
+        "number that this has not (the script).",
+        f"The reward model tells {agreed:.1%} of held-out right answers from wrong ones.",
+        "Reinforcement is RLOO with the known answers as reward, for PPO with a reward model; "
+        f"answers alone are reinforced. It ended {learnt.kl:.2f} nats from imitation. "
+        f"{learnt.ended} {' '.join(learnt.faults)}".rstrip(),
     ]

@@ -2,18 +2,14 @@
 was allowed is recorded."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from small import CROWS, MAGPIES, logprobs
 
 from recipes.oracle_policies import list_candidate_actions
-from recipes.policy_samples import sample_browser_answers
 from recipes.random_models import write_random_model
-from recipes.webgpt_data import allow_candidates
 from rookery.browser.browser_commands import (
     SCREEN_LINK,
     BrowserRules,
@@ -26,6 +22,8 @@ from rookery.learn.action_constraints import (
     ConstrainedEnvironment,
     allow_commands,
     constrain_commands_on_server,
+    list_next_tokens,
+    tokenize_actions,
 )
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.learn.episodes import PolicySampler, Trajectory
@@ -37,7 +35,9 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.random_models import write_tiny_model
 from rookery.learn.rollout_environments import BrowserEnvironment, BrowserEnvironmentSettings
+from rookery.learn.training_data import PromptConstraint
 from rookery.library.search_index import InMemoryLibrary
+from rookery.models.remote_model import AllowedTokens
 from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Question
 
@@ -53,6 +53,20 @@ QUESTIONS = [
     Question("mirrors", "Who knows itself in a mirror?"),
 ]
 BROWSING = BrowserEnvironmentSettings(rules=BrowserRules(actions=8, overlap=0))
+
+
+def allow_offers(
+    speech: PolicyTokenizer, offer: Callable[[str], Sequence[str]] = list_candidate_actions
+) -> PromptConstraint:
+    """A constraint to the actions that are offered to each prompt; those that are too long are left
+    out unless all are."""
+
+    def constrain_action(prompt: str) -> AllowedTokens:
+        rows = tokenize_actions(speech, offer(prompt))
+        fitting = [row for row in rows if len(row) <= speech.max_action_tokens] or rows
+        return lambda said: list_next_tokens(fitting, said)
+
+    return constrain_action
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +97,7 @@ def played(model: Any, speech: PolicyTokenizer) -> list[Trajectory]:
         return [1.0] * len(pairs)
 
     world = BrowserEnvironment(QUESTIONS, LIBRARY, scores, speech, BROWSING)
-    offered = allow_candidates(speech, list_candidate_actions)
+    offered = allow_offers(speech)
     return ConstrainedEnvironment(world, speech, offered).play_episodes(
         draw_sample, range(8), seed=1
     )
@@ -146,54 +160,11 @@ def test_offers_that_are_too_long_are_left_out_while_others_are_not(
         def offer(_: str) -> Sequence[str]:
             return texts
 
-        offered = allow_candidates(speech, offer)
+        offered = allow_offers(speech, offer)
         ConstrainedEnvironment(Asks(speech), speech, offered).play_episodes(sampler, [0], 0)
         return token_sets[0]
 
     assert allowed("End: Answer", long) == allowed("End: Answer") != allowed(long) != set()
-
-
-@pytest.mark.slow
-def test_answers_stand_with_their_questions_and_are_the_same_for_a_seed(folder: Path) -> None:
-    parts = (
-        folder,
-        QUESTIONS,
-        LIBRARY,
-        3,
-        SamplingSettings(TOKENS),
-        BROWSING,
-        partial(allow_candidates, offered=list_candidate_actions),
-    )
-    found = sample_browser_answers(*parts, seed=2)
-    assert found == sample_browser_answers(*parts, seed=2) != sample_browser_answers(*parts, seed=3)
-    assert [len(answers) for answers in found] == [3, 3]
-    given = [answer for answers in found for answer in answers if answer is not None]
-    assert given
-    assert all(answer.quotes for answer in given)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("group", [1, 2, 3])
-def test_each_question_gets_its_answers_whatever_the_groups_and_extra_answers(
-    folder: Path, group: int
-) -> None:
-    def draw(extra_answers: int) -> list[list[Answer | None]]:
-        browsing = replace(BROWSING, group=group, extra_answers=extra_answers)
-        offered = partial(allow_candidates, offered=list_candidate_actions)
-        parts = 3, SamplingSettings(TOKENS), browsing, offered
-        return sample_browser_answers(folder, QUESTIONS, LIBRARY, *parts, seed=2)
-
-    plain = draw(0)
-    assert [len(answers) for answers in plain] == [3, 3]
-    assert len({answer for answers in plain for answer in answers}) > 2
-    assert draw(2) == plain
-
-
-def test_without_offers_a_policy_that_knows_nothing_comes_to_no_answer(folder: Path) -> None:
-    found = sample_browser_answers(
-        folder, QUESTIONS, LIBRARY, 1, SamplingSettings(8), BROWSING, None, seed=2
-    )
-    assert found == [[None], [None]]
 
 
 PAGE_TEXT = "Crows remember faces for years.\nThey tell 【3†their young†b.org】 of them."

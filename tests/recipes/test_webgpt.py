@@ -4,44 +4,43 @@ from itertools import combinations
 from pathlib import Path
 from random import Random
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from recipes.findings import list_findings
-from recipes.oracle_policies import list_candidate_actions
+from recipes.gold_answers import AnswerLocation
 from recipes.stages import ROOT, Result, load_or_make, run_recipe
 from recipes.webgpt import DEFAULTS, reproduce_paper
-from recipes.webgpt_data import Settings, prepare_site
-from recipes.webgpt_floors import EXTRACT, RANDOM, SCRIPT
+from recipes.webgpt_actors import RANDOM, SCRIPT, answer_by_offers, point_at_sentence
+from recipes.webgpt_data import AnswerSample, Samples, Settings, is_right, prepare_site
 from recipes.webgpt_found import (
-    ComputeCosts,
-    choose_by_compute,
-    list_effects,
-    make_tables,
-    rate_floors,
-)
-from recipes.webgpt_pools import (
-    CLONED_POLICY,
+    FRESH,
+    GIVEN,
+    GIVEN_REINFORCED,
+    GREEDY,
+    KNOWN,
     NO_ANSWER_REWARD,
-    PPO_POLICY,
-    JudgedSamples,
-    convert_to_preference,
-    judge_samples,
-    rate_best_of_n,
+    REINFORCED,
+    count_votes,
+    list_effects,
+    make_table,
+    name_clone,
+    rate_best,
+    rate_samples,
+    reward_samples,
 )
-from recipes.webgpt_rewards import make_comparisons
-from recipes.webgpt_stages import Samples
+from recipes.webgpt_stages import PAIRS, make_comparisons
 from rookery.errors import Failed
-from rookery.library.question_files import is_correct_answer
+from rookery.library.search_index import InMemoryLibrary
 from rookery.measure.figures import read_figures
-from rookery.measure.intervals import Estimate
+from rookery.pages.page_reader import read_page
 from rookery.records import Answer, Comparison, Episode, Page, Question
-from rookery.typed_files import parse_settings, read_json_lines, read_toml_table
+from rookery.typed_files import merge_tables, parse_settings, read_json_lines, read_toml_table
 
 pytestmark = pytest.mark.xdist_group("webgpt")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
-ASKED = Question("1", "When was it built?", gold=("1707",))
+ASKED = Question("1", "When was the mill built?", gold=("1707",))
 PAGE = Page("u", "Mill", "It was built in 1707. It burnt in 1811.")
 BUILT, BURNT = PAGE.quote(0, 21), PAGE.quote(22, 39)
 RIGHT, WRONG, UNSHOWN = (
@@ -53,7 +52,7 @@ RIGHT, WRONG, UNSHOWN = (
 
 def settings(size: str) -> Settings:
     path = SIZES / f"webgpt.{size}.toml"
-    return parse_settings(read_toml_table(path), Settings, path)
+    return parse_settings(merge_tables(DEFAULTS, read_toml_table(path)), Settings, path)
 
 
 def run(out: Path) -> Result:
@@ -71,152 +70,131 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_run_that_was_stopped_while_it_learnt_finds_the_same(out: Path, tmp_path: Path) -> None:
-    (tmp_path / "ppo").mkdir()
-    (tmp_path / "ppo" / "cord").write_text("lunch")
+    (tmp_path / "reinforced").mkdir()
+    (tmp_path / "reinforced" / "cord").write_text("lunch")
     with pytest.raises(Failed, match="lunch"):
         run(tmp_path)
-    (tmp_path / "ppo" / "cord").unlink()
+    (tmp_path / "reinforced" / "cord").unlink()
     again = run(tmp_path)
     first = Result.from_json((out / "result.json").read_bytes())
     assert (again.findings, again.notes) == (first.findings, first.notes)
 
 
-def test_it_writes_a_figure_for_each_thing_that_it_shows(out: Path) -> None:
+@pytest.mark.slow
+def test_it_writes_its_curves_and_samples(out: Path) -> None:
     found = {place.stem for place in read_figures(out / "figures")}
-    assert found == {"right", "best-of-n", "preferred-best-of-n", "compute", "preferred"}
+    assert found == {"demonstrations", "best-of-n", "rewards"}
+    samples = load_or_make(out / "samples-known.json", Samples, list)
+    assert [len(some) for some in samples] == [4] * 6
+    made = list(read_json_lines(out / "reward" / "comparisons.jsonl", Comparison))
+    assert made
+    assert all(is_right(each.question, each.answers[0]) for each in made)
 
 
 @pytest.mark.slow
-def test_demonstrations_are_right_and_say_only_what_models_are_offered(out: Path) -> None:
-    episodes = list(read_json_lines(out / "cloned-16-1" / "demonstrations.jsonl", Episode))
+def test_demonstrations_search_open_point_and_answer(out: Path) -> None:
+    episodes = list(read_json_lines(out / "cloned-8" / "demonstrations.jsonl", Episode))
     assert episodes
     for episode in episodes:
-        assert is_correct_answer(episode.question, episode.answer)
-        assert all(step.said.text in list_candidate_actions(step.prompt) for step in episode.steps)
+        verbs = [step.said.text.split()[0] for step in episode.steps[:-1]]
+        assert verbs == ["Search", "Clicked", "Quote:"]
+        assert is_right(episode.question, episode.answer)
 
 
 def test_no_two_uses_share_a_question(tmp_path: Path) -> None:
     _, uses = prepare_site(settings("tiny"), NO_DATA, tmp_path)
-    assert [len(use) for use in uses] == list(settings("tiny").asked)
+    assert [len(use) for use in uses] == [8, 8, 4, 6]
     for one, other in combinations(uses, 2):
         assert not {each.id for each in one} & {each.id for each in other}
 
 
-@pytest.mark.slow
-def test_comparisons_prefer_who_is_right(out: Path) -> None:
-    made = list(read_json_lines(out / "reward" / "comparisons.jsonl", Comparison))
-    assert any(max(each.weights) == 1 for each in made)
-    for each in made:
-        good = [is_correct_answer(each.question, answer) for answer in each.answers]
-        assert each.weights[0] - each.weights[1] == good[0] - good[1]
+def test_an_answer_is_right_where_it_is_short_and_its_quote_holds_it_too() -> None:
+    copied = Answer("It was built in 1707, they say.", (BUILT,))
+    assert is_right(ASKED, RIGHT)
+    assert not any(is_right(ASKED, answer) for answer in (WRONG, UNSHOWN, copied, None))
 
 
-def test_an_answer_is_right_where_its_quote_holds_it_too() -> None:
-    assert is_correct_answer(ASKED, RIGHT)
-    assert not any(is_correct_answer(ASKED, answer) for answer in (WRONG, UNSHOWN, None))
+def test_a_sentence_is_pointed_at_by_words_that_name_it_alone() -> None:
+    sentence = "The old mill stands by the river Lune that floods in every winter."
+    page = Page("u", "Mill", f"It is old. {sentence}")
+    target = AnswerLocation(page, 11, len(page.text), "Lune")
+    # "The old" has fewer than eight letters; elsewhere "The old mill" names two places
+    assert point_at_sentence(target, page.text) == "The old mill━in every winter."
+    assert point_at_sentence(target, f"The old mill burnt. {page.text}") == sentence
 
 
-def test_equal_answers_are_compared_once_and_two_wrong_ones_tie() -> None:
-    found = list(make_comparisons(ASKED, [WRONG, None, UNSHOWN, WRONG, RIGHT]))
-    assert [each.weights for each in found] == [(0.5, 0.5), (0.0, 1.0), (0.0, 1.0)]
-
-
-def test_what_is_no_answer_is_never_chosen_and_to_the_check_it_is_the_worst() -> None:
-    samples: Samples = [[None, WRONG, RIGHT]]
-    found = judge_samples([ASKED], samples, lambda pairs: [-5.0, -7.0], lambda pairs: [2.0, 1.0])
-    assert found == JudgedSamples(
-        [[0.0, 0.0, 1.0]], [[NO_ANSWER_REWARD, -5.0, -7.0]], [[1.0, 2.0, 1.0]]
+def test_the_script_answers_from_the_offers() -> None:
+    text = b"<title>Ashby</title><p>Nobody lives in Ashby. The mill of Ashby was built in 1707.</p>"
+    library = InMemoryLibrary([read_page(text, "https://a.org/ashby", "text/html")])
+    question = Question("1", "When was the mill of Ashby built?", gold=("1707",))
+    samples = answer_by_offers(settings("tiny"), [question], library, SCRIPT)
+    answer = samples[0][0].answer
+    assert answer is not None
+    assert (answer.text, answer.quotes[0].text) == (
+        "1707.",
+        "The mill of Ashby was built in 1707.",
     )
 
 
-def test_the_best_of_fresh_samples_is_taken_group_by_group_and_ties_are_shared() -> None:
-    some = JudgedSamples([[1, 0, 0, 1]], [[2.0, 1.0, 3.0, 3.0]], [[0.0] * 4])
-    assert (rate_best_of_n(some, 1), rate_best_of_n(some, 2), rate_best_of_n(some, 4)) == (
-        [0.5],
-        [0.75],
-        [0.5],
-    )
+def test_right_answers_are_compared_with_wrong_ones_once_and_few_times() -> None:
+    found = make_comparisons(ASKED, [WRONG, None, UNSHOWN, WRONG, RIGHT])
+    assert [each.weights for each in found] == [(1.0, 0.0)] * 2
+    assert {each.answers for each in found} == {(RIGHT, WRONG), (RIGHT, UNSHOWN)}
+    many = [RIGHT, *(Answer(f"{year}", (BURNT,)) for year in range(9))]
+    assert len(make_comparisons(ASKED, many)) == PAIRS
 
 
-def test_log_odds_of_nothing_are_even_and_those_of_one_are_73_in_100() -> None:
-    found = convert_to_preference(Estimate(1.0, 0.0, 1.0, 9))
-    assert (round(found.value, 2), found.low, found.count) == (0.73, 0.5, 9)
+def test_the_best_is_chosen_and_what_is_no_answer_never() -> None:
+    samples = [[AnswerSample(each, -1.0) for each in (None, WRONG, RIGHT)]]
+    rewards = reward_samples([ASKED], samples, lambda pairs: [-5.0, -7.0])
+    right = rate_samples([ASKED], samples)
+    assert (rewards, right) == ([[NO_ANSWER_REWARD, -5.0, -7.0]], [[0.0, 0.0, 1.0]])
+    assert rate_best(rewards, right) == [0.0]
+    assert rate_best([[1.0, 2.0, 2.0]], right) == [0.5]  # a tie is shared
 
 
-def draw_samples(share: float, skill: float, seed: int) -> JudgedSamples:
-    """Samples that are right so often, and a reward that knows so much of it."""
-    random = Random(seed)
-    right = [[float(random.random() < share) for _ in range(8)] for _ in range(300)]
-    seen = [[skill * one + random.gauss(0, 1) for one in row] for row in right]
-    return JudgedSamples(right, seen, [[one - 0.5 for one in row] for row in right])
+def test_votes_count_answers_in_any_case_and_nothing_has_none() -> None:
+    some = [AnswerSample(each, 0.0) for each in (Answer("Lune"), Answer("lune"), None, Answer("a"))]
+    assert count_votes(some) == [2.0, 2.0, -1.0, 1.0]
 
 
-def judge(
-    judged: dict[str, JudgedSamples], fresh: dict[str, JudgedSamples], script: float = 0.0
-) -> list[str]:
-    """Verdicts, where the script is right so often."""
-    asked = [Question(f"{at}", "When?") for at in range(300)]
-    floors = {RANDOM: [0.0] * 300, SCRIPT: [script] * 300, EXTRACT: [1.0] * 300}
-    costs = ComputeCosts({CLONED_POLICY: 1.0}, 0.5)
-    tables = list(make_tables(asked, floors, judged, fresh, costs, 8))
-    return [each.verdict for each in list_findings(list_effects(8), [tables])]
+def draw_samples(share: float, n: int, seed: int) -> Samples:
+    """Samples for 200 questions that are right so often."""
+    chance = Random(seed)
+    kinds = [[RIGHT if chance.random() < share else WRONG for _ in range(n)] for _ in range(200)]
+    return [[AnswerSample(each, chance.random()) for each in some] for some in kinds]
 
 
-def test_a_reward_that_knows_is_found_to_help_and_one_that_does_not_is_not() -> None:
-    for skill, helps in ((2.0, "yes"), (0.0, "undecided")):
-        known, fresh = (
-            {
-                CLONED_POLICY: draw_samples(0.3, skill, seed),
-                PPO_POLICY: draw_samples(0.5, skill, seed + 1),
-            }
-            for seed in (1, 3)
-        )
-        best, learnt, same, _, compute = judge(known, fresh)
-        assert (best, learnt, compute) == (helps, "yes", helps)
-        assert same == "no"  # PPO's samples are right more often, also the best of them
+@pytest.mark.parametrize(("skill", "best"), [(3.0, "yes"), (0.0, "not seen")])
+def test_what_helps_is_found_to_help(skill: float, best: str) -> None:
+    sizes = replace(settings("small"), samples=8)
+    shares = dict.fromkeys(map(name_clone, sizes.demonstrations), 0.1)
+    shares |= {KNOWN: 0.3, FRESH: 0.3, GREEDY: 0.3, REINFORCED: 0.5, GIVEN: 0.5}
+    shares |= {GIVEN_REINFORCED: 0.7, RANDOM: 0.02, SCRIPT: 0.6}
+    pools = {name: draw_samples(each, 8, seed) for seed, (name, each) in enumerate(shares.items())}
+    chance = Random(0)
+    rewards = [
+        [skill * (one.answer == RIGHT) + chance.gauss(0, 1) for one in some]
+        for some in pools[FRESH]
+    ]
+    questions = [replace(ASKED, id=f"{at}") for at in range(200)]
+    tables = [make_table(questions, pools, rewards)]
+    found = [each.verdict for each in list_findings(list_effects(sizes), [tables])]
+    assert found == ["yes", best, "yes", "yes"]
 
 
-def test_a_script_that_does_better_is_a_fact_beside_the_claim() -> None:
-    known, fresh = (
-        {CLONED_POLICY: draw_samples(0.3, 2.0, seed), PPO_POLICY: draw_samples(0.3, 2.0, seed + 1)}
-        for seed in (1, 3)
-    )
-    best, learnt, same, _, compute = judge(known, fresh, script=0.95)
-    assert (best, learnt, same, compute) == ("yes", "undecided", "undecided", "yes")
+def test_expectations_were_set_for_each_effect() -> None:
+    expected = [each.expected for each in list_effects(settings("small"))]
+    assert expected == pytest.approx([0.24, 0.10, 0.05, 0.07])  # three doublings
 
 
-def test_policy_and_number_are_chosen_where_they_are_not_measured() -> None:
-    known = {CLONED_POLICY: draw_samples(0.3, 2.0, 1), "smaller-1": draw_samples(0.3, 2.0, 2)}
-    costs = ComputeCosts({CLONED_POLICY: 1.0, "smaller-1": 0.5}, 2.0)
-    # one sample buys one of the dearer; eight with judging (24) eight of it, or nine of the other
-    chosen = choose_by_compute(known, costs, 8)
-    assert chosen[1].n == 1
-    assert all(point.cost <= k * (1 + 2 * (k > 1)) for k, point in chosen.items())
+@pytest.mark.parametrize("size", ["tiny", "small", "medium", "paper"])
+def test_every_size_can_be_read(size: str) -> None:
+    numbers = settings(size).demonstrations
+    assert sorted(numbers) == list(numbers)
 
 
-def test_the_script_answers_from_the_offers_and_beats_the_lot(out: Path) -> None:
-    _, (*_, asked) = prepare_site(settings("tiny"), NO_DATA, out)
-    shares = {}
-    for name in ("script", "offers-by-lot", "extract"):
-        samples = load_or_make(out / f"floor-{name}.json", Samples, list)
-        assert len(samples) == len(asked)
-        shares[name] = rate_floors(asked, {name: samples})[name]
-    assert sum(shares["script"]) > sum(shares["offers-by-lot"])
-
-
-def test_every_size_can_be_read_and_the_paper_s_is_the_paper_s() -> None:
-    paper, small = settings("paper"), settings("small")
-    assert (paper.samples, paper.browsing.extra_answers, paper.actions) == (64, 15, "free")
+def test_the_papers_size_has_the_papers_numbers() -> None:
+    paper = settings("paper")
+    assert (paper.samples, paper.browsing.extra_answers) == (64, 15)
     assert (paper.reinforce.minibatches, paper.reinforce.beta) == (128, 0.02)
-    assert sum(small.asked) < 4379
-    assert small.actions == "commands"
-
-
-def test_what_was_drawn_is_kept_as_answers_of_each_question(out: Path) -> None:
-    samples = load_or_make(out / "cloned-known.json", Samples, list)
-    assert [len(some) for some in samples] == [4] * 4
-    judged = msgspec.json.decode(
-        (out / "judged-cloned-known.json").read_bytes(), type=JudgedSamples
-    )
-    nothing = [[one is None for one in some] for some in samples]
-    assert nothing == [[one == NO_ANSWER_REWARD for one in row] for row in judged.reward]
