@@ -1,4 +1,4 @@
-"""Measures that only recipes and benchmarks take: areas under the ROC curve (DeLong), gains of the
+"""Measures that only recipes and benchmarks take: areas under the ROC curve (DeLong), the
 best of n, agreement of rewards, a system's citations, and figures of curves."""
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,7 @@ from rookery.measure.citations import (
 from rookery.measure.figures import Figure, FigurePicture, make_line
 from rookery.measure.intervals import MIN_GROUPS, Estimate, get_t_quantile
 from rookery.measure.reward_frontiers import (
-    average_over_questions,
     compute_best_of_n_kl,
-    estimate_best_of_n,
 )
 from rookery.records import Answer
 
@@ -47,20 +45,6 @@ def _share_below(scores: Sequence[float], others: Sequence[float]) -> np.ndarray
     ordered, places = np.sort(others), np.asarray(scores)
     below = np.searchsorted(ordered, places, "left") + np.searchsorted(ordered, places, "right")
     return below / (2 * len(ordered))
-
-
-def estimate_best_of_n_gain(
-    rewards: Sequence[Sequence[float]],
-    validations: Sequence[Sequence[float]],
-    at: Sequence[int] = (),
-) -> dict[int, Estimate]:
-    """Return the mean gain of the best of n over one sample, for each n of `at`.
-
-    Otherwise as `estimate_best_of_n_curve`. If rewards are log odds, the sigmoid of the gain is how
-    often people should prefer the best of n (WebGPT, figure 5).
-    """
-    estimates = [estimate_best_of_n(*each) for each in zip(rewards, validations, strict=True)]
-    return average_over_questions([each - each[0] for each in estimates], at, least=None)
 
 
 def interpolate_best_of_n(curve: Sequence[float], kl: float) -> float:

@@ -56,8 +56,8 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
     ):
         library = remember_searches(folder)
         questions, few, n = uses.measured, settings.few, settings.samples
-        browse = browse_with(settings, questions, library)
-        answer = answer_with_quotes(questions, library)
+        browse = browse_with(settings, library)
+        answer = answer_with_quotes(library)
 
         def show(name: str, some: list[Question]) -> list[Episode]:
             make = partial(demonstrate, settings, some, library)
@@ -70,9 +70,7 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
             clones.append(clone_behaviour(settings, clones[-1:], some, out / f"cloned-{high}"))
         clone = clones[-1]
         draw = partial(sample_answers, settings, out=out)
-        compared = draw(
-            "compared", uses.compared, browse_with(settings, uses.compared, library), clone, few
-        )
+        compared = draw("compared", uses.compared, browse, clone, few)
         right = {each.question.id: each.answer for each in show("right", uses.compared)}
         by_lot = answer_by_offers(settings, uses.compared, library, RANDOM)
         answers = [

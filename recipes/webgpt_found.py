@@ -1,18 +1,18 @@
 """What the WebGPT recipe found: answers chosen among samples, effects, tables and figures."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from recipes.findings import Effect, ScoreTable
+from recipes.measures import make_curves_figure, make_training_figure
 from recipes.webgpt_actors import RANDOM, SCRIPT
 from recipes.webgpt_data import AnswerSample, Samples, Settings, is_right
 from rookery.learn.reinforcement_learning import ReinforcementResult
 from rookery.learn.reward_training import RewardTrainingResult
 from rookery.learn.rollout_environments import BatchRewardFunction, compute_answer_rewards
-from rookery.measure.figures import Figure, FigureLine, FigurePicture, make_line
+from rookery.measure.figures import Figure
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.reward_frontiers import (
     estimate_best_of_n,
@@ -147,13 +147,13 @@ def make_figures(
     names = [*map(name_clone, settings.demonstrations[:-1]), FRESH]
     rates = [estimate_mean(scores[name], least=0.0) for name in names]
     clones = list(zip(settings.demonstrations, rates, strict=True))
-    yield Figure(
+    yield make_curves_figure(
         "demonstrations",
         "Right by demonstrations",
         f"{says} Each policy goes on from the one before, with others. {facts}.",
-        ("demonstrations", share, "low", "high"),
-        tuple((count, each.value, each.low, each.high) for count, each in clones),
-        FigurePicture("curves", (make_line(FRESH, clones),), "demonstrations", share, log_x=True),
+        {FRESH: clones},
+        ("demonstrations", share),
+        log_x=True,
     )
     ns = [2**power for power in range(settings.samples.bit_length())]
     yield make_best_of_n_figure(
@@ -162,15 +162,8 @@ def make_figures(
         {FRESH: estimate_best_of_n_curve(*fresh_scores, ns)},
         worth=share,
     )
-    lines = (run / "metrics.jsonl").read_text("utf-8").splitlines()
-    batches = [(at, json.loads(each)["reward"]) for at, each in enumerate(lines, 1)]
-    yield Figure(
-        "rewards",
-        "Right by batch of reinforcement",
-        "Right answers from quotes that are given, as they are learnt from.",
-        ("batch", share),
-        tuple(batches),
-        FigurePicture("curves", (FigureLine("RLOO", tuple(batches)),), "batch", share),
+    yield make_training_figure(
+        {"RLOO": run}, "Share of right answers from quotes that are given, as they are learnt from."
     )
 
 

@@ -33,9 +33,11 @@ from rookery.records import Answer, Comparison, Episode, Library, Question
 
 RANDOM_MODEL = 2000, 1024, 32, 1
 """Vocabulary, context, width and layers of a policy that is not named."""
-PAIRS = 6  # comparisons of one question at most
-EnvironmentBuilder = Callable[[BatchRewardFunction, PolicyTokenizer, int], RolloutEnvironment]
-"""From rewards, the policy's tokens and the episodes of a question in a row."""
+PAIRS, BLOCK = 6, 25  # comparisons of a question at most; questions sampled at a time
+EnvironmentBuilder = Callable[
+    [Sequence[Question], BatchRewardFunction, PolicyTokenizer, int], RolloutEnvironment
+]
+"""From questions, rewards, the policy's tokens and the episodes of a question in a row."""
 
 
 def clone_behaviour(
@@ -67,21 +69,19 @@ def clone_behaviour(
     return Path(result.model)
 
 
-def browse_with(
-    settings: Settings, questions: Sequence[Question], library: Library
-) -> EnvironmentBuilder:
+def browse_with(settings: Settings, library: Library) -> EnvironmentBuilder:
     """Return a builder of environments that browse: commands are held to the browser's grammar."""
     rules = settings.browsing
-    return lambda scores, speech, group: ConstrainedEnvironment(
+    return lambda questions, scores, speech, group: ConstrainedEnvironment(
         BrowserEnvironment(questions, library, scores, speech, replace(rules, group=group)),
         speech,
         allow_commands(speech),
     )
 
 
-def answer_with_quotes(questions: Sequence[Question], library: Library) -> EnvironmentBuilder:
+def answer_with_quotes(library: Library) -> EnvironmentBuilder:
     """Return a builder of environments of one step, an answer from the right quote."""
-    return lambda scores, speech, group: SingleStepEnvironment(
+    return lambda questions, scores, speech, group: SingleStepEnvironment(
         questions, partial(list_quote_prompts, library), scores, speech, group=group
     )
 
@@ -97,15 +97,16 @@ def sample_answers(
     greedy: bool = False,
 ) -> Samples:
     """Sample n answers of a policy to each question, and keep them in `out` under a name, from
-    which the seed is made too."""
+    which the seed is made too: those to a few questions at a time, so that a stop costs little."""
+    plain = settings.reinforce.sampling
+    sampling = replace(plain, temperature=0.0) if greedy else plain
 
-    def play() -> Samples:
-        print_progress(f"{name}: {n} samples to each of {len(questions)} questions")
-        plain = settings.reinforce.sampling
-        sampling = replace(plain, temperature=0.0) if greedy else plain
+    def play(at: int) -> Samples:
+        block = questions[at : at + BLOCK]
+        print_progress(f"{name}: {n} samples to each of {len(block)} questions, from {at} on")
         loaded = load_sampled_model(policy, sampling)
         speech = load_policy_tokenizer(policy, sampling.max_tokens, chat=False)
-        episodes, seed = range(n * len(questions)), crc32(f"{settings.seed} {name}".encode())
+        episodes, seed = range(n * len(block)), crc32(f"{settings.seed} {name} {at}".encode())
         answers: list[Answer] = []
 
         def collect_answers(pairs: Sequence[tuple[Question, Answer]]) -> list[float]:
@@ -113,17 +114,20 @@ def sample_answers(
             return [0.0] * len(pairs)
 
         sample = make_policy_sampler(loaded.model, loaded.ends, sampling)
-        played = build(collect_answers, speech, n).play_episodes(sample, episodes, seed)
+        played = build(block, collect_answers, speech, n).play_episodes(sample, episodes, seed)
         each = iter(answers)
-        samples: Samples = [[] for _ in questions]
-        turns = assign_questions(len(questions), n, episodes, seed)
-        for one, (at, _) in zip(played, turns, strict=True):
+        samples: Samples = [[] for _ in block]
+        turns = assign_questions(len(block), n, episodes, seed)
+        for one, (number, _) in zip(played, turns, strict=True):
             answer = None if one.reward is None else next(each)
             logprob = math.fsum(value for row in one.rows for value in row.logprobs)
-            samples[at].append(AnswerSample(None if one.malformed else answer, logprob))
+            samples[number].append(AnswerSample(None if one.malformed else answer, logprob))
         return samples
 
-    return load_or_make(out / f"samples-{name.replace(' ', '-')}.json", Samples, play)
+    place = out / f"samples-{name.replace(' ', '-')}"
+    starts = range(0, len(questions), BLOCK)
+    blocks = (load_or_make(place / f"{at}.json", Samples, partial(play, at)) for at in starts)
+    return [samples for block in blocks for samples in block]
 
 
 def train_reward(
@@ -175,8 +179,8 @@ def reinforce_answers(
 
     def learn() -> ReinforcementResult:
         speech = load_policy_tokenizer(policy, whole.sampling.max_tokens, chat=False)
-        build = answer_with_quotes(questions, library)
-        world = build(reward_answers, speech, settings.browsing.group)
+        build = answer_with_quotes(library)
+        world = build(questions, reward_answers, speech, settings.browsing.group)
         return train_by_reinforcement(whole, world, out / "reinforced")
 
     return load_or_make(out / "reinforced.json", ReinforcementResult, learn)

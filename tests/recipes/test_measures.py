@@ -7,18 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from widths import get_ends, half_width, holds
+from widths import get_ends, holds
 
 from recipes.measures import (
     correlate_scores,
     estimate_auroc,
-    estimate_best_of_n_gain,
     interpolate_best_of_n,
     make_curves_figure,
     measure_pair_accuracy,
 )
 from rookery.measure.intervals import Estimate
-from rookery.measure.reward_frontiers import estimate_best_of_n_curve
 
 
 def test_an_area_by_hand() -> None:
@@ -57,19 +55,6 @@ def test_the_interval_of_an_area_holds_it_as_often_as_it_says() -> None:
         found = estimate_auroc(chance.normal(1, 1, 60).tolist(), chance.normal(0, 1, 40).tolist())
         held += holds(found, true)
     assert 0.91 < held / 400 < 0.98
-
-
-def test_a_gain_is_compared_question_by_question() -> None:
-    """Questions differ much more than answers, which widens the curve and not the gain."""
-    random = np.random.default_rng(10)
-    rewards_QN = random.normal(size=(50, 8)) + 20 * random.normal(size=(50, 1))
-    rows = rewards_QN.tolist()
-    gained, reached = estimate_best_of_n_gain(rows, rows), estimate_best_of_n_curve(rows, rows)
-    assert gained[1] == Estimate(0, None, None, 50)
-    assert gained[8].value == pytest.approx(reached[8].value - reached[1].value)
-    assert half_width(gained[8]) < half_width(reached[8]) / 10
-    # The greatest of 8 normal values is 1.4236 on average.
-    assert holds(gained[8], 1.4236)
 
 
 def test_between_two_n_the_reward_is_interpolated_and_beyond_the_last_it_is_that_one() -> None:

@@ -84,7 +84,7 @@ def test_a_run_that_was_stopped_while_it_learnt_finds_the_same(out: Path, tmp_pa
 def test_it_writes_its_curves_and_samples(out: Path) -> None:
     found = {place.stem for place in read_figures(out / "figures")}
     assert found == {"demonstrations", "best-of-n", "rewards"}
-    samples = load_or_make(out / "samples-known.json", Samples, list)
+    samples = load_or_make(out / "samples-known" / "0.json", Samples, list)
     assert [len(some) for some in samples] == [4] * 6
     made = list(read_json_lines(out / "reward" / "comparisons.jsonl", Comparison))
     assert made
