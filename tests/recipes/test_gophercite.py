@@ -47,6 +47,8 @@ from rookery.typed_files import merge_tables, parse_settings, read_json_lines, r
 pytestmark = pytest.mark.xdist_group("gophercite")  # its models are made once
 SIZES = ROOT / "recipes" / "sizes"
 NO_DATA = Path("no-such-folder")
+COUNT = 60
+"""Questions of made-up samples that can be answered."""
 WAYS = ("by reward", LIKELIEST, LONGEST, TOLD, MAJORITY)
 
 
@@ -201,32 +203,34 @@ def make_samples(count: int, knows: bool, share: float = 0.5, seed: int = 0) -> 
 
 
 def judge(sft: Samples, rl: Samples) -> list[Verdict]:
-    """Return the verdicts on 100 questions that can be answered and as many that cannot."""
+    """Return the verdicts on COUNT questions that can be answered and as many that cannot."""
     quote = Quote("u", "", "", 0, 8, "Nothing.")
     quoted: list[QuotedQuestion] = [
-        (Question(f"{at}", "Why?", gold=("x",)), quote) for at in range(200)
+        (Question(f"{at}", "Why?", gold=("x",)), quote) for at in range(2 * COUNT)
     ]
     samples = {
         "SFT": sft,
-        f"SFT, {GREEDY}": [row[:1] for row in sft[:100]],
-        f"few-shot, {GREEDY}": [row[:1] for row in sft[100:]],
-        "RL": rl[:100],
-        f"RL, {GREEDY}": [row[:1] for row in rl[:100]],
-        "RL on the known reward": rl[:100],
+        f"SFT, {GREEDY}": [row[:1] for row in sft[:COUNT]],
+        f"few-shot, {GREEDY}": [row[:1] for row in sft[COUNT:]],
+        "RL": rl[:COUNT],
+        f"RL, {GREEDY}": [row[:1] for row in rl[:COUNT]],
+        "RL on the known reward": rl[:COUNT],
     }
-    tables = list(make_answer_tables(samples, quoted, 100))
+    tables = list(make_answer_tables(samples, quoted, COUNT))
     return [each.verdict for each in list_findings(list_effects(4)[1:], [tables])]
 
 
 def test_a_reward_that_knows_what_is_good_shows_in_choosing_and_in_declining() -> None:
     imitation, best, rl, greedy, known, area = judge(
-        make_samples(100, True), make_samples(100, True, 0.9, 1)
+        make_samples(COUNT, True), make_samples(COUNT, True, 0.9, 1)
     )
     assert (imitation, best, rl, greedy, known, area) == ("yes",) * 6
 
 
 def test_a_reward_that_knows_nothing_shows_nothing() -> None:
-    _, best, rl, greedy, _, area = judge(make_samples(100, False), make_samples(100, False, 0.5, 1))
+    _, best, rl, greedy, _, area = judge(
+        make_samples(COUNT, False), make_samples(COUNT, False, 0.5, 1)
+    )
     assert "yes" not in (best, rl, greedy, area)
 
 
