@@ -1,11 +1,9 @@
 """Answering sessions: everything between the settings and an answer, without a terminal.
 
 The Python front door, the command line, the web pages, the HTTP API and MCP all answer through
-`AnswerSession`. Nothing here prints; progress is reported to callbacks. Follow-up questions are
-rewritten so that they stand alone (Elgohary and others 2019, section 3).
+`AnswerSession`. Nothing here prints; progress is reported to callbacks.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from rookery.answers.follow_ups import join_questions, rewrite_by_model
 from rookery.answers.methods import NO_CALLBACKS, AnswerCallbacks, QuestionRun, get_method
 from rookery.errors import USER_ERROR_OUTCOMES, Failed, Outcome
 from rookery.evidence.calibration import (
@@ -54,10 +53,8 @@ from rookery.library.site_library import SiteLibrary, SiteLimits
 from rookery.library.stored_indexes import list_index_digests
 from rookery.library.warc import WarcLibrary
 from rookery.library.web_library import WebLibrary, WebSearch, make_web_search
-from rookery.models.chat_prompts import render_chat_prompt
 from rookery.network.fetcher import Fetcher, build_user_agent
 from rookery.pages.file_selection import SkippedGroup, count_skipped
-from rookery.pages.page_text import neutralize_text
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
 from rookery.settings import WORDS, Settings, get_cache_folder, get_data_folder, locate_archive
 
@@ -434,8 +431,8 @@ class AnswerSession:
 
         A chat model of a server rewrites it where the method uses one, and is shown the `replies`
         to the last of the earlier questions, too. Elsewhere, where that model fails, and where the
-        answer must be the same offline, the question before is added to one that leans on it. Small
-        models change what is asked too often.
+        answer must be the same offline, rules for English do (`join_questions`). Small models
+        change what is asked too often.
         """
         if not earlier:
             return question
@@ -583,77 +580,3 @@ class FallbackLibrary(Library):
             if failed.failure.outcome != Outcome.URL_NOT_SHOWN:
                 raise
         return self._fallback.fetch(url)
-
-
-MOST_CONTEXT_CHARACTERS = 600
-"""characters of the questions before; longer ones are not added"""
-MOST_FRAGMENT_WORDS = 3
-"""words of a question that is too short to stand alone, such as `Why not?`"""
-MOST_POINTING_WORDS = 9
-"""words of a question in which "they" points back; in a longer one it points to its own subject"""
-_BEGINS_AGAIN = re.compile(r"(?:and|but|so|what about|how about)\b", re.IGNORECASE)
-_POINTS_BACK = re.compile(
-    r"\b(?:it|its|they|them|their|theirs|he|him|his|she|her|hers|this|that|these|those|same|instead"
-    r"|else|there)\b",
-    re.IGNORECASE,
-)
-
-
-def join_questions(questions: Sequence[str]) -> str:
-    """Return the last question of a conversation, and after it those on which it leans.
-
-    It leans on the one before if it is short or begins with "and", or is not long and has a word
-    that points back, such as "they". Any other stays to the letter.
-    """
-    joined = ""
-    for question in questions:
-        before = joined.strip() if len(joined) <= MOST_CONTEXT_CHARACTERS else ""
-        leans = before and _leans_on_earlier(question)
-        joined = f"{question.strip()} {before}" if leans else question
-    return joined
-
-
-def _leans_on_earlier(question: str) -> bool:
-    words = len(question.split())
-    if words <= MOST_FRAGMENT_WORDS or _BEGINS_AGAIN.match(question.strip()):
-        return True
-    return words <= MOST_POINTING_WORDS and _POINTS_BACK.search(question) is not None
-
-
-MAX_TURN_CHARACTERS = 4000
-"""characters of the last question before, and of its answer, that a chat model is shown; of each
-before that, half as many"""
-MIN_TURN_CHARACTERS = 50
-"""the same below which a conversation is not followed back any further"""
-
-
-def rewrite_by_model(
-    question: str,
-    earlier: Sequence[str],
-    complete: Callable[[str], str],
-    replies: Sequence[str] = (),
-) -> str | None:
-    """Have a chat model rewrite a question so that it stands alone without the `earlier` ones.
-
-    `complete` returns what the model writes after a prompt. `replies` are the answers to the last
-    of the earlier questions, "" where one has none. Returns None where what it writes is no single
-    question of a plausible length.
-    """
-    from rookery.answers.best_of_n import render_prompt
-
-    question = " ".join(question.split())
-    longest = 2 * (len(question) + max(map(len, earlier), default=0)) + 200
-    turns, room = [f"Last question: {question}"], MAX_TURN_CHARACTERS
-    replies = [*[""] * (len(earlier) - len(replies)), *replies]
-    for before, reply in zip(reversed(earlier), reversed(replies), strict=True):
-        if room < MIN_TURN_CHARACTERS:
-            break
-        answer = f"\nAnswer: {reply.strip()[:room]}" if reply.strip() else ""
-        turns.insert(0, f"Question: {' '.join(before.split())[:room]}{answer}")
-        room //= 2
-    turn = neutralize_text("\n\n".join(turns))
-    prompt = render_chat_prompt(render_prompt("chat_follow_up"), [turn])
-    line = complete(prompt).strip().partition("\n")[0]
-    line = re.sub(r"^(?:rewritten|(?:last )?question): *", "", line, flags=re.IGNORECASE)
-    rewritten = line.strip('"*` ')
-    return rewritten if rewritten and len(rewritten) <= longest else None

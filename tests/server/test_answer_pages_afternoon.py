@@ -54,14 +54,14 @@ DOCUMENTS = {
 ASKED = (
     ("When was the lighthouse of Skarvoy built?", "1874", "lighthouse.md"),
     ("Who built it?", "Ingrid Solheim", "lighthouse.md"),
-    ("How tall is the lighthouse?", "31 metres", "lighthouse.md"),
+    ("How tall is it?", "31 metres", "lighthouse.md"),
     ("How many passengers does the ferry Havkatt carry?", "84 passengers", "ferry.txt"),
     ("When does it leave on Sundays?", "9:40", "ferry.txt"),
     ("Are dogs allowed on the beach of Skarvoy?", "from October to March", "rules.html"),
     ("How much did the council pay for the new pier?", "412,000 crowns", "council.docx"),
     ("How many puffin burrows did the survey count?", "1,286", "puffins.pdf"),
 )
-FOLLOW_UPS = ("Who built it?", "When does it leave on Sundays?")
+FOLLOW_UPS = ("Who built it?", "How tall is it?", "When does it leave on Sundays?")
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_a_readers_afternoon(room: Site, browser: Browser, tmp_path: Path) -> No
         rows = page.locator(".asked-rows li")
         expect(rows).to_have_count(len(ASKED) - 1)
         # A follow-up is listed with the question that it stands for.
-        expect(rows.filter(has_text="Who built it?")).to_contain_text("the lighthouse of Skarvoy")
+        expect(rows.filter(has_text="How tall is it?")).to_contain_text("the lighthouse of Skarvoy")
         rows.get_by_role("link", name=ASKED[0][0]).last.click()
         page.get_by_role("link", name="All of them on one page").click()
         expect(page.get_by_role("status")).to_contain_text("7 questions, all done")

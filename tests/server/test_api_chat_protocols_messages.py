@@ -135,7 +135,7 @@ def test_earlier_messages_give_the_last_one_its_context(service: Served) -> None
         "top_k": 5,
     }
     about = service.send(PATH, {**asked, **unused, "rookery": {"links": True}}).json["rookery"]
-    assert about["searched"] == f"{LONGER} {FACES}"
+    assert about["searched"] == f"{LONGER} (crows recognise human faces)"
     ignored = {"messages[1]", "messages[2].content[1]", "max_tokens", "rookery.links", *unused}
     assert set(about["ignored"]) == ignored
 
