@@ -522,15 +522,16 @@ def compose_evidence_answer(
     """Quote the blocks that answer best, and what another page adds; decline below the limit.
 
     `judged` are the sections of one question, best first; those with the numbers `leading` are
-    quoted first, in this order, all as `narrow` returns them. The answer's score is the calibrated
-    probability of the best section that is quoted; without any quote it declines and has no score.
+    quoted first, in this order, all as `narrow` returns them. The answer's score, and whether it is
+    certain, are by the section that is quoted first, which the best may stand behind as the older;
+    without any quote it declines and has no score.
     """
     quotes: list[tuple[Quote, float]] = []
     probabilities = estimate_probabilities(judged)
-    is_certain = bool(judged) and probabilities[0] >= settings.certain
+    is_certain = bool(judged) and probabilities[leading[0]] >= settings.certain
     limit = settings.second if is_certain else max(settings.second_possible, settings.decline)
-    others = (number for number in range(len(judged)) if number not in leading)
-    for number in [*leading, *others][: len(judged)]:
+    order = list(dict.fromkeys([*leading, *range(len(judged))]))[: len(judged)]
+    for number in order:
         is_further = bool(quotes) and number not in leading
         if len(quotes) == settings.quotes or (is_further and probabilities[number] < limit):
             break
@@ -547,24 +548,19 @@ def compose_evidence_answer(
             break
     if not quotes:
         return Answer(NOTHING_FOUND, declined=True)
-    best = max(probability for _, probability in quotes)
-    score = settings.calibrate(best)
-    if best < settings.decline == settings.certain:
-        close = [
-            section
-            for section, probability in zip(judged, probabilities, strict=True)
-            if probability >= _CLOSE or section is judged[0]
-        ]
+    first, best = quotes[0][1], max(probability for _, probability in quotes)
+    score = settings.calibrate(first)
+    if first < settings.decline == settings.certain:
+        close = [judged[n] for n in order if probabilities[n] >= _CLOSE or n == order[0]]
         closest = filter(None, (choose_quote(section, settings.longest) for section in close))
         closest_quotes = tuple(closest)[: settings.quotes] or (quotes[0][0],)
-        text = (
-            f"No passage reached {settings.calibrate(settings.decline):.3g}; the closest are below."
-        )
+        limit = settings.calibrate(settings.decline)
+        text = f"No passage reached {limit:.3g}; the closest are below."
         return Answer(text, closest_quotes, declined=True, score=score)
     if best < settings.decline:
         return Answer(NOTHING_ANSWERS, (quotes[0][0],), declined=True, score=score)
     answer = render_quotes([quote for quote, _ in quotes], score)
-    return answer if best >= settings.certain else msgspec.structs.replace(answer, certain=False)
+    return answer if first >= settings.certain else msgspec.structs.replace(answer, certain=False)
 
 
 def _answers_as_well(section: JudgedSection, best: JudgedSection) -> bool:

@@ -4,6 +4,7 @@ words, so that each case can be worked out by hand."""
 import re
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from rookery.answers import evidence_answers
@@ -159,9 +160,36 @@ def test_of_two_sources_that_differ_the_newer_comes_first_and_it_is_said() -> No
     ]
     assert both.answer is not None
     assert find_altered_extract(both.answer) == []
-    assert both.answer.score == pytest.approx(0.94, abs=0.01)  # of what is judged the best
     older = ask_both(("minutes_2025", OLDER), ("minutes_2024", NEWER), **odds)
     assert quoted(older) == [OLDER, NEWER]
+
+
+def test_what_is_quoted_first_is_certain_or_not_whatever_the_older_is() -> None:
+    """The second of the search has .3 ln 2 less: 3 and 1.29 are .94 and .36; 2.69 is .86."""
+    names = ("minutes_2024-03-12", OLDER), ("minutes_2025-10-08", NEWER)
+    unsure = ask_both(*names, before=3.0, decided=1.5).answer
+    sure = ask_both(*names, before=3.0, decided=2.9).answer
+    first = ask_both(
+        ("minutes_2025", OLDER), ("minutes_2024", NEWER), before=3.0, decided=1.5
+    ).answer
+    assert unsure is not None
+    assert sure is not None
+    assert first is not None
+    assert (unsure.certain, sure.certain, first.certain) == (False, msgspec.UNSET, msgspec.UNSET)
+    assert unsure.score == pytest.approx(0.358, abs=0.002)
+    assert sure.score == pytest.approx(0.862, abs=0.002)
+    assert first.score == pytest.approx(0.944, abs=0.002)
+
+
+def test_below_a_limit_that_was_asked_for_the_older_does_not_count() -> None:
+    """Of the amendment the limit is missed, and not of what it replaces."""
+    settings = EvidenceSettings(certain=0.5, decline=0.5)
+    odds = {"steel": 2.0, "replaced": 0.5}
+    changed = ask_about_petrol("lease_2019", "amendment_2026-08", settings, **odds)
+    assert changed.stop == "declined"
+    assert quoted(changed) == [AMENDMENT, LEASE]
+    before = ask_about_petrol("lease_2026", "amendment_2019", settings, **odds)
+    assert before.stop == "end"
 
 
 def test_of_sources_without_dates_nothing_is_said_of_their_order() -> None:
@@ -181,13 +209,15 @@ LEASE = "The tenant keeps at most 40 litres of petrol in the steel locker."
 AMENDMENT = "Clause 7 is replaced: at most 25 litres of petrol stay in the locker of the tenant."
 
 
-def ask_about_petrol(name: str, other: str, **odds: float) -> Episode:
+def ask_about_petrol(
+    name: str, other: str, settings: EvidenceSettings = EvidenceSettings(), **odds: float
+) -> Episode:
     pages = [
         read_page(f"# Papers\n\n{text}".encode(), f"file:///club/{name}.md", "text/markdown")
         for name, text in ((name, LEASE), (other, AMENDMENT))
     ]
     question = Question("1", "How much petrol is kept?")
-    return answer_by_evidence(question, InMemoryLibrary(pages), WordJudge(**odds))
+    return answer_by_evidence(question, InMemoryLibrary(pages), WordJudge(**odds), settings)
 
 
 def test_what_a_newer_document_changes_is_quoted_behind_it() -> None:
