@@ -1,10 +1,8 @@
-"""Baselines that need no training: quotes, majorities and rankings of a forum's answers."""
+"""Baselines that need no training: quotes and majorities."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
-from recipes.vote_comparisons import ForumThread
 from rookery.measure.ranking import score_tf_idf
 from rookery.pages.passages import find_sentences
 from rookery.records import Page, Question, Quote
@@ -22,17 +20,3 @@ def find_majority(texts: Sequence[str]) -> int:
     folded = [text.lower() for text in texts]
     [(most, _)] = Counter(folded).most_common(1)
     return folded.index(most)
-
-
-def score_by_length(thread: ForumThread) -> list[float]:
-    """Return a score for each answer on a forum: its number of characters."""
-    return [float(len(post.text)) for post in thread.answers]
-
-
-def score_by_time(thread: ForumThread) -> list[float]:
-    """Return a score for each answer on a forum, higher for those posted earlier.
-
-    Answers of unknown time come last. A time without a zone is UTC.
-    """
-    times = (post.timestamp for post in thread.answers)
-    return [-math.inf if time is None else -time for time in times]

@@ -1,25 +1,18 @@
 """Measures that only recipes and benchmarks take: areas under the ROC curve (DeLong), the
-best of n, agreement of rewards, a system's citations, and figures of curves."""
+best of n, agreement of rewards, and figures of curves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from rookery.learn.training_run import load_run_metrics
-from rookery.measure.citations import (
-    EntailmentFunction,
-    SystemCitationScores,
-    average_citation_scores,
-    score_answer_citations,
-)
 from rookery.measure.figures import Figure, FigurePicture, make_line
 from rookery.measure.intervals import MIN_GROUPS, Estimate, get_t_quantile
 from rookery.measure.reward_frontiers import (
     compute_best_of_n_kl,
 )
-from rookery.records import Answer
 
 
 def estimate_auroc(good: Sequence[float], bad: Sequence[float]) -> Estimate:
@@ -107,13 +100,3 @@ def make_training_figure(runs: Mapping[str, Path], says: str) -> Figure:
         for name, folder in runs.items()
     }
     return make_curves_figure("rewards", "Reward by batch", says, lines, ("batch", "reward"))
-
-
-def score_system_citations(
-    answers: Iterable[Answer], entails: EntailmentFunction
-) -> SystemCitationScores:
-    """Return the mean citation scores of a system's answers; f1 is the mean of the answers' own.
-
-    Intervals are over answers. Raises ValueError if no answer states anything.
-    """
-    return average_citation_scores(score_answer_citations(answer, entails) for answer in answers)

@@ -99,9 +99,7 @@ def _list_gophercite_stages(place: Path) -> list[RecipeStage]:
 
 def _list_webglm_stages(place: Path) -> list[RecipeStage]:
     settings = parse_settings(read_toml_table(place), webglm_stages.Settings, place)
-    assert settings.summaries is not None
-    model = settings.summaries.trained.model
-    how = settings.retrieve
+    how, generate = settings.retrieve, settings.generate.imitate
     trained, texts = (
         TrainedModelSettings(how.model, how.frozen),
         how.piece * (how.drawing.references + 1),
@@ -109,8 +107,7 @@ def _list_webglm_stages(place: Path) -> list[RecipeStage]:
     encoder = TrainingShape(_read(how.model), trained, how.optimising, texts, 256, outputs=0)
     return [
         RecipeStage("retrieve, each encoder", Path(how.model).name, encoder),
-        _imitation("summaries", settings.summaries, model),
-        _preference("prefer", settings.prefer, model),
+        _imitation("generate", generate, generate.trained.model),
     ]
 
 

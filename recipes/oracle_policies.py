@@ -1,12 +1,11 @@
-"""Oracle policies: they know the gold answers and act as a person or a language model would.
+"""Oracle policies: they know the gold answers and act as a person would.
 
-`OracleWriter` stands in for the language model that bootstraps answers (WebGLM, section 3.2), with
-known error rates. Scripted demonstrators search, read, quote and answer in the text browser.
+Scripted demonstrators search, read, quote and answer in the text browser.
 `list_candidate_actions` lists what they might say, for models that can only choose.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from random import Random
 from typing import NamedTuple
@@ -36,140 +35,7 @@ from rookery.pages.search_terms import (
 )
 from rookery.pages.text_folding import fold_text
 from rookery.quotes.citation_syntax import render_numbered
-from rookery.quotes.word_overlap import split_words
-from rookery.records import Answer, Claim, Completion, Episode, Library, Page, Question, Quote
-
-_QUESTION_PREFIX, _REFERENCE_PREFIX = "Question: ", "Reference ["
-
-
-class OracleErrorRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Probabilities of the deliberate errors of an OracleWriter."""
-
-    adoption: float = 0.098
-    """probability of using a reference without a gold answer, or of leaving out one with it; GPT-3
-    was right 90.2 % of the time (WebGLM, table 1)"""
-    memory: float = 0.15
-    """probability of a further statement that no reference supports; certain where none is used"""
-    wrong: float = 0.2
-    """probability of citing another reference than the one used"""
-    invented: float = 0.05
-    """probability of citing a number that no reference has"""
-    dropped: float = 0.15
-    """probability of leaving out a word of the reference that is not in a gold answer"""
-
-
-class OracleStatement(NamedTuple):
-    """One sentence of an answer, with its true and its cited reference."""
-
-    text: str
-    """without citation and full stop"""
-    source: int | None
-    """index of the reference that it was made from, from 0; None: from memory"""
-    cited: int
-    """index of the reference that it cites, right or wrong"""
-
-
-class OracleWriter:
-    """Writes WebGLM answers from those references that contain a gold answer, with random errors.
-
-    The same prompt and seed give the same answers.
-    """
-
-    name = "adopter"
-
-    def __init__(
-        self,
-        accepted: Mapping[str, Sequence[str]],
-        memory: Sequence[str],
-        faults: OracleErrorRates = OracleErrorRates(),
-        seed: int = 0,
-    ) -> None:
-        """Take the gold answers by the question's text, and `memory`, unsupported sentences."""
-        self._accepted = accepted
-        self._memory = memory
-        self._faults = faults
-        self._seed = seed
-
-    def complete(
-        self, prompt: str, n: int = 1, allow: Callable[[Sequence[int]], Iterable[int]] | None = None
-    ) -> list[Completion]:
-        """Return n completions of a WebGLM prompt, each an answer with known random errors.
-
-        An answer has one cited sentence per reference used, and sometimes one that no reference
-        supports. `allow` is ignored.
-        """
-        statements = (self.generate_statements(prompt, number) for number in range(n))
-        return [
-            Completion(" ".join(f"{each.text} [{each.cited + 1}]." for each in some))
-            for some in statements
-        ]
-
-    def generate_statements(self, prompt: str, number: int = 0) -> list[OracleStatement]:
-        """Generate the statements of one answer to a WebGLM prompt, with the references they cite.
-
-        `number` distinguishes the answers to one prompt: the same question, number and seed give
-        the same statements.
-        """
-        question, references = parse_webglm_prompt(prompt)
-        chance = Random(f"{self._seed} {question} {number}")
-        accepted = self._accepted.get(question, ())
-        adopted = [
-            at
-            for at, reference in enumerate(references)
-            if contains_any_answer(reference, accepted) != (chance.random() < self._faults.adoption)
-        ]
-        needed = {word for answer in accepted for word in split_words(answer)}
-        statements: list[tuple[str, int | None]] = [
-            (self._drop_words(references[at], needed, chance), at) for at in adopted
-        ]
-        if not adopted or chance.random() < self._faults.memory:
-            statements.append((_strip_citations(chance.choice(self._memory)), None))
-        return [
-            OracleStatement(text, at, self._choose_citation(at, len(references), chance))
-            for text, at in statements
-        ]
-
-    def _drop_words(self, reference: str, needed: set[str], chance: Random) -> str:
-        kept = [
-            word
-            for word in reference.split()
-            if chance.random() >= self._faults.dropped or not needed.isdisjoint(split_words(word))
-        ]
-        return _strip_citations(" ".join(kept or reference.split()))
-
-    def _choose_citation(self, source: int | None, count: int, chance: Random) -> int:
-        """Draw the index of the reference that a statement cites."""
-        drawn = chance.random()
-        if drawn < self._faults.invented:
-            return count + chance.randrange(5)
-        others = [at for at in range(count) if at != source]
-        if source is None or (drawn < self._faults.invented + self._faults.wrong and others):
-            return chance.choice(others)
-        return source
-
-
-def contains_any_answer(reference: str, accepted: Iterable[str]) -> bool:
-    """Return True if a text contains one of the accepted answers, compared as lower-case words."""
-    said = f" {' '.join(split_words(reference))} "
-    return any(
-        f" {' '.join(split_words(answer))} " in said for answer in accepted if split_words(answer)
-    )
-
-
-def parse_webglm_prompt(prompt: str) -> tuple[str, list[str]]:
-    """Return the question and the references of a WebGLM prompt, those of its example left out."""
-    lines = prompt.rpartition("\n\n")[2].splitlines()
-    shown = [line.partition(": ")[2] for line in lines if line.startswith(_REFERENCE_PREFIX)]
-    asked = [
-        line.removeprefix(_QUESTION_PREFIX) for line in lines if line.startswith(_QUESTION_PREFIX)
-    ]
-    return asked[-1] if asked else "", shown
-
-
-def _strip_citations(text: str) -> str:
-    """Replace square brackets, which would be read as citations, and strip the final full stop."""
-    return text.replace("[", "(").replace("]", ")").rstrip(" .!?")
-
+from rookery.records import Answer, Claim, Episode, Library, Page, Question, Quote
 
 MAX_REPEATED_SENTENCE = 300
 """maximum characters of a sentence that is repeated whole as an answer"""

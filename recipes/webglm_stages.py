@@ -1,231 +1,143 @@
-"""Stages of the WebGLM recipe, each run once: bootstrap, distil, prefer."""
+"""Settings of the WebGLM recipe, its data, and the retriever that learns from citations."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import msgspec
+import torch
 from msgspec.structs import replace
 
-from recipes.oracle_policies import OracleErrorRates
-from recipes.rewards import write_pretrained_encoder
 from recipes.stages import load_or_make, print_progress
-from recipes.vote_comparisons import (
-    PairBias,
-    ThumbsSettings,
-    make_vote_comparisons,
-    read_forum_threads,
-)
-from recipes.webglm_bootstrapping import BootstrapSettings, filter_bootstrapped_episode
-from recipes.webglm_data import (
-    Bootstrapper,
-    Data,
-    make_tiny_summaries,
-    read_summaries,
-    split_questions,
-    write_tiny_data,
-)
+from recipes.webglm_data import CitedFolder, Data
 from recipes.webglm_generator import GeneratorSettings
-from rookery.answers.answer_results import answer_all
-from rookery.answers.webglm import WebglmSettings
-from rookery.learn.imitation_learning import ImitationResult, ImitationSettings, train_by_imitation
-from rookery.learn.random_models import write_tiny_model
-from rookery.learn.retrieval_data import RetrievalSources
+from rookery.evidence.ranking_metrics import compute_expected_hit
+from rookery.learn.retrieval_data import RetrievalSources, RetrievalTriple
 from rookery.learn.retrieval_training import (
     RetrievalTrainingResult,
     RetrievalTrainingSettings,
+    load_sentence_encoder,
     train_retriever,
 )
-from rookery.learn.reward_training import (
-    RewardTrainingResult,
-    RewardTrainingSettings,
-    train_reward_model,
-)
-from rookery.learn.training_data import EpisodeFilter
-from rookery.library.question_files import read_squad
-from rookery.records import Answer, Comparison, Completion, Episode, Question, Record, Step
-from rookery.typed_files import read_json_lines
+from rookery.measure.ranking import count_corpus_terms, score_bm25, score_tf_idf
+from rookery.records import Record
+
+FIRST_REFERENCES = 5
+"""References that WebGLM's generator is shown (section 3.1)."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes of the recipe."""
 
-    articles: tuple[int, int]
-    """Numbers of articles whose questions are learnt from, and measured on."""
-    questions: tuple[int, int]
-    """Maximum questions of each of these articles."""
+    groups: int
+    """Groups of folders, each measured on by a retriever that learnt from all others."""
+    counts: tuple[int, ...]
+    """Numbers of questions that retrievers learn from, the largest last; a group has as many at
+    most as the other groups hold."""
     retrieve: RetrievalTrainingSettings
     """Its `sources` are set by the recipe."""
-    prefer: RewardTrainingSettings
-    """Its comparisons are set by the recipe; if it names no model, it starts from the one that
-    `summaries` trains, or else from the encoder of `retrieve`."""
-    generate: GeneratorSettings | None = None
-    """None: no generator is trained."""
-    summaries: ImitationSettings | None = None
-    """Supervised training on summaries, from whose model the scorer starts (section 3.3); None:
-    there is none. Its episodes are set by the recipe; a model that is not named is random."""
-    bootstrap: BootstrapSettings = BootstrapSettings()
-    faults: OracleErrorRates = OracleErrorRates()
-    webglm: WebglmSettings = WebglmSettings()
-    thumbs: ThumbsSettings = ThumbsSettings()
-    """Rules for the pairs to learn from."""
-    held: float = 0.4
-    """Share of threads that are measured on."""
-    longest: int = 400
-    """Characters of a post that are read."""
-    n: int = 3
-    """N of best-of-N; threads with fewer answers are left out of it."""
+    generate: GeneratorSettings
+    folders: str = "recipes/questions/folders"
+    """Folders of documents, in the repository; empty: made-up data, SQuAD's too."""
     squad: str = "squad/train.json.xz"
-    """Path in the data folder; empty: made-up data."""
-    forums: tuple[str, ...] = (
-        "stackexchange/beer.jsonl.xz",
-        "stackexchange/matheducators.jsonl.xz",
-    )
-    summarized: str = "scitldr/train.jsonl.xz"
-    """Path in the data folder of the texts with summaries."""
+    """Path in the data folder."""
     seed: int = 0
-    """Of every model's weights, order and samples."""
+    """Of every model's weights, order and samples, and of what is learnt from."""
     split: int = 0
-    """Number of the draw of articles, questions and threads;
-    the same for all seeds, so that their rows can be paired."""
+    """Number of the draw of SQuAD's questions; the same for all seeds, so that rows are paired."""
 
 
-def read_data(settings: Settings, data: Path, little: Path) -> Data:
-    """Read the data that the settings name; if they name none, make them up in the folder
-    `little`."""
-    squad, forums = data / settings.squad, [data / place for place in settings.forums]
-    encoder = settings.retrieve.model
-    if not settings.squad:
-        squad, *forums, tiny_summaries = write_tiny_data(little, settings.split)
-        encoder = str(tiny_summaries)
-    read = read_squad(squad)
-    taught, test_questions = split_questions(
-        read, settings.articles, settings.questions, settings.split
-    )
-    threads = [thread for place in forums for thread in read_forum_threads(place)]
-    Random(f"{settings.split} threads").shuffle(threads)
-    held_count = round(settings.held * len(threads))
-    parts = read, taught, test_questions, threads[held_count:], threads[:held_count], encoder
-    if settings.summaries is None:
-        return Data(*parts)
-    if not settings.squad:
-        return Data(*parts, make_tiny_summaries(read))
-    return Data(*parts, read_summaries(data / settings.summarized))
+class RankedQuestion(Record, frozen=True):
+    """A question, and how well each method ranks the references of its folder."""
+
+    id: str
+    first: dict[str, float]
+    """1 if a reference that answers is ranked first, by method; a share for ties."""
+    among: dict[str, float]
+    """The same for the first FIRST_REFERENCES."""
 
 
-class BootstrappedPart(msgspec.Struct, frozen=True):
-    """Answers to the questions of one part."""
-
-    written: list[Episode]
-    """Episodes with corrected citations."""
-    filtered: list[Episode]
-    """The same, without an answer where a filter rejected it."""
-    place: str
-    """File of `filtered`."""
+Scorer = Callable[[str, Sequence[str]], list[float]]
+"""Scores references for a question."""
 
 
-def bootstrap_answers(
-    settings: Settings, policy: Bootstrapper, questions: Sequence[Question], place: Path
-) -> BootstrappedPart:
-    """Answer every question and filter the answers (section 3.2); answers of an earlier run are
-    reused."""
-    written_file = place.with_suffix(".written.jsonl")
-    answer_all(questions, written_file, lambda: lambda question: policy(question).to_json(), 1)
-    written = list(read_json_lines(written_file, Episode))
-    filtered = [filter_bootstrapped_episode(each, settings.bootstrap) for each in written]
-    print_progress(
-        f"{sum(each.stop == 'end' for each in filtered)} of {len(questions)} answers survive"
-    )
-    return BootstrappedPart(written, filtered, _write_records(place, filtered))
+def rank_references(settings: Settings, data: Data, out: Path) -> list[RankedQuestion]:
+    """Rank the references of every question by baselines, by the start, and by retrievers that
+    learnt from so many questions about other folders."""
+    order = Random(f"{settings.seed} folders").sample(data.folders, len(data.folders))
+    ranked = []
+    for number in range(settings.groups):
+        test_folders = order[number :: settings.groups]
+        others = [each for each in order if each not in test_folders]
+        train_triples = [
+            RetrievalTriple(each.text, own, own[each.cited[0]], each.cited)
+            for own, questions in ((one.references, one.questions) for one in others)
+            for each in questions
+        ]
+        Random(f"{settings.seed} taught {number}").shuffle(train_triples)
+        make = partial(_rank_group, settings, data, test_folders, train_triples, out / f"{number}")
+        ranked += load_or_make(out / f"ranked-{number}.json", list[RankedQuestion], make)
+    return ranked
 
 
-def distill_retriever(
-    settings: Settings, world: Data, taught: BootstrappedPart, out: Path
-) -> RetrievalTrainingResult:
-    """Train a retriever on the references that the surviving answers cite (section 3.1.2)."""
-    whole = replace(
-        settings.retrieve,
-        model=world.encoder,
-        sources=RetrievalSources(episodes=(taught.place,)),
-        seed=settings.seed,
-    )
-    result = load_or_make(
-        out / "retrieved.json",
-        RetrievalTrainingResult,
-        lambda: train_retriever(whole, out / "retriever"),
-    )
-    print_progress(
-        f"distilled from {result.questions} questions, best after step {result.best_step}"
-    )
-    return result
-
-
-def train_on_summaries(settings: Settings, world: Data, out: Path) -> str:
-    """Train a language model to sum up (section 3.3: on TL;DR) and return its folder."""
-    how = settings.summaries
-    assert how is not None
-    pairs = [(text[: settings.longest], short) for text, short in world.summaries]
-    start = Path(how.trained.model or out / "blank")
-    if not start.exists() and not how.trained.model:
-        texts = [part for pair in pairs for part in pair]
-        write_tiny_model(start, texts, vocabulary=600, context=512, seed=settings.seed)
-    episodes = [
-        Episode(
-            Question(f"{at}", text),
-            "summaries",
-            (Step(f"{text}\n\nTL;DR:", Completion(f" {short}")),),
+def _rank_group(
+    settings: Settings,
+    data: Data,
+    test_folders: Sequence[CitedFolder],
+    train_triples: Sequence[RetrievalTriple],
+    out: Path,
+) -> list[RankedQuestion]:
+    """Rank the references of these folders by retrievers that learn from the triples, in this
+    order."""
+    encoders = {"0": data.encoder}
+    for count in settings.counts:
+        encoders[f"{count}"] = _distill(
+            settings, data.encoder, train_triples[:count], out / f"{count}"
         )
-        for at, (text, short) in enumerate(pairs)
-    ]
-    whole = replace(
-        how,
-        trained=replace(how.trained, model=str(start)),
-        episodes=(_write_records(out / "summaries.jsonl", episodes),),
-        chosen=EpisodeFilter(answered=False),
-        chat=False,
-    )
+    ranked = list[RankedQuestion]()
+    for folder in test_folders:
+        terms = count_corpus_terms(folder.references)
+        scorers: dict[str, Scorer] = {
+            "BM25": lambda question, texts, terms=terms: score_bm25(question, texts, terms),
+            "TF-IDF": lambda question, texts, terms=terms: score_tf_idf(question, texts, terms),
+            "lot": lambda question, texts: [0.0] * len(texts),
+            **{name: _score_by_cosines(each, folder) for name, each in encoders.items()},
+        }
+        for each in folder.questions:
+            worths = [float(number in each.cited) for number in range(len(folder.references))]
+            rows = {name: score(each.text, folder.references) for name, score in scorers.items()}
+            first, among = (
+                {name: compute_expected_hit(worths, row, k) or 0.0 for name, row in rows.items()}
+                for k in (1, FIRST_REFERENCES)
+            )
+            ranked.append(RankedQuestion(each.id, first, among))
+    return ranked
+
+
+def _distill(settings: Settings, start: str, triples: Sequence[RetrievalTriple], out: Path) -> str:
+    """Train a retriever on citations (section 3.1.2), and return its folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    place = out / "triples.jsonl"
+    place.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in triples))
+    sources = RetrievalSources(triples=(str(place),), worth="cited")
+    whole = replace(settings.retrieve, model=start, sources=sources, seed=settings.seed)
     result = load_or_make(
-        out / "summarized.json",
-        ImitationResult,
-        lambda: train_by_imitation(whole, out / "summarizer"),
+        out / "result.json", RetrievalTrainingResult, lambda: train_retriever(whole, out / "run")
     )
-    print_progress(f"learnt to sum up from {result.rows} texts, best after step {result.best_step}")
+    print_progress(f"retriever distilled from {result.questions} questions")
     return result.model
 
 
-def train_scorer(
-    settings: Settings, world: Data, out: Path
-) -> tuple[RewardTrainingResult, PairBias]:
-    """Train a scorer on votes (section 3.3); also return the bias of its pairs."""
-    start = Path(settings.prefer.trained.model or out / "start")
-    if settings.summaries is not None and not settings.prefer.trained.model:
-        start = Path(train_on_summaries(settings, world, out))
-    if not start.exists():
-        write_pretrained_encoder(start, world.encoder)
-    comparisons = make_vote_comparisons(world.known, settings.thumbs)
-    pairs = [_cut_answers(each, settings.longest) for each in comparisons.comparisons]
-    whole = replace(
-        settings.prefer,
-        trained=replace(settings.prefer.trained, model=str(start)),
-        comparisons=_write_records(out / "pairs.jsonl", pairs),
-        samples=_write_records(out / "samples.jsonl", pairs[:100]),
-        seed=settings.seed,
-    )
-    result = load_or_make(
-        out / "preferred.json",
-        RewardTrainingResult,
-        lambda: train_reward_model(whole, out / "scorer"),
-    )
-    print_progress(f"learnt from {result.comparisons} pairs, best after step {result.best_step}")
-    return result, comparisons.after
+def _score_by_cosines(model: str, folder: CitedFolder) -> Scorer:
+    """Return a scorer of one folder's references, whose vectors are computed once."""
+    encoder = load_sentence_encoder(model)
+    with torch.inference_mode():
+        vectors_RW = encoder(folder.references)
 
+    @torch.inference_mode()
+    def score(question: str, texts: Sequence[str]) -> list[float]:
+        scores: list[float] = (vectors_RW @ encoder([question])[0]).tolist()
+        return scores
 
-def _cut_answers(compared: Comparison, longest: int) -> Comparison:
-    answers = tuple(Answer(answer.text[:longest]) for answer in compared.answers)
-    return replace(compared, answers=answers)
-
-
-def _write_records(place: Path, records: Sequence[Record]) -> str:
-    """Write records as JSON lines and return the path."""
-    place.write_text("".join(each.to_json() + "\n" for each in records))
-    return str(place)
+    return score

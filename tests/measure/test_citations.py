@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.measures import score_system_citations
 from rookery.evidence.evidence_model import EvidenceJudgement, EvidencePassage
 from rookery.measure.citations import (
     AnswerCitationScores,
     CitedStatement,
     StatementVerdict,
+    SystemCitationScores,
+    average_citation_scores,
     entails_by_words,
     judge_statement,
     list_statements,
@@ -21,6 +22,12 @@ from rookery.measure.citations import (
 )
 from rookery.measure.intervals import estimate_mean
 from rookery.records import Answer, Claim, Page
+
+
+def score_system(answers: Sequence[Answer]) -> SystemCitationScores:
+    return average_citation_scores(
+        score_answer_citations(each, entails_by_words) for each in answers
+    )
 
 
 def letters(premises: Sequence[EvidencePassage], claim: str) -> float:
@@ -119,12 +126,12 @@ def test_what_states_nothing_does_not_count() -> None:
     assert score_answer_citations(Answer(" "), entails_by_words) is None
     good = Answer("Crows hold grudges.", (GRUDGES,), (Claim(0, 19, (0,)),))
     bad = Answer("Crows hold grudges. Ravens do not.", (GRUDGES,), (Claim(0, 19, (0,)),))
-    found = score_system_citations([declined, good, bad], entails_by_words)
+    found = score_system([declined, good, bad])
     assert found.recall == estimate_mean([1.0, 0.5])
     assert found.precision == estimate_mean([1.0, 1.0])
     assert found.f1.value == pytest.approx((1 + 2 / 3) / 2)
     with pytest.raises(ValueError):
-        score_system_citations([declined], entails_by_words)
+        score_system([declined])
 
 
 def test_words_are_enough_from_57_percent_on_and_the_small_ones_do_not_count() -> None:
@@ -155,8 +162,8 @@ def test_a_figure_has_three_means_a_system() -> None:
     good = Answer("Crows hold grudges.", (GRUDGES,), (Claim(0, 19, (0,)),))
     figure = make_citations_figure(
         {
-            "a": score_system_citations([good], entails_by_words),
-            "b": score_system_citations([Answer("Crows fly.")], entails_by_words),
+            "a": score_system([good]),
+            "b": score_system([Answer("Crows fly.")]),
         },
         "says",
     )

@@ -24,7 +24,7 @@ from recipes.evidence_data import (
 )
 from recipes.evidence_training import EvidenceNetwork, collate_pairs
 from recipes.stages import run_recipe
-from recipes.webglm_data import write_tiny_data
+from recipes.tiny_data import write_tiny_data
 from rookery.errors import Failed
 from rookery.evidence.evidence_model import (
     EvidenceJudgement,
@@ -43,7 +43,7 @@ CLAIMS = (
 
 def write_data(folder: Path) -> Path:
     """Write the files of the data folder with made-up questions, claims and threads."""
-    squad, forum, _ = write_tiny_data(folder / "made")
+    squad, *_ = write_tiny_data(folder / "made")
     pairs = [
         {
             "claim": claim,
@@ -53,7 +53,18 @@ def write_data(folder: Path) -> Path:
         for claim, other in zip(CLAIMS * 6, CLAIMS[1:] * 8, strict=False)
         for label in ("supports", "refutes")
     ]
-    threads = [json.loads(line) for line in forum.read_text().splitlines()]
+    threads = [
+        {
+            "site": "made-up",
+            "id": f"{number}",
+            "title": f"Why does thing {number} feed the owl?",
+            "answers": [
+                {"body_html": f"<p>It is so because {food} feed the wren</p>", "score": score}
+                for score, food in enumerate(("mice", "seeds", "flies"), 1)
+            ],
+        }
+        for number in range(40)
+    ]
     questions = [
         {
             "query": f"Passage: {claim}.\nQuestion: does {claim}?",

@@ -19,7 +19,7 @@ from recipes.evidence_vectors import (
     write_table,
 )
 from recipes.page_spans import name_span
-from recipes.webglm_data import write_tiny_data
+from recipes.tiny_data import write_tiny_data
 from rookery.errors import Failed
 from rookery.library.passage_vectors import TABLE_FOLDER, WIDTH, split_pieces
 
