@@ -99,8 +99,8 @@ def _rank_group(
     for folder in test_folders:
         terms = count_corpus_terms(folder.references)
         scorers: dict[str, Scorer] = {
-            "BM25": lambda question, texts, terms=terms: score_bm25(question, texts, terms),
-            "TF-IDF": lambda question, texts, terms=terms: score_tf_idf(question, texts, terms),
+            "BM25": partial(score_bm25, among=terms),
+            "TF-IDF": partial(score_tf_idf, among=terms),
             "lot": lambda question, texts: [0.0] * len(texts),
             **{name: _score_by_cosines(each, folder) for name, each in encoders.items()},
         }
