@@ -67,7 +67,7 @@ def _list_ziegler_stages(place: Path) -> list[RecipeStage]:
     return [
         _imitation("tuned", settings.tuned, model),
         _preference("labels", settings.last_token, model, tokens, _COMPARED_ANSWERS),
-        _reinforcement("labels", settings.policy, model, tokens),
+        _reinforcement("labels", settings.policy, model, tokens, 1),
     ]
 
 
@@ -93,7 +93,7 @@ def _list_gophercite_stages(place: Path) -> list[RecipeStage]:
     return [
         _imitation("imitate", made.imitate, model),
         _preference("prefer", made.prefer, made.prefer.trained.model),
-        _reinforcement("reinforce", made.reinforce, model),
+        _reinforcement("reinforce", made.reinforce, model, steps=1),
     ]
 
 
@@ -128,9 +128,9 @@ def _preference(
 
 
 def _reinforcement(
-    name: str, how: ReinforcementSettings, model: str, tokens: int = 0
+    name: str, how: ReinforcementSettings, model: str, tokens: int = 0, steps: int = 0
 ) -> RecipeStage:
-    shape = shape_reinforcement(how, _read(model), tokens)
+    shape = shape_reinforcement(how, _read(model), tokens, steps)
     return RecipeStage(f"{name} policy", Path(model).name, shape)
 
 

@@ -220,19 +220,23 @@ def shape_preference(
 
 
 def shape_reinforcement(
-    settings: ReinforcementSettings, model: Any, tokens: int = 0
+    settings: ReinforcementSettings, model: Any, tokens: int = 0, steps: int = 0
 ) -> TrainingShape:
     """Return the shape of reinforcement learning of a policy with this configuration.
 
     `tokens` is the length of the longest context with its action; 0: as many as the policy reads.
+    `steps` is the number of rows that an episode has; 0: any, so that micro-batches are full.
     """
     longest = tokens or count_context_tokens(model)
+    minibatch = math.ceil(settings.episodes * steps / settings.minibatches) or settings.piece
+    # Micro-batches of a minibatch are of equal size, so that the last is not nearly empty.
+    rows = math.ceil(minibatch / math.ceil(minibatch / settings.piece))
     limit = min(settings.sampling.token_limit, longest - 1)
     return TrainingShape(
         model,
         settings.policy,
         settings.optimising,
-        settings.piece,
+        rows,
         longest,
         targets=min(limit, settings.chunk or limit),
         sampled_rows=0 if settings.servers else min(settings.sampling.rows, settings.episodes),

@@ -74,12 +74,6 @@ if TYPE_CHECKING:
     from rookery.desk.human_feedback import HumanFeedback
 
 
-SAMPLES_SHOWN = 3
-"""measures beside the progress bar"""
-SAMPLE_LENGTH = 160
-"""characters of a sample that is shown as training goes"""
-
-
 class TrainingSummary(NamedTuple):
     """Templates of the lines that tell a person the result of a training run."""
 
@@ -195,20 +189,20 @@ def _show_result(
 
 def _format_summary(summary: TrainingSummary, reached: dict[str, Any]) -> Iterator[str]:
     yield summary.learnt.format_map(reached)
-    before = reached.get("before") or {}
+    before, learnt = reached.get("before") or {}, reached.get("reinforced") or {}
     after = reached.get("after") or reached.get("measured") or {}
     if after:
         yield f"on {summary.measured.format_map(reached)}, before -> after:"
         yield from _format_measures(summary.measures, before, after)
         if gains := reached.get("gains"):
             yield _format_gains(gains, summary.gains)
+            yield from [_describe_gain(gains, learnt)] if learnt else []
     else:
         yield "nothing was held out, so nothing says how good it is"
     if reached.get("left_out"):
         yield f"left out: {reached['left_out']}"
     if too_long := reached.get("too_long"):
         yield f"left out: {too_long} comparisons and ratings that are too long for the model"
-    learnt = reached.get("reinforced") or {}
     if labelled := reached.get("labelled"):
         yield from _format_labelled(labelled)
     if learnt.get("ended"):
@@ -247,6 +241,22 @@ def _format_gains(gains: Sequence[float], of: str) -> str:
     return f"  {'gained':<16}{ends:<20}  {of}, with the 95 % interval"
 
 
+def _describe_gain(gains: Sequence[float], learnt: Mapping[str, Any]) -> str:
+    """Return a sentence on the gain of a policy: what the held-out judge says of it, or what to try
+    where nothing was gained."""
+    low, judged, kl = estimate_mean(gains, least=None).low, learnt["judged"], learnt["kl"]
+    if low is None or low <= 0:
+        advice = "it moved and is not better: try more episodes, a lower rate, or another reward"
+        if kl < 1:
+            advice = "it hardly moved: try more batches, a higher optimising.rate or a lower beta"
+        return f"no gain can be told from chance, for a KL of {kl:.3g} nats; {advice}"
+    says = "no held-out judge was named (world.judge): read samples before you believe it"
+    if judged:
+        view = "agrees" if judged[1] > judged[0] else "does not agree, which looks like hacking"
+        says = f"the held-out judge {view}: {judged[0]:.3g} -> {judged[1]:.3g}"
+    return f"the gain is beyond chance, for a KL of {kl:.3g} nats; {says}"
+
+
 def _is_main_process() -> bool:
     """Return whether this is the process that prints, of several that share the work."""
     import torch
@@ -257,7 +267,7 @@ def _is_main_process() -> bool:
 
 
 class _TrainingProgress:
-    """A bar on standard error, and what the model says above it."""
+    """A bar on standard error, and above it the page that shows more."""
 
     def __init__(self, err: Console, folder: Path, main: bool) -> None:
         columns = (
@@ -269,46 +279,24 @@ class _TrainingProgress:
         )
         self._bar = Progress(*columns, console=err, disable=not (main and err.is_interactive))
         self._task = self._bar.add_task("reading", total=None, measured="")
-        self._samples = folder / "samples.jsonl"
-        self._read = 0
+        self._page = folder / "run.html"
 
     def show_step(self, step: int, count: int, measured: dict[str, float]) -> None:
         """Show what was measured."""
-        first = list(measured.items())[:SAMPLES_SHOWN]
+        first = list(measured.items())[:3]  # the page has all
         words = "  ".join(f"{name} {value:.3g}" for name, value in first)
         self._bar.update(
             self._task, description="learning", completed=step, total=count, measured=words
         )
-        if not self._bar.disable:
-            self._show_sample(step)
-
-    def _show_sample(self, step: int) -> None:
-        """The last of what was said in this step."""
-        lines = self._samples.read_bytes()[self._read :] if self._samples.exists() else b""
-        self._read += len(lines)
-        for line in lines.splitlines()[-1:]:
-            words = sanitize_text(_format_sample(msgspec.json.decode(line)))
-            if words:
-                text = f"step {step}: {words[:SAMPLE_LENGTH]}"
-                self._bar.console.print(text, style="dim", markup=False)
 
     def __enter__(self) -> "_TrainingProgress":
         self._bar.start()
         if not self._bar.disable:
-            page = self._samples.with_name("run.html")
-            self._bar.console.print(f"curves and samples while it runs: {page}", markup=False)
+            self._bar.console.print(f"curves and samples while it runs: {self._page}", markup=False)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-
-
-def _format_sample(sample: Mapping[str, Any]) -> str:
-    """Return a sample of any lesson in a line."""
-    rows = sample.get("rows") or [{}]
-    words = sample.get("said") or sample.get("first") or rows[-1].get("action", "")
-    asked = f"{sample['question']} -> " if sample.get("question") else ""
-    return " ".join(f"{asked}{words}".split()) if words else ""
 
 
 def _train(
@@ -369,6 +357,10 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     engine: str = "wikipedia"
     reward: str = ""
     """the folder of a reward model; empty: it is learnt from labels"""
+    judge: str = ""
+    """the folder of a second reward model, learnt from other data, which is only looked at: where
+    it falls while the reward rises (settings.patience), training ends, and the policy from before
+    is written. It needs settings.check; empty: none"""
     group: int = 1
     """episodes of one question in a row; 2 or more for rloo"""
     held_out: float = 0.1
@@ -424,6 +416,8 @@ class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 'advantage = "rloo" (paper = "rloo") compares the episodes of a question with one '
                 "another: set group = 4, or any number from 2 on, in [world]"
             )
+        if self.world.judge and not self.settings.check:
+            raise ValueError("world.judge judges at validations: set settings.check, such as to 5")
         if self.settings.check and self.labels is not None:
             raise ValueError(
                 "with [labels] the reward is another after each training, so that no policy can be "
@@ -527,9 +521,11 @@ def _train_by_reward(
     settings, scores = config.settings, RewardModel(Path(config.world.reward)).score_answers
     before = _measure_reward(config, worlds, settings.policy.model, scores)
     group = config.world.group
-    validation = worlds.validation(scores, group) if worlds.validation else None
+    judge, trial = config.world.judge, worlds.validation
+    validation = trial(scores, group) if trial else None
+    judged = trial(RewardModel(Path(judge)).score_answers, group) if trial and judge else None
     result = train_by_reinforcement(
-        settings, worlds.kept(scores, group), out, observer, cord=cord, validation=validation
+        settings, worlds.kept(scores, group), out, observer, (), cord, validation, judged
     )
     after = _measure_reward(config, worlds, result.model, scores)
     return _report_trials(config, worlds, result, before, after)

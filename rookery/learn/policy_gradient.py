@@ -121,7 +121,9 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     a batch by at most a fifth of `episodes` / `horizon`, the K_β of Ziegler (section 2.2: 0.1; the
     code: 512 / 10,000). Theirs is for thousands of batches; this one for tens"""
     budget: float | None = None
-    """the KL of an episode, in nats, at which training ends (WebGPT, appendix E)"""
+    """the KL of an episode, in nats, above which training ends (WebGPT, appendix E), and the last
+    policy within it is written. None by default: a KL adds up over the tokens of an episode, so
+    that no number fits both a word and a page; 10 is far for a sentence or two"""
     check: int = 0
     """batches from one validation to the next; 0: none. Each plays questions that were held out,
     and the policy with the highest mean reward there, of those within the budget, is written
@@ -129,7 +131,8 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     validation_episodes: int = 64
     """in a validation: the same ones, drawn from the same seeds, each time"""
     patience: int | None = None
-    """validations in a row without a better one, after which training ends; None: it does not"""
+    """validations in a row without a better one, after which training ends; None: it does not, but
+    after three in which a held-out judge's score had fallen while the reward rose"""
     no_answer: float = -1.0
     """the reward of an episode without an answer"""
     bad_syntax: float | None = None
@@ -409,18 +412,6 @@ def compute_rloo_advantages(scores: Sequence[float], groups: Sequence[Hashable])
     ]
 
 
-def estimate_kl(logprobs: Tensor, reference: Tensor, kind: Literal["k1", "k3"] = "k1") -> Tensor:
-    """Return the KL from the reference by each token that was drawn from the policy.
-
-    k1, log π/ρ, has the right mean and any sign; k3, ρ/π - 1 - log ρ/π, has the right mean and is
-    never negative.
-    """
-    ratio = logprobs - reference
-    if kind == "k1":
-        return ratio
-    return (torch.expm1(-ratio) + ratio).clamp(min=0.0)  # rounding may go below
-
-
 _MAX_RELATIVE_ERROR = 0.2
 _CONTROLLER_FILE = "controller.json"
 
@@ -592,9 +583,8 @@ class EpisodeStatistics(NamedTuple):
     score: float
     answered: bool
     kl: float
-    """from the reference, in nats, k1 summed over its tokens"""
-    least: float
-    """the same by k3, which is never negative"""
+    """from the reference, in nats: log π/ρ summed over its tokens, which has the right mean and any
+    sign"""
     tokens: int
     group: Hashable
     extra: bool
@@ -708,13 +698,12 @@ class PolicyGradientTrainer:
 
         Of whole episodes, in the mean: `reward`, `reward_spread` (standard deviation), `answered`
         (share), `kl` (nats, summed over the episode), `length` (tokens); `episodes` counts the
-        extra ones too. Of tokens, as they were drawn: `kl_token` (nats, k3), `entropy` (nats, the
-        mean of minus the log-probabilities that were drawn, as in Ziegler's code), `mismatch` (the
-        farthest that a log-probability is from the sampler's, where the policy was read before
-        anything was learnt: in the first minibatch, or in all), `explained` (the share of the
-        variance of the returns that the values explain). Over all epochs: `policy_loss`,
-        `value_loss`, `clipped`
-        and `value_clipped` (shares), `approxkl` (nats from the policy that drew), `gradient` (its
+        extra ones too. Of tokens, as they were drawn: `entropy` (nats, the mean of minus the
+        log-probabilities that were drawn, as in Ziegler's code), `mismatch` (the farthest that a
+        log-probability is from the sampler's, where the policy was read before anything was learnt:
+        in the first minibatch, or in all), `explained` (the share of the variance of the returns
+        that the values explain). Over all epochs: `policy_loss`, `value_loss`, `clipped` and
+        `value_clipped` (shares), `approxkl` (nats from the policy that drew), `gradient` (its
         length); and `beta`. Raises Failed: stopped, not_a_number, and nothing_to_learn where RLOO
         finds every episode alone in its group.
         """
@@ -772,9 +761,8 @@ class PolicyGradientTrainer:
     def _summarize_episodes(
         self, played: Sequence[Trajectory], tokens: TokenTensors
     ) -> list[EpisodeStatistics]:
-        pair = tokens.sampled_N, tokens.reference_N
-        kl_E = tokens.arrange_by_episode(estimate_kl(*pair)).sum(-1).tolist()
-        least_E = tokens.arrange_by_episode(estimate_kl(*pair, "k3")).sum(-1).tolist()
+        ratios_N = tokens.sampled_N - tokens.reference_N
+        kl_E = tokens.arrange_by_episode(ratios_N).sum(-1).tolist()
         sizes_E = tokens.episodes_EL.sum(-1).tolist()
         return [
             EpisodeStatistics(
@@ -782,12 +770,11 @@ class PolicyGradientTrainer:
                 one.compute_score(self._rules.no_answer, self._rules.bad_syntax),
                 one.is_answered,
                 kl,
-                least,
                 size,
                 one.group,
                 one.extra,
             )
-            for one, kl, least, size in zip(played, kl_E, least_E, sizes_E, strict=True)
+            for one, kl, size in zip(played, kl_E, sizes_E, strict=True)
         ]
 
     def _compute_advantages(self, lesson: PreparedBatch, beta: float) -> None:
@@ -940,7 +927,6 @@ def _compute_episode_metrics(lesson: PreparedBatch) -> dict[str, float]:
         "reward_spread": pstdev(scores),
         "answered": fmean(one.answered for one in whole),
         "kl": lesson.kl,
-        "kl_token": sum(one.least for one in every) / sum(one.tokens for one in every),
         "length": fmean(one.tokens for one in whole),
         "episodes": float(len(every)),
     }

@@ -13,6 +13,7 @@ import math
 import os
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -470,14 +471,11 @@ def read_run_lines(place: Path) -> list[dict[str, Any]]:
 
 
 def _read_last_lines(place: Path) -> list[dict[str, Any]]:
-    """Read the objects of the last megabyte of a file of JSON lines; empty without the file."""
+    """Read the objects of the last lines of a file of JSON lines; empty without the file."""
     if not place.exists():
         return []
     with place.open("rb") as file:
-        start = max(place.stat().st_size - 2**20, 0)
-        file.seek(start)
-        lines = file.read().splitlines()
-    return [json.loads(line) for line in lines[1 if start else 0 :]]
+        return [json.loads(line) for line in deque(file, maxlen=8)]
 
 
 def cut_partial_line(place: Path) -> int:

@@ -15,7 +15,6 @@ from rookery.learn.policy_gradient import (
     compute_rloo_advantages,
     compute_token_rewards,
     compute_value_loss,
-    estimate_kl,
     make_length_mask,
     scatter_by_mask,
     whiten_values,
@@ -187,28 +186,6 @@ def test_what_is_left_out_sums_to_nothing_in_each_group(pairs: list[tuple[float,
     for number in range(4):
         ours = [each for each, (_, group) in zip(found, pairs, strict=True) if group == number]
         assert sum(ours) == pytest.approx(0, abs=1e-5)
-
-
-def test_kl_estimates_by_hand() -> None:
-    """log π/ρ = log 2: k1 0.6931, k3 1/2 - 1 + 0.6931 = 0.1931; and for -log 2: k1 -0.6931,
-    k3 2 - 1 - 0.6931 = 0.3069."""
-    ours = torch.tensor([0.5, 0.25]).log()
-    theirs = torch.tensor([0.25, 0.5]).log()
-    assert estimate_kl(ours, theirs).tolist() == pytest.approx([0.6931, -0.6931], abs=1e-4)
-    assert estimate_kl(ours, theirs, "k3").tolist() == pytest.approx([0.1931, 0.3069], abs=1e-4)
-
-
-@given(st.lists(numbers, min_size=3, max_size=3), st.lists(numbers, min_size=3, max_size=3))
-def test_k1_and_k3_have_the_mean_of_the_kl_and_k3_is_never_negative(
-    ours: list[float], theirs: list[float]
-) -> None:
-    first = torch.tensor(ours).double().log_softmax(-1)
-    second = torch.tensor(theirs).double().log_softmax(-1)
-    kl = (first.exp() * (first - second)).sum().item()
-    for kind in ("k1", "k3"):
-        estimates = estimate_kl(first, second, kind)
-        assert (first.exp() * estimates).sum().item() == pytest.approx(kl, abs=1e-9)
-    assert (estimate_kl(first.float(), second.float(), "k3") >= 0).all()
 
 
 def test_the_policy_loss_by_hand() -> None:

@@ -1,6 +1,5 @@
 """The page of a run: curves by hand-worked places, escaped words, reloading, and resuming."""
 
-import json
 import re
 from pathlib import Path
 
@@ -28,13 +27,12 @@ def test_a_curve_goes_through_its_places() -> None:
     assert "KL of an episode" not in page
 
 
-def test_limits_are_dashed_and_many_points_are_averaged() -> None:
-    history = [{"step": step, "kl": float(step % 2), "target": 2.0} for step in range(960)]
+def test_limits_are_dashed_and_what_was_not_measured_is_left_out() -> None:
+    history = [{"step": step, "kl": [1.0, None][step % 2], "target": 2.0} for step in range(9)]
     page = render_run_page("run", "", False, history, [])
     curve, target = re.findall(r'<polyline class="([^"]*)" points="([^"]*)"/>', page)
     assert (curve[0], target[0]) == ("line0", "line1 limit")
-    assert len(curve[1].split()) == 240
-    assert len({place.split(",")[1] for place in curve[1].split()}) == 1  # each is a mean of four
+    assert (len(curve[1].split()), len(target[1].split())) == (5, 9)
 
 
 def test_words_of_models_and_people_are_text() -> None:
@@ -93,17 +91,3 @@ def test_a_stop_switch_is_told_on_the_page(tmp_path: Path) -> None:
         play(tmp_path, 4)
     page = (tmp_path / "run.html").read_text("utf-8")
     assert "stopped: too &lt;odd&gt;, 0 of 4 steps" in page
-
-
-def test_of_long_files_the_last_samples_are_read(tmp_path: Path) -> None:
-    play(tmp_path, 4)
-    with (tmp_path / "samples.jsonl").open("a") as file:
-        file.writelines(json.dumps({"step": 9, "said": "x" * 9999}) + "\n" for _ in range(150))
-        file.write(json.dumps({"step": 10, "said": "the last"}) + "\n")
-    about = json.loads((tmp_path / "checkpoints" / "00000004" / "whole.json").read_text())
-    about["lines"]["samples.jsonl"] = (tmp_path / "samples.jsonl").stat().st_size
-    (tmp_path / "checkpoints" / "00000004" / "whole.json").write_text(json.dumps(about))
-    play(tmp_path, 4)
-    page = (tmp_path / "run.html").read_text("utf-8")
-    assert "the last" in page
-    assert "xxx" not in page

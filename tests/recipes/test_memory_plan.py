@@ -181,6 +181,7 @@ def test_logits_of_some_tokens_at_a_time(
     ("how", "more"),
     [
         ("all", {}),
+        ("all", {"minibatches": 2}),  # of six rows, in two micro-batches of three and not of four
         ("all", {"advantage": "rloo", "kl": "loss", "piece": 1, "rows": 12}),
         ("frozen", {}),
         ("recompute", {"value": "shared"}),
@@ -194,7 +195,7 @@ def test_reinforcement(how: str, more: dict[str, Any], model: Path, tmp_path: Pa
         sampling=SamplingSettings(max_tokens=SAID, rows=rows),
         **usual | more,
     )
-    shape = shape_reinforcement(settings, AutoConfig.from_pretrained(model), PROMPT + SAID)
+    shape = shape_reinforcement(settings, AutoConfig.from_pretrained(model), PROMPT + SAID, 1)
     with LiveBytes() as live:
         train_by_reinforcement(settings, world(), tmp_path / "run", live.tell)
     compare(measure_training_memory(shape).process, live)
