@@ -1,5 +1,5 @@
-"""`python -m recipes.check`: does training learn on this machine? A quarter of an hour of one core in
-float32, on texts and labels of the repository's own.
+"""`python -m recipes.check`: does training learn on this machine? A quarter of an hour of one core
+in float32, on texts and labels of the repository's own.
 
 SmolLM2-135M (`rookery models add smollm2`) continues sentences about birds and sentences of
 invented folders, and a labeller likes what reads like the former: a reward model learns from its
