@@ -45,9 +45,11 @@ from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings
 from rookery.learn.pretrained_models import (
     TrainedModelSettings,
     count_state_width,
+    get_layers,
     load_trainable_model,
     seed_torch,
 )
+from rookery.learn.shared_layers import MOST_KEPT_BYTES, LowerStates, list_frozen_layers
 from rookery.records import Failure
 
 
@@ -477,6 +479,8 @@ class ActorCritic(nn.Module):
         self.critic: Any = critic
         self.shared = shared
         self.reference: Any = reference
+        self.shared_layers: list[list[nn.Module]] = []
+        """of each network that has the policy's frozen lower layers, these layers"""
 
     def forward(
         self, batch: ActionBatch, temperature: float, outputs: Collection[TokenOutput]
@@ -558,6 +562,14 @@ def build_policy_networks(settings: ReinforcementSettings) -> ActorCritic:
             frozen = load_trainable_model(TrainedModelSettings(folder, dtype=policy.dtype))
             frozen.requires_grad_(False)
     actor = ActorCritic(speaker, critic, value == "shared", frozen)
+    if not settings.optimising.sharded:
+        valued = [(critic, settings.value_model)] if value == "separate" else []
+        count = len(list_frozen_layers(speaker))
+        actor.shared_layers = [
+            list(get_layers(network)[:count])
+            for network, folder in [(speaker, ""), (frozen, settings.reference), *valued]
+            if count and network is not None and folder in ("", policy.model)
+        ]
     # Nothing is dropped out either way; transformers recompute in training mode alone.
     actor.train(policy.recompute)
     if frozen is not None:
@@ -622,6 +634,8 @@ class PreparedBatch(NamedTuple):
     tokens: TokenTensors
     accounts: Sequence[EpisodeStatistics]
     """of all processes"""
+    lower: Mapping[int, Tensor]
+    """of each row of this process, by its number, the states above the shared layers, T × D"""
 
     @property
     def whole(self) -> list[EpisodeStatistics]:
@@ -689,9 +703,9 @@ class PolicyGradientTrainer:
             self._rules.minibatches, self._make_shuffle_seed(step, 0)
         )
         tokens = _make_token_tensors(played, device)
-        self._score_tokens(begun, tokens)
+        lower = self._score_tokens(begun, tokens)
         accounts = gather_object(self._summarize_episodes(played, tokens))
-        return PreparedBatch(portions, begun, tokens, accounts)
+        return PreparedBatch(portions, begun, tokens, accounts, lower)
 
     def train_on_batch(self, lesson: PreparedBatch, step: int, beta: float) -> dict[str, float]:
         """Train the networks on a batch for the epochs of the settings, and return the metrics.
@@ -739,8 +753,11 @@ class PolicyGradientTrainer:
         return f"{self._rules.seed} minibatches {step} {epoch}"
 
     @torch.no_grad()
-    def _score_tokens(self, minibatches: Sequence[Minibatch], tokens: TokenTensors) -> None:
-        """Compute the outputs of reference and value network for each token.
+    def _score_tokens(
+        self, minibatches: Sequence[Minibatch], tokens: TokenTensors
+    ) -> dict[int, Tensor]:
+        """Compute the outputs of reference and value network for each token; return the states of
+        each row above the shared layers.
 
         The policy's log-probabilities are the sampler's, and those of the first training pass. Only
         where its states are computed for a shared value network anyway, or where a server drew with
@@ -750,13 +767,21 @@ class PolicyGradientTrainer:
         outputs: set[TokenOutput] = {"reference", "values"}
         if self._actor.shared or (len(minibatches) > 1 and self._rules.servers):
             outputs.add("logprobs")
+        lower_states: dict[int, Tensor] = {}
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
-            scored = self._learner.model(piece.batch, warmth, outputs)
+            with LowerStates().share_layers(self._actor.shared_layers) as lower:
+                scored = self._learner.model(piece.batch, warmth, outputs)
+            kept_bytes = sum(each.nbytes for each in lower_states.values())
+            if lower.states_BTD is not None and kept_bytes < MOST_KEPT_BYTES:
+                mask_BT = piece.batch.attention_mask_BT
+                rows = torch.split(lower.states_BTD[mask_BT], mask_BT.sum(-1).tolist())
+                lower_states |= zip(piece.rows, rows, strict=False)
             tokens.reference_N[piece.tokens_N] = scored["reference"]
             if "logprobs" in outputs:
                 tokens.old_N[piece.tokens_N] = scored["logprobs"]
             if "values" in scored:
                 tokens.values_N[piece.tokens_N] = scored["values"]
+        return lower_states
 
     def _summarize_episodes(
         self, played: Sequence[Trajectory], tokens: TokenTensors
@@ -846,7 +871,8 @@ class PolicyGradientTrainer:
         outputs: set[TokenOutput] = {"logprobs", "values"}
         if rules.kl == "loss":
             outputs.add("kl")
-        scored = self._learner.model(piece.batch, rules.sampling.temperature, outputs)
+        with _collect_lower_states(lesson, piece).share_layers(self._actor.shared_layers):
+            scored = self._learner.model(piece.batch, rules.sampling.temperature, outputs)
         new_N = scored["logprobs"]
         if first:  # nothing has been learnt from this batch yet
             tokens.old_N[at_N] = new_N.detach()
@@ -894,6 +920,17 @@ class PolicyGradientTrainer:
     def _sum_across_processes(self, values: Tensor) -> Tensor:
         found: Tensor = self._accelerator.reduce(values, "sum")
         return found
+
+
+def _collect_lower_states(lesson: PreparedBatch, piece: MicroBatch) -> LowerStates:
+    """Return the states of a micro-batch's rows above the shared layers, where they are kept."""
+    if not piece.rows or not lesson.lower.keys() >= set(piece.rows):
+        return LowerStates()
+    states_MD = torch.cat([lesson.lower[row] for row in piece.rows])
+    mask_BT = piece.batch.attention_mask_BT
+    states_BTD = states_MD.new_zeros((*mask_BT.shape, states_MD.shape[-1]))
+    states_BTD[mask_BT] = states_MD
+    return LowerStates(states_BTD)
 
 
 def _gather_row_locations(played: Sequence[Trajectory], process: int) -> list[RowLocation]:
