@@ -74,7 +74,6 @@ SAMPLES = _make_parameter(
     "runs began with; with them the optimum is drawn too.",
     (),
 )
-STEM = _make_parameter(bool, "--stem  Compare stems of words, without their endings.", False)
 RANKING = (
     _make_list_option("--triples FILE  Questions with references and answers; may be repeated."),
     _make_list_option(
@@ -119,7 +118,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
         "Show the reward of runs against their KL divergence from the policy they began with.",
         (RUNS, SAMPLES),
     ),
-    "rouge": ("Show the overlap of answers with gold answers (ROUGE).", (ANSWERS, STEM)),
     "exact": ("Show how often answers equal a gold answer (exact match).", (ANSWERS,)),
     "truthful": (
         "Show the share of answers that people rate as truthful and as informative.",

@@ -18,7 +18,7 @@ from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_ratin
 from rookery.errors import Failed, Outcome
 from rookery.evidence.evidence_model import load_dense_ranker
 from rookery.library.worker_processes import map_in_workers
-from rookery.measure import pairwise, reward_frontiers, text_metrics
+from rookery.measure import pairwise, reward_frontiers
 from rookery.measure.citations import (
     AnswerCitationScores,
     EntailmentFunction,
@@ -29,7 +29,7 @@ from rookery.measure.citations import (
     score_answer_citations,
 )
 from rookery.measure.coverage import ScoredAnswers, make_coverage_figure
-from rookery.measure.figures import Figure, MeasuredEstimates
+from rookery.measure.figures import Figure, make_bars_figure
 from rookery.measure.intervals import estimate_mean
 from rookery.measure.ranking import make_ranking_figure, measure_rankings, score_bm25, score_tf_idf
 from rookery.measure.ratings import (
@@ -41,6 +41,7 @@ from rookery.measure.ratings import (
     make_truthful_figure,
     measure_truthfulness,
 )
+from rookery.measure.text_metrics import measure_exactness
 from rookery.records import Answer, Comparison, Failure, Question, Rating
 from rookery.settings import WORDS
 from rookery.shell.answer_verification import make_claim_judge
@@ -403,44 +404,23 @@ def _label_attempt(attempt: AnswerAttempt, good: AnswerJudge) -> tuple[float, fl
     return None if label is None else (answer.score, float(label))
 
 
-def run_measure_rouge(files: SystemFiles, stem: bool) -> Figure:
-    """Return the ROUGE of each system's answers with the gold ones.
-
-    Questions without a gold answer are left out. Raises Failed (no_gold) for a system that has no
-    other.
-    """
-    measure = partial(text_metrics.estimate_corpus_rouge, stem=stem)
-    says = "Of several gold answers the best suited counts."
-    return _compare_with_gold("rouge", files, measure, says)
-
-
 def run_measure_exact(files: SystemFiles) -> Figure:
     """Return the share of each system's answers that equal a gold answer.
 
     Questions without a gold answer are left out. Raises Failed (no_gold) for a system that has no
     other.
     """
-    says = "Answers are compared as SQuAD does."
-    return _compare_with_gold("exact", files, text_metrics.measure_exactness, says)
-
-
-def _compare_with_gold(
-    figure: str,
-    files: SystemFiles,
-    measure: Callable[[list[str], list[tuple[str, ...]]], MeasuredEstimates],
-    says: str,
-) -> Figure:
-    """Raise Failed (no_gold) for a system without gold answers."""
     systems = {}
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         answerable = [each for each in attempts if each.question.gold]
         detail = "no question of it has a `gold` answer: ask questions that have one"
         _require_found(answerable, name, "no_gold", detail)
-        systems[name] = measure(
+        systems[name] = measure_exactness(
             [each.said for each in answerable], [each.question.gold for each in answerable]
         )
-    says = f"No answer and a declined one count as an empty one. {says}"
-    return text_metrics.make_text_figure(figure, systems, says)
+    says = "No answer and a declined one count as an empty one. Answers are compared as SQuAD does."
+    title, y = "Answers that are the accepted ones", "share of the answers; F1"
+    return make_bars_figure("exact", title, says, systems, y)
 
 
 def run_measure_citations(files: SystemFiles, ranker: str, workers: int = 1) -> Figure:

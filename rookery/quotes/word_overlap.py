@@ -1,4 +1,4 @@
-"""Word overlap of two texts: ROUGE-1, ROUGE-2, ... and ROUGE-L.
+"""Word overlap of two texts: ROUGE-1, ROUGE-2, ...
 
 It measures shared words, not agreement. Words are those of the reference implementation (Google's
 rouge-score): lower case, runs of a-z and 0-9. Text beyond ASCII that would tear apart; there a word
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import msgspec
 import Stemmer
-from rapidfuzz.distance import LCSseq
 
 from rookery.quotes.answer_text import UNSPACED_LETTER
 
@@ -59,17 +58,6 @@ def compute_rouge_n(candidate: Sequence[str], reference: Sequence[str], n: int =
     ours, theirs = (Counter(_list_ngrams(each, n)) for each in (candidate, reference))
     shared = sum(min(count, theirs[run]) for run, count in ours.items() if run in theirs)
     return _make_overlap(shared, ours.total(), theirs.total())
-
-
-def compute_rouge_l(candidate: Sequence[str], reference: Sequence[str]) -> WordOverlap:
-    """Return the ROUGE-L overlap: words shared in the same order, with any others between them."""
-    shared = count_common_subsequence(candidate, reference)
-    return _make_overlap(shared, len(candidate), len(reference))
-
-
-def count_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of words of the longest common subsequence."""
-    return LCSseq.similarity(one, other)
 
 
 def _list_ngrams(sequence: Sequence[str], n: int) -> Sequence[object]:

@@ -10,7 +10,6 @@ from rookery.measure.intervals import estimate_share
 from rookery.measure.text_metrics import (
     compute_token_f1,
     is_exact_match,
-    make_text_figure,
     measure_exactness,
     normalize_squad,
 )
@@ -101,14 +100,3 @@ def test_many_answers_worked_by_hand() -> None:
     assert found["held"] == estimate_share(3, 4)
     assert found["F1"].value == pytest.approx((1 + 2 / 6 + 0 + 2 / 3) / 4)
     assert found["F1"].count == 4
-
-
-def test_the_figure_shows_each_system() -> None:
-    found = measure_exactness(["crow", "jay"], [["crow"], ["owl"]])
-    figure = make_text_figure("exact", {"ours": found, "theirs": found}, "two answers")
-    assert [row[:3] for row in figure.rows[:3]] == [
-        ("ours", "exact match", 0.5),
-        ("ours", "F1", 0.5),
-        ("ours", "held", 0.5),
-    ]
-    assert figure.picture.places == ("exact match", "F1", "held")
