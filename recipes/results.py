@@ -44,14 +44,14 @@ CURVES = {
 """Headings of the first page, and the names of the figures below them."""
 HEAD = """# Results
 
-The four papers, each played end to end by one recipe: at the size `small`, made for two
-cores (`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and SmolLM2-135M
-by `rookery models add smollm2`; results that are kept are not made again, unless their files in
-docs/results are deleted), and at the size `medium`, with about ten times the
-examples, made for one GPU (`python -m recipes.NAME medium --seed 0 --out runs/NAME-medium-0`) and
-asked other questions than `small`. This page, its pictures, the rows of each figure (CSV) and the
-scores of each seed are written by `python -m recipes.results`; nobody edits them. Nine runs of
-`medium` whose scores were lost are in the log (docs/LOG.md), by what they printed.
+Each of the four papers is played end to end by one recipe, at two sizes: `small` for two cores
+(`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and SmolLM2-135M by
+`rookery models add smollm2`), and `medium` for one GPU (`python -m recipes.NAME medium`), with
+about ten times the examples, which are others. This page, its pictures, the rows of each figure
+(CSV) and the scores of each seed are written by `python -m recipes.results`; nobody edits them. A
+result that is kept is not made again until its file in docs/results is deleted. The recipes were
+written anew for version 0.3: what those of version 0.2 found is in its docs/results.md (commit
+edb16b2) and, in short, in docs/LOG.md.
 Our models are six to two thousand times smaller than the papers', and learn from hundreds or
 thousands of examples, so that effects are compared and not their sizes. Minutes are of a machine
 that did other work beside. First come curves, then for each effect three answers:
@@ -70,9 +70,7 @@ over questions, each with its mean over the seeds; the seeds' own values stand b
 three seeds say little of others. "Could see" is the least effect that the measurement would have
 seen 80 times in 100: 2.8 standard errors, which is 1.43 times half the interval. Where what was
 expected before the run is less than that, and nothing is seen, the row is "too small to tell";
-where it is more, "not seen"; where nothing was expected, "undecided". Pictures were drawn when
-their runs ended: intervals in those of version 0.2 are the bootstrap's, which is too narrow for few
-questions.
+where it is more, "not seen"; where nothing was expected, "undecided".
 """
 
 
