@@ -273,7 +273,7 @@ def test_a_terminal_shows_a_bar_and_where_the_page_is(shelf: Path, tmp_path: Pat
     )
     arguments = ("learn", "imitate", "--config", file, "--out", tmp_path / "run")
     with terminal(tmp_path, *arguments) as window:
-        window.sees("curves and samples while it runs: ")
+        window.sees("curves and samples while it runs:")
         seen = window.sees("learning", "loss")
         assert "/" in seen
         os.kill(window.process(), signal.SIGINT)
