@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from rookery.errors import Failed, Outcome
 from rookery.records import Failure
 
 PYTHON_PREFIX = "python:"
-_HOUSE = Path(__file__).parent
+_FOREIGN = ("<", str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib")))
+"""beginnings of file names that are not own code"""
 
 
 def load_python_object(name: str) -> object:
@@ -41,14 +43,10 @@ def load_python_object(name: str) -> object:
 
 
 def describe_own_error(error: BaseException) -> str:
-    """Return an error's type and words, and file and line of the last code that is not Rookery's
-    or Python's."""
+    """Return an error's type and words, and file and line of the last code that is not Rookery's,
+    Python's or of an installed package; where there is none, of the last code."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if not frame.filename.startswith("<") and not Path(frame.filename).is_relative_to(_HOUSE)
-    ]
+    own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)] or frames
     if isinstance(error, SyntaxError):
         place = f" ({error.filename}, line {error.lineno})"
     else:

@@ -59,7 +59,7 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_498, 9),  # outcomes are an enum, what a word is, own Python code by name
+    "(top)": (1_495, 9),  # outcomes are an enum, what a word is, own Python code by name
     "answers": (3_525, 16),  # follow-ups are understood without a model
     "browser": (1_467, 7),
     "cli": (3_199, 13),
@@ -75,7 +75,7 @@ SIZE_LIMITS = {
     "server": (7_538, 20),
     "shell": (2_713, 14),
 }
-MOST_CODE_LINES = 55_998  # at most 56,000 while answers and learning are mended
+MOST_CODE_LINES = 55_995  # at most 56,000 while answers and learning are mended
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,

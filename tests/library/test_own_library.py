@@ -14,7 +14,7 @@ NOTES = {
     "note:1": "# Ferry\n\nThe last ferry leaves the island at 21:40 on weekdays.",
     "note:2": "# Bakery\n\nThe bakery opens at six.",
 }
-MODULE = """
+MODULE = """import json
 from tests_own_notes import Notes
 
 TEXTS = {"a": 1}
@@ -32,6 +32,11 @@ def fail():
 class Broken(Notes):
     def search(self, query, k):
         return query.nothing
+
+
+class Unread(Notes):
+    def search(self, query, k):
+        return json.loads("{")
 
 
 class Untyped(Notes):
@@ -135,6 +140,7 @@ def test_a_mistake_is_told_with_its_place(
     ("name", "words"),
     [
         ("Broken", "AttributeError: 'str' object has no attribute 'nothing'"),
+        ("Unread", "double quotes: line 1 column 2 (char 1) ("),
         ("Untyped", "Untyped.fetch gave a str, and not a rookery.Page"),
     ],
 )
@@ -143,4 +149,5 @@ def test_what_it_raises_names_file_and_line(name: str, words: str, module: Path)
     assert episode.answer is None or episode.answer.declined
     [failure, *_] = [each for each in episode.failures if each.outcome == "library_failed"]
     assert words in failure.detail
-    assert name != "Broken" or "own_notes.py, line 18)" in failure.detail
+    line = {"Broken": 18, "Unread": 23}.get(name)
+    assert line is None or f"own_notes.py, line {line})" in failure.detail
