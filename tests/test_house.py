@@ -75,7 +75,7 @@ SIZE_LIMITS = {
     "server": (7_538, 20),
     "shell": (2_713, 14),
 }
-MOST_CODE_LINES = 55_995  # at most 56,000 while answers and learning are mended
+MOST_CODE_LINES = 56_000  # while answers and learning are mended
 LAYOUT_TOKENS = (
     tokenize.COMMENT,
     tokenize.NL,
