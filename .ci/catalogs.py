@@ -101,7 +101,9 @@ def update_catalogs(package: Path) -> None:
         catalog.update(extracted, no_fuzzy_matching=True)
         catalog.creation_date = dated  # else each run would change the file
         with path.open("wb") as file:
-            write_po(file, catalog, width=100, include_lineno=False, ignore_obsolete=True)
+            write_po(
+                file, catalog, 100, include_lineno=False, ignore_obsolete=True, sort_output=True
+            )
         with path.with_suffix(".mo").open("wb") as file:
             write_mo(file, _read_catalog(path))
 

@@ -556,6 +556,8 @@ def compose_evidence_answer(
         closest_quotes = tuple(closest)[: settings.quotes] or (quotes[0][0],)
         limit = settings.calibrate(settings.decline)
         text = f"No passage reached {limit:.3g}; the closest are below."
+        if best >= settings.decline:
+            text = f"The newer passage did not reach {limit:.3g}; the closest are below."
         return Answer(text, closest_quotes, declined=True, score=score)
     if best < settings.decline:
         return Answer(NOTHING_ANSWERS, (quotes[0][0],), declined=True, score=score)

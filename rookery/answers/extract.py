@@ -24,7 +24,8 @@ NOTHING_FOUND = "No passage was found."
 NOTHING_ANSWERS = "Nothing that was found answers this; the closest is below."
 NOTHING_REACHED = "No passage reached {:g}; the closest are below."
 _DECLINED = re.compile(
-    r"No passage (was found|reached [\d.e-]+; the closest are below)\."
+    r"No passage was found\."
+    r"|(No passage reached|The newer passage did not reach) [\d.e-]+; the closest are below\."
     r"|Nothing that was found answers this; the closest is below\."
     r"|Nothing that was read answers this\."  # written before version 0.2
 )

@@ -232,6 +232,16 @@ def test_what_a_newer_document_changes_is_quoted_behind_it() -> None:
     assert before.failures == unlikely.failures == ()
 
 
+def test_a_newer_document_below_the_limit_declines_also_where_the_older_one_reaches_it() -> None:
+    limits = EvidenceSettings(certain=0.7, decline=0.7)
+    episode = ask_about_petrol("lease_2019", "amendment_2026-08", limits, steel=2.0, replaced=0.5)
+    assert episode.answer is not None
+    assert episode.answer.declined
+    assert episode.answer.text == "The newer passage did not reach 0.7; the closest are below."
+    assert find_altered_extract(episode.answer) == []
+    assert quoted(episode) == [AMENDMENT, LEASE]
+
+
 ADVERTISED = "<h1>Changes</h1><h2>4.1.2 (2026-03-30)</h2><aside>Buy vents now!</aside><p>{}</p>"
 CHANGES = """# Changelog
 

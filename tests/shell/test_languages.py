@@ -191,6 +191,7 @@ def test_scripts_find_their_texts_in_the_page(opened: Opened) -> None:
         ),
         ("a sentence that nobody knows, 100 %", "a sentence that nobody knows, 100 %"),
         ("No passage reached 0.8; the closest are below.", "Keine Passage erreichte 0,8"),
+        ("The newer passage did not reach 0.8; the closest are below.", "neuere Passage erreichte"),
         ("20,000,001 bytes; at most 20,000,000 are read", "20.000.001 Bytes; höchstens 20.000.000"),
         ("read on 2026-11-21", "gelesen am 21.11.2026"),
         (
