@@ -43,7 +43,6 @@ from rookery.shell.command_options import (
     JsonLinesOption,
     JsonOption,
     add_settings_options,
-    make_argument,
     make_option,
     require_known_method,
 )
@@ -64,76 +63,38 @@ app.add_typer(serve_group, name="serve")
 @app.command("ask")
 @add_settings_options(*SETTINGS_OPTIONS, method="")
 def run_ask(
-    question: Annotated[
-        str, make_argument("QUESTION  The question; - reads it from standard input.")
-    ] = "",
+    question: str = "",
     settings: Settings = Settings(),
-    write: Annotated[
-        bool,
-        make_option(
-            "--write  Have a model on this machine put the answer into words: --method webglm "
-            "with --model or, without it, a model that rookery models add added, smollm2 before "
-            "others."
-        ),
-    ] = False,
-    both_sides: Annotated[
-        bool,
-        make_option(
-            "--both-sides  Show what speaks for, and apart from it what speaks against, the claim "
-            "that the question assumes, by --model or by the evidence model of --ranker DIR."
-        ),
-    ] = False,
-    batch: Annotated[
-        Path | None,
-        make_option(
-            '--batch FILE  Answer a file of questions, one a line as {"id": "1", "text": "Why '
-            '...?"}, or a file of ELI5, Natural Questions, TriviaQA, KILT or SQuAD; - is standard '
-            "input."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        make_option(
-            "--out FILE  Where --batch writes, a JSON line for each question; goes on there where "
-            "an earlier run with the same settings stopped. - is standard output."
-        ),
-    ] = None,
-    force: Annotated[
-        bool, make_option("--force  With --batch: answer all again, in place of what is in --out.")
-    ] = False,
-    workers: Annotated[
-        int,
-        make_option(
-            "--workers NUMBER  With --batch: processes that answer; 0: one for each processor.",
-            min=0,
-        ),
-    ] = 0,
-    ray: Annotated[
-        str,
-        make_option(
-            "--ray ADDRESS  With --batch: answer on the machines of a Ray cluster, such as auto "
-            "or HOST:6379."
-        ),
-    ] = "",
-    passages: Annotated[
-        bool,
-        make_option(
-            "--passages  Also show what was searched and found, and why the answer was chosen or "
-            "declined."
-        ),
-    ] = False,
-    trace: Annotated[
-        Path | None,
-        make_option(
-            "--trace FILE  Append all that was done for the answer to this file, as a JSON line."
-        ),
-    ] = None,
+    write: bool = False,
+    both_sides: bool = False,
+    batch: Path | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    workers: Annotated[int, typer.Option(min=0)] = 0,
+    ray: str = "",
+    passages: bool = False,
+    trace: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
 
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
+
+    QUESTION  The question; - reads it from standard input.
+    --write  Have a model on this machine put the answer into words: --method webglm with --model
+        or, without it, a model that rookery models add added, smollm2 before others.
+    --both-sides  Show what speaks for, and apart from it what speaks against, the claim that the
+        question assumes, by --model or by the evidence model of --ranker DIR.
+    --batch FILE  Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}, or a
+        file of ELI5, Natural Questions, TriviaQA, KILT or SQuAD; - is standard input.
+    --out FILE  Where --batch writes, a JSON line for each question; goes on there where an earlier
+        run with the same settings stopped. - is standard output.
+    --force  With --batch: answer all again, in place of what is in --out.
+    --workers NUMBER  With --batch: processes that answer; 0: one for each processor.
+    --ray ADDRESS  With --batch: answer on the machines of a Ray cluster, such as auto or HOST:6379.
+    --passages  Also show what was searched and found, and why the answer was chosen or declined.
+    --trace FILE  Append all that was done for the answer to this file, as a JSON line.
     """
     from rookery.cli import ask_command
     from rookery.models.installed_models import choose_writing_model
@@ -187,30 +148,10 @@ def run_ask(
     method="",
 )
 def run_calibrate(
-    answers: Annotated[
-        Path | None,
-        make_argument(
-            "[FILE]  Answers of a model that rookery ask --batch wrote; - is standard input. "
-            "Without it, the documents of --in are asked questions made from them."
-        ),
-    ] = None,
+    answers: Path | None = None,
     settings: Settings = Settings(),
-    ratings: Annotated[
-        Path | None,
-        make_option(
-            '--ratings FILE  Ratings by people on the scale "good". Without it an answer is good '
-            "if it says a gold answer of its question."
-        ),
-    ] = None,
-    decline: Annotated[
-        float,
-        make_option(
-            "--decline NUMBER  Share of the given answers that must be good, for which a "
-            "threshold is sought.",
-            min=0,
-            max=1,
-        ),
-    ] = 0.9,
+    ratings: Path | None = None,
+    decline: Annotated[float, typer.Option(min=0, max=1)] = 0.9,
     as_json: JsonOption = False,
 ) -> None:
     """Make scores mean something: for documents with --in, for a model with saved answers.
@@ -218,6 +159,12 @@ def run_calibrate(
     With --in, the evidence model is asked about headings and sentences of the documents, and
     rookery ask shows probabilities for them. With FILE, the score is found below which a model must
     decline, from saved answers known as good or bad, for rookery ask --decline.
+
+    [FILE]  Answers of a model that rookery ask --batch wrote; - is standard input. Without it, the
+        documents of --in are asked questions made from them.
+    --ratings FILE  Ratings by people on the scale "good". Without it an answer is good if it says a
+        gold answer of its question.
+    --decline NUMBER  Share of the given answers that must be good, for which a threshold is sought.
     """
     from rookery.answers.methods import MODEL_METHODS
     from rookery.cli.calibrate_command import calibrate_answers, calibrate_documents
@@ -242,21 +189,20 @@ def run_calibrate(
 @app.command("browse")
 @add_settings_options(*PLACE_OPTIONS, "engine", *NETWORK_OPTIONS)
 def run_browse(
-    place: Annotated[
-        str, make_argument("[URL|FILE]  The page to begin with or to print; - is standard input.")
-    ] = "",
+    place: str = "",
     settings: Settings = Settings(),
-    question: Annotated[
-        str,
-        make_option(
-            "--question QUESTION  A question; pages that give it away are hidden, as from a model."
-        ),
-    ] = "",
-    plain: Annotated[bool, make_option("--plain  Print the text of the article.")] = False,
-    full: Annotated[bool, make_option("--full  Print all text that the page shows.")] = False,
+    question: str = "",
+    plain: bool = False,
+    full: bool = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search, read and quote in a text browser, or print a page as Rookery reads it."""
+    """Search, read and quote in a text browser, or print a page as Rookery reads it.
+
+    [URL|FILE]  The page to begin with or to print; - is standard input.
+    --question QUESTION  A question; pages that give it away are hidden, as from a model.
+    --plain  Print the text of the article.
+    --full  Print all text that the page shows.
+    """
     if plain or full or as_json or place == "-" or not sys.stdout.isatty():
         if plain + full + as_json > 1:
             raise CommandError("--plain, --full and --json are three ways to print: choose one")
@@ -289,28 +235,20 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
 @cite.command("verify")
 @add_settings_options("ranker", *NETWORK_OPTIONS)
 def run_verify(
-    file: Annotated[
-        Path,
-        make_argument(
-            "FILE  Saved answers: of rookery ask, or Markdown or JSON of other tools; - is "
-            "standard input."
-        ),
-    ],
-    pages: Annotated[
-        str, make_option("--pages DIR  Also check against the documents in this folder.")
-    ] = "",
-    fetch: Annotated[bool, make_option("--fetch  Open every source as it is now.")] = False,
-    support: Annotated[
-        bool,
-        make_option(
-            "--support  Also say of each claim whether what it cites supports it, refutes it or "
-            "neither."
-        ),
-    ] = False,
+    file: Path,
+    pages: str = "",
+    fetch: bool = False,
+    support: bool = False,
     as_json: JsonLinesOption = False,
     settings: Settings = Settings(),
 ) -> None:
-    """Check every quote of saved answers against the stored pages."""
+    """Check every quote of saved answers against the stored pages.
+
+    FILE  Saved answers: of rookery ask, or Markdown or JSON of other tools; - is standard input.
+    --pages DIR  Also check against the documents in this folder.
+    --fetch  Open every source as it is now.
+    --support  Also say of each claim whether what it cites supports it, refutes it or neither.
+    """
     from rookery.library.libraries import resolve_place_path
     from rookery.shell.answer_verification import run_verify_command
 
@@ -320,23 +258,14 @@ def run_verify(
 
 
 @cite.command("report")
-def run_report(
-    file: Annotated[
-        Path,
-        make_argument(
-            "FILE  Saved answers: one object of rookery ask --json, or one a line; - is standard "
-            "input."
-        ),
-    ],
-    out: Annotated[Path, make_option("--out FILE  The report: a new .html, .md or .docx file.")],
-    title: Annotated[
-        str, make_option("--title TITLE  Title of the report, in place of a count.")
-    ] = "",
-    pages: Annotated[
-        str, make_option("--pages DIR  Also check against the documents in this folder.")
-    ] = "",
-) -> None:
-    """Write saved answers as one report with their quotes, checked again, and their sources."""
+def run_report(file: Path, out: Path, title: str = "", pages: str = "") -> None:
+    """Write saved answers as one report with their quotes, checked again, and their sources.
+
+    FILE  Saved answers: one object of rookery ask --json, or one a line; - is standard input.
+    --out FILE  The report: a new .html, .md or .docx file.
+    --title TITLE  Title of the report, in place of a count.
+    --pages DIR  Also check against the documents in this folder.
+    """
     from rookery.cli.report_command import run_report_command
     from rookery.library.libraries import resolve_place_path
 
@@ -385,25 +314,22 @@ for _what, _help in TRAINING_COMMANDS.items():
 
 @learn.command("reinforce")
 def run_reinforce(
-    config: ConfigOption,
-    out: RunFolderOption = None,
-    desk: Annotated[
-        str,
-        make_option(
-            "--desk STORE  The desk's store, a file or postgresql://HOST/DATABASE. People at the "
-            "desk compare samples if the settings have [labels], and anyone there may stop the "
-            "run."
-        ),
-    ] = "",
-    as_json: JsonOption = False,
+    config: ConfigOption, out: RunFolderOption = None, desk: str = "", as_json: JsonOption = False
 ) -> None:
-    """Train a policy by reinforcement, with a reward model or people at a desk."""
+    """Train a policy by reinforcement, with a reward model or people at a desk.
+
+    --desk STORE  The desk's store, a file or postgresql://HOST/DATABASE. People at the desk compare
+        samples if the settings have [labels], and anyone there may stop the run.
+    """
     _run_training("reinforce", config, out, as_json, desk)
 
 
 @learn.command("example")
-def run_example(folder: Annotated[Path, make_argument("DIR  The folder to write to.")]) -> None:
-    """Write a tiny model, data, and the settings of each kind of training, to try them out."""
+def run_example(folder: Path) -> None:
+    """Write a tiny model, data, and the settings of each kind of training, to try them out.
+
+    DIR  The folder to write to.
+    """
     from rookery.cli.learn_example import write_example
 
     with translate_failures():
@@ -415,19 +341,14 @@ def run_example(folder: Annotated[Path, make_argument("DIR  The folder to write 
 @app.command("doctor")
 @add_settings_options(*ENDPOINT_OPTIONS, "private", "proxy", "contact", *COMPLETION_FIELDS)
 def run_doctor(
-    engine: Annotated[
-        str,
-        make_option(
-            "--engine ENGINE  The search engine to try, which then counts for the exit code; "
-            "without it, auto is tried and only warned of."
-        ),
-    ] = "",
-    settings: Settings = Settings(),
-    as_json: JsonLinesOption = False,
+    engine: str = "", settings: Settings = Settings(), as_json: JsonLinesOption = False
 ) -> None:
     """Check store, index, answers, search, Chromium, model and ranker, and say what to repair how.
 
     Exit code 0: your documents give answers, and what you name here works. 4: otherwise.
+
+    --engine ENGINE  The search engine to try, which then counts for the exit code; without it, auto
+        is tried and only warned of.
     """
     from rookery.cli.doctor_command import run_doctor_command
 

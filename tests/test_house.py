@@ -59,11 +59,11 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_495, 9),  # outcomes are an enum, what a word is, own Python code by name
+    "(top)": (1_367, 9),  # outcomes are an enum, what a word is, own Python code by name
     "answers": (3_528, 16),  # follow-ups without a model; what a newer source says
     "browser": (1_467, 7),
-    "cli": (3_199, 13),
-    "desk": (8_168, 34),
+    "cli": (3_104, 13),
+    "desk": (8_095, 34),
     "evidence": (1_113, 6),
     "learn": (6_404, 25),  # a run shows itself, and stops where its reward is hacked
     "library": (4_486, 16),  # own libraries are places
@@ -73,7 +73,7 @@ SIZE_LIMITS = {
     "pages": (8_403, 26),  # documents are read as their reader sees them, PDFs and styles too
     "quotes": (3_157, 13),  # a typed quotation reads as its page does
     "server": (7_538, 20),
-    "shell": (2_713, 14),
+    "shell": (2_643, 14),
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended
 LAYOUT_TOKENS = (

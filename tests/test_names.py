@@ -28,6 +28,7 @@ IMPOSED: dict[str, str] = {
     "Process": "multiprocessing.context.BaseContext",
     "collect": "prometheus_client.registry.Collector",
     "command": "typer.Typer",
+    "callback": "typer.Typer",
     "execute": "sqlite3.Connection",
     "format": "logging.Formatter",
 }

@@ -153,13 +153,11 @@ class RemovalReport(Record, frozen=True):
 
 
 @index_commands.command("list")
-def list_stored_files(
-    skipped: Annotated[
-        bool, make_option("--skipped  Name each file that is left out, and why.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List each index, how large and how old it is, and everything else that is stored."""
+def list_stored_files(skipped: bool = False, as_json: JsonOption = False) -> None:
+    """List each index, how large and how old it is, and everything else that is stored.
+
+    --skipped  Name each file that is left out, and why.
+    """
     from rookery.library.stored_indexes import list_stored_indexes, list_stored_shards
 
     indexes, stores = list_stored_indexes(get_cache_folder()), list(_list_stores())
@@ -194,19 +192,11 @@ def refresh_indexes(
 @index_commands.command("build")
 @add_settings_options(*SELECTION_OPTIONS, "ranker")
 def build_shards(
-    places: Annotated[list[str], make_argument("PLACE...  Folders and files, however many.")],
-    out: Annotated[Path, make_option("--out DIR  Folder of the shards: name it to ask --in.")],
-    shards: Annotated[int, make_option("--shards NUMBER  Number of shards.", min=1, max=1000)] = 8,
-    workers: Annotated[
-        int, make_option("--workers NUMBER  Processes that build; 0: one a processor.", min=0)
-    ] = 0,
-    ray: Annotated[
-        str,
-        make_option(
-            "--ray ADDRESS  Build and search on the machines of a Ray cluster, such as auto or "
-            "HOST:6379."
-        ),
-    ] = "",
+    places: list[str],
+    out: Path,
+    shards: Annotated[int, typer.Option(min=1, max=1000)] = 8,
+    workers: Annotated[int, typer.Option(min=0)] = 0,
+    ray: str = "",
     settings: Settings = Settings(),
     as_json: JsonOption = False,
 ) -> None:
@@ -215,6 +205,12 @@ def build_shards(
     Run it again to read what changed, or to go on where it was interrupted. Then name DIR to
     rookery ask --in. What changed is calibrated anew for the evidence model, so that scores are
     probabilities: up to a minute. Ctrl-C then keeps the shards.
+
+    PLACE...  Folders and files, however many.
+    --out DIR  Folder of the shards: name it to ask --in.
+    --shards NUMBER  Number of shards.
+    --workers NUMBER  Processes that build; 0: one a processor.
+    --ray ADDRESS  Build and search on the machines of a Ray cluster, such as auto or HOST:6379.
     """
     from rookery.answers.answer_session import EvidenceSources
     from rookery.library.libraries import is_url, resolve_place_path
@@ -286,29 +282,20 @@ def remove_indexes(
 
 @index_commands.command("prune")
 def prune_indexes(
-    older_than: Annotated[
-        str,
-        make_option(
-            "--older-than AGE  Also what was not used for so long: 12h, 90d, 8w or 1y (hours, "
-            "days, weeks, years)."
-        ),
-    ] = "",
-    archive: Annotated[
-        bool,
-        make_option(
-            "--archive  Also page versions that were fetched before that, and that no index, "
-            "recorded answer, desk or --keep names. Answers saved elsewhere that quote them can "
-            "no longer be verified."
-        ),
-    ] = False,
-    keep: Annotated[
-        list[Path] | None,
-        make_option("--keep FILE  With --archive: saved answers, whose pages stay; repeatable."),
-    ] = None,
+    older_than: str = "",
+    archive: bool = False,
+    keep: list[Path] | None = None,
     dry_run: DryRun = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the indexes of places that no longer exist and, by age, of those not used."""
+    """Remove the indexes of places that no longer exist and, by age, of those not used.
+
+    --older-than AGE  Also what was not used for so long: 12h, 90d, 8w or 1y (hours, days, weeks,
+        years).
+    --archive  Also page versions that were fetched before that, and that no index, recorded answer,
+        desk or --keep names. Answers saved elsewhere that quote them can no longer be verified.
+    --keep FILE  With --archive: saved answers, whose pages stay; repeatable.
+    """
     from rookery.library.stored_indexes import list_stored_indexes
 
     if (archive or keep) and not older_than:

@@ -160,10 +160,11 @@ for _name, (_help, _inputs) in MEASURE_COMMANDS.items():
 
 
 @measure_group.command("report")
-def run_measure_report(
-    folder: Annotated[Path, make_argument("DIR  A folder of figures, subfolders included.")],
-) -> None:
-    """Write all figures of a folder and the findings of recipes as one page."""
+def run_measure_report(folder: Path) -> None:
+    """Write all figures of a folder and the findings of recipes as one page.
+
+    DIR  A folder of figures, subfolders included.
+    """
     with translate_failures("measure"):
         from rookery.measure.figures import write_report
 

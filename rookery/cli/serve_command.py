@@ -20,7 +20,6 @@ from rookery.shell.command_options import (
     PLACE_OPTIONS,
     SOURCE_OPTIONS,
     add_settings_options,
-    make_argument,
     make_option,
     require_known_method,
 )
@@ -76,29 +75,21 @@ def run_serve(
     settings: Settings = Settings(),
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
-    workers: Annotated[int, make_option("--workers NUMBER  Processes that answer.", min=1)] = 1,
-    at_once: Annotated[
-        int,
-        make_option(
-            "--at-once NUMBER  Questions that each process answers at the same time.", min=1
-        ),
-    ] = 4,
-    behind_proxy: Annotated[
-        bool,
-        make_option("--behind-proxy  Trust X-Forwarded headers, because only a proxy reaches it."),
-    ] = False,
-    log: Annotated[
-        bool,
-        make_option(
-            "--log  Log each request as a line of JSON on standard error, and print no link to "
-            "enter, which a journal would keep."
-        ),
-    ] = False,
+    workers: Annotated[int, typer.Option(min=1)] = 1,
+    at_once: Annotated[int, typer.Option(min=1)] = 4,
+    behind_proxy: bool = False,
+    log: bool = False,
     address: AddressOption = "",
 ) -> None:
     """Serve web pages to ask and to judge, and the HTTP API; or a command below.
 
     The pages are for people on this machine until --host says otherwise. Ctrl-C ends it.
+
+    --workers NUMBER  Processes that answer.
+    --at-once NUMBER  Questions that each process answers at the same time.
+    --behind-proxy  Trust X-Forwarded headers, because only a proxy reaches it.
+    --log  Log each request as a line of JSON on standard error, and print no link to enter, which a
+        journal would keep.
     """
     if context.invoked_subcommand:
         return
@@ -152,50 +143,34 @@ def run_serve_desk(
 @serve_group.command("env")
 @add_settings_options("places", "follow_links", *SOURCE_OPTIONS, *NETWORK_OPTIONS)
 def run_serve_env(
-    questions: Annotated[
-        list[str] | None,
-        make_argument(
-            "[QUESTIONS ...]  Files of questions, as for rookery ask --batch; each is a split "
-            "with the name of its file. Without one, the questions about rookery:corvids."
-        ),
-    ] = None,
+    questions: list[str] | None = None,
     settings: Settings = Settings(),
-    frozen: Annotated[
-        str,
-        make_option(
-            "--frozen FILE  Browse a recording in place of --in: what was searched and opened "
-            "when it was made, without the network."
-        ),
-    ] = "",
-    record: Annotated[
-        str, make_option("--record FILE  Record what is searched and opened, for --frozen.")
-    ] = "",
-    reward: Annotated[
-        str,
-        make_option(
-            "--reward KIND  What the last step earns. accepted: 1 where the answer, and a quote "
-            "that it cites, contain an accepted answer. evidence: 0 to 1, how far the evidence "
-            "model finds that its quotes support the answer, and answer the question."
-        ),
-    ] = "accepted",
-    actions: Annotated[
-        int, make_option("--actions NUMBER  Commands of an episode, at most.", min=1)
-    ] = 100,
-    sessions: Annotated[
-        int, make_option("--sessions NUMBER  Sessions at once, in each process.", min=1)
-    ] = 1024,
-    idle: Annotated[
-        float,
-        make_option(
-            "--idle NUMBER  Seconds without a message after which a session is closed.", min=1
-        ),
-    ] = 3600.0,
-    workers: Annotated[int, make_option("--workers NUMBER  Processes that serve.", min=1)] = 1,
+    frozen: str = "",
+    record: str = "",
+    reward: str = "accepted",
+    actions: Annotated[int, typer.Option(min=1)] = 100,
+    sessions: Annotated[int, typer.Option(min=1)] = 1024,
+    idle: Annotated[float, typer.Option(min=1)] = 3600.0,
+    workers: Annotated[int, typer.Option(min=1)] = 1,
     store: StoreOption = "",
     host: HostOption = "127.0.0.1",
     port: PortOption = 8500,
 ) -> None:
-    """Serve the text browser as an environment for trainers (OpenEnv over HTTP and WebSocket)."""
+    """Serve the text browser as an environment for trainers (OpenEnv over HTTP and WebSocket).
+
+    [QUESTIONS ...]  Files of questions, as for rookery ask --batch; each is a split with the name
+        of its file. Without one, the questions about rookery:corvids.
+    --frozen FILE  Browse a recording in place of --in: what was searched and opened when it was
+        made, without the network.
+    --record FILE  Record what is searched and opened, for --frozen.
+    --reward KIND  What the last step earns. accepted: 1 where the answer, and a quote that it
+        cites, contain an accepted answer. evidence: 0 to 1, how far the evidence model finds that
+        its quotes support the answer, and answer the question.
+    --actions NUMBER  Commands of an episode, at most.
+    --sessions NUMBER  Sessions at once, in each process.
+    --idle NUMBER  Seconds without a message after which a session is closed.
+    --workers NUMBER  Processes that serve.
+    """
     with translate_failures("serve", "the environment"):
         import sqlalchemy  # noqa: F401
         import uvicorn  # noqa: F401
@@ -231,22 +206,19 @@ def run_serve_env(
 
 @serve_group.command("key")
 def run_serve_key(
-    name: Annotated[str, make_argument("NAME  Whose key it is: that of a program or a person.")],
-    per_minute: Annotated[
-        int, make_option("--per-minute NUMBER  Requests that it may send a minute.", min=1)
-    ] = 600,
-    budget: Annotated[
-        float | None,
-        make_option(
-            "--budget NUMBER  Answers that it may ask for in all; without it, any number.", min=0
-        ),
-    ] = None,
-    revoke: Annotated[
-        bool, make_option("--revoke  End the key of this name, and make none.")
-    ] = False,
+    name: str,
+    per_minute: Annotated[int, typer.Option(min=1)] = 600,
+    budget: Annotated[float | None, typer.Option(min=0)] = None,
+    revoke: bool = False,
     store: StoreOption = "",
 ) -> None:
-    """Make a key for the HTTP API and print it, once; an older one of the same name ends."""
+    """Make a key for the HTTP API and print it, once; an older one of the same name ends.
+
+    NAME  Whose key it is: that of a program or a person.
+    --per-minute NUMBER  Requests that it may send a minute.
+    --budget NUMBER  Answers that it may ask for in all; without it, any number.
+    --revoke  End the key of this name, and make none.
+    """
     _require_installed()
     from rookery.server.api.endpoints import create_api_key, revoke_api_key
 

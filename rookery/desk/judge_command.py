@@ -67,17 +67,12 @@ judge_group = CommandGroup(help="Have people judge answers: questions in, judgem
 
 
 @judge_group.command("init")
-def run_judge_init(
-    store: DeskStoreOption = "",
-    pages: Annotated[
-        Path | None,
-        make_option(
-            "--pages FILE  Also copy the pages of an archive into PostgreSQL, once: "
-            "archive.sqlite in the data folder of a server that kept them there."
-        ),
-    ] = None,
-) -> None:
-    """Make the desk's store, or bring an older one up to date and keep what is in it."""
+def run_judge_init(store: DeskStoreOption = "", pages: Path | None = None) -> None:
+    """Make the desk's store, or bring an older one up to date and keep what is in it.
+
+    --pages FILE  Also copy the pages of an archive into PostgreSQL, once: archive.sqlite in the
+        data folder of a server that kept them there.
+    """
     place = locate_store(store)
     if pages is not None and "://" not in place:
         raise ValueError("--pages goes with --store postgresql://HOST/DATABASE")
@@ -99,18 +94,17 @@ def run_judge_init(
 
 @judge_group.command("invite")
 def run_judge_invite(
-    name: Annotated[
-        str,
-        make_argument("NAME  Who is invited; the same name is the same person."),
-    ],
-    role: Annotated[
-        str, make_option("--role ROLE  labeller, reviewer, researcher or admin.")
-    ] = "labeller",
+    name: str,
+    role: str = "labeller",
     days: DaysOption = 7,
     address: AddressOption = DEFAULT_ADDRESS,
     store: DeskStoreOption = "",
 ) -> None:
-    """Print a link that lets one person in, once."""
+    """Print a link that lets one person in, once.
+
+    NAME  Who is invited; the same name is the same person.
+    --role ROLE  labeller, reviewer, researcher or admin.
+    """
     with _open_store(store) as desk:
         from rookery.desk.accounts import ROLES, create_invite
 
@@ -123,39 +117,29 @@ def run_judge_invite(
 
 @judge_group.command("import")
 def run_judge_import(
-    files: Annotated[
-        list[Path],
-        make_argument(
-            "FILE...  Questions (CSV, JSONL), items (JSONL), what rookery ask --batch wrote "
-            "(several are compared), or a folder that rookery judge export wrote."
-        ),
-    ],
-    form: Annotated[
-        str,
-        make_option(
-            "--form FORM  What people fill in: demonstrate, compare, or another form (rookery "
-            "judge form list); or the TOML file of your own, which is checked and stored."
-        ),
-    ] = "",
-    batch: Annotated[str, make_option("--batch NAME  A name for what is imported.")] = "",
-    raters: Annotated[
-        int | None,
-        make_option("--raters NUMBER  People who judge each item; without it, one.", min=1),
-    ] = None,
-    priority: Annotated[
-        int, make_option("--priority NUMBER  Items with a higher one are handed out first.")
-    ] = 0,
-    prelude: Annotated[
-        bool, make_option("--prelude  Everybody does these first, as a check of attention.")
-    ] = False,
-    project: Annotated[
-        str, make_option("--project NAME  The project that a new batch belongs to.")
-    ] = "",
+    files: list[Path],
+    form: str = "",
+    batch: str = "",
+    raters: Annotated[int | None, typer.Option(min=1)] = None,
+    priority: int = 0,
+    prelude: bool = False,
+    project: str = "",
     trial: TrialOption = False,
     named: NamedOption = None,
     store: DeskStoreOption = "",
 ) -> None:
-    """Hand questions or answers to people to judge: all of a file, or none."""
+    """Hand questions or answers to people to judge: all of a file, or none.
+
+    FILE...  Questions (CSV, JSONL), items (JSONL), what rookery ask --batch wrote (several are
+        compared), or a folder that rookery judge export wrote.
+    --form FORM  What people fill in: demonstrate, compare, or another form (rookery judge form
+        list); or the TOML file of your own, which is checked and stored.
+    --batch NAME  A name for what is imported.
+    --raters NUMBER  People who judge each item; without it, one.
+    --priority NUMBER  Items with a higher one are handed out first.
+    --prelude  Everybody does these first, as a check of attention.
+    --project NAME  The project that a new batch belongs to.
+    """
     if len(files) == 1 and files[0].is_dir():
         with _open_store(store) as desk:
             from rookery.desk import snapshots
@@ -198,24 +182,20 @@ def run_judge_import(
 
 @judge_group.command("export")
 def run_judge_export(
-    folder: Annotated[Path, make_argument("DIR  The folder to write to.")],
-    name: Annotated[
-        str,
-        make_option(
-            "--name NAME  A new snapshot's name, or that of one to write again; without it, the "
-            "folder's."
-        ),
-    ] = "",
+    folder: Path,
+    name: str = "",
     batch: BatchesOption = None,
-    form: Annotated[
-        list[str] | None, make_option("--form NAME  Only this form; may be repeated.")
-    ] = None,
-    table: Annotated[
-        bool, make_option("--csv  Also write values.csv: a row for every value given.")
-    ] = False,
+    form: list[str] | None = None,
+    table: bool = False,
     store: DeskStoreOption = "",
 ) -> None:
-    """Freeze what was judged as a snapshot, and write the files that rookery learn reads."""
+    """Freeze what was judged as a snapshot, and write the files that rookery learn reads.
+
+    DIR  The folder to write to.
+    --name NAME  A new snapshot's name, or that of one to write again; without it, the folder's.
+    --form NAME  Only this form; may be repeated.
+    --csv  Also write values.csv: a row for every value given.
+    """
     with _open_store(store) as desk:
         from rookery.desk import snapshots
         from rookery.desk.snapshots import SnapshotSelection
@@ -267,10 +247,11 @@ def run_form_list(store: DeskStoreOption = "") -> None:
 
 
 @form_group.command("show")
-def run_form_show(
-    name: Annotated[str, make_argument("NAME  The name of a form.")], store: DeskStoreOption = ""
-) -> None:
-    """Print the TOML file of a form, to be copied and changed."""
+def run_form_show(name: str, store: DeskStoreOption = "") -> None:
+    """Print the TOML file of a form, to be copied and changed.
+
+    NAME  The name of a form.
+    """
     from rookery.desk.forms import FORMS, read_packaged_form_text
 
     if name in FORMS:
@@ -339,16 +320,14 @@ def _describe_form(form: "LabellingForm") -> str:
 
 
 @judge_group.command("convert")
-def run_judge_convert(
-    source: Annotated[Path, make_argument("FILE  JSON lines to convert.")],
-    out: Annotated[Path, make_argument("OUT  The file to write.")],
-    by: Annotated[
-        str, make_option("--by NAME  Who judged or wrote the rows of another library.")
-    ] = "import",
-) -> None:
+def run_judge_convert(source: Path, out: Path, by: str = "import") -> None:
     """Convert comparisons or episodes to the rows of TRL and similar libraries, and such rows back.
 
     Comparisons become {prompt, chosen, rejected}, steps of episodes {prompt, completion}.
+
+    FILE  JSON lines to convert.
+    OUT  The file to write.
+    --by NAME  Who judged or wrote the rows of another library.
     """
     with translate_failures("serve", "the desk"):
         from rookery.desk.training_formats import convert_training_file
@@ -360,21 +339,20 @@ def run_judge_convert(
 
 @judge_group.command("project")
 def run_judge_project(
-    name: Annotated[str, make_argument("NAME  The project; without it, they are listed.")] = "",
-    config: Annotated[
-        Path | None,
-        make_option("--config FILE  Settings as TOML; a new project is made, an old one changed."),
-    ] = None,
-    batch: Annotated[
-        list[str] | None,
-        make_option("--batch NAME  A batch that is part of it; may be repeated."),
-    ] = None,
+    name: str = "",
+    config: Path | None = None,
+    batch: list[str] | None = None,
     trial: TrialOption = False,
     named: NamedOption = None,
     as_json: JsonOption = False,
     store: DeskStoreOption = "",
 ) -> None:
-    """Make a labelling project or change it, and show its settings, batches and trial."""
+    """Make a labelling project or change it, and show its settings, batches and trial.
+
+    NAME  The project; without it, they are listed.
+    --config FILE  Settings as TOML; a new project is made, an old one changed.
+    --batch NAME  A batch that is part of it; may be repeated.
+    """
     if (config or batch or trial or named) and not name:
         raise ValueError("name the project")
     if (trial or named) and not batch:
@@ -405,12 +383,13 @@ def run_judge_project(
 
 @judge_group.command("admit")
 def run_judge_admit(
-    project: ProjectArgument,
-    person: Annotated[str, make_argument("NAME  Who did its trial.")],
-    refuse: Annotated[str, make_option("--refuse REASON  Do not admit them, and why not.")] = "",
-    store: DeskStoreOption = "",
+    project: ProjectArgument, person: str, refuse: str = "", store: DeskStoreOption = ""
 ) -> None:
-    """Admit somebody to a project after its trial, or refuse."""
+    """Admit somebody to a project after its trial, or refuse.
+
+    NAME  Who did its trial.
+    --refuse REASON  Do not admit them, and why not.
+    """
     with _open_store(store) as desk:
         from rookery.desk.projects import decide_admission
 
@@ -423,11 +402,14 @@ def run_judge_admit(
 def run_judge_link(
     project: ProjectArgument,
     days: DaysOption = 14,
-    study: Annotated[str, make_option("--study ID  Only for this study of the platform.")] = "",
+    study: str = "",
     address: AddressOption = DEFAULT_ADDRESS,
     store: DeskStoreOption = "",
 ) -> None:
-    """Print a signed link by which people of Prolific come to work on a project."""
+    """Print a signed link by which people of Prolific come to work on a project.
+
+    --study ID  Only for this study of the platform.
+    """
     with _open_store(store) as desk:
         from rookery.desk.crowd_entry import make_crowd_link
 
@@ -464,22 +446,20 @@ def run_judge_sessions(
 
 @judge_group.command("pay")
 def run_judge_pay(
-    project: Annotated[
-        str, make_argument("PROJECT  The project; without it, batches of none.")
-    ] = "",
-    since: Annotated[
-        datetime | None,
-        make_option("--since DATE  The first day that counts, UTC.", formats=["%Y-%m-%d"]),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        make_option("--until DATE  The last day that counts, UTC.", formats=["%Y-%m-%d"]),
-    ] = None,
-    as_csv: Annotated[bool, make_option("--csv  Print CSV.")] = False,
+    project: str = "",
+    since: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"])] = None,
+    until: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"])] = None,
+    as_csv: bool = False,
     as_json: JsonOption = False,
     store: DeskStoreOption = "",
 ) -> None:
-    """Show the hours of each rater, and what they are owed."""
+    """Show the hours of each rater, and what they are owed.
+
+    PROJECT  The project; without it, batches of none.
+    --since DATE  The first day that counts, UTC.
+    --until DATE  The last day that counts, UTC.
+    --csv  Print CSV.
+    """
     with _open_store(store) as desk:
         from rookery.desk.payment import build_payment_report, write_payment_csv
 
@@ -493,13 +473,13 @@ def run_judge_pay(
 
 
 @judge_group.command("dataset")
-def run_judge_dataset(
-    source: Annotated[Path, make_argument("DIR  A folder that rookery judge export wrote.")],
-    out: Annotated[Path, make_argument("OUT  The folder to write to.")],
-) -> None:
+def run_judge_dataset(source: Path, out: Path) -> None:
     """Write an export as a dataset of Hugging Face, with TRL's preference formats.
 
     Raters are numbered, not named.
+
+    DIR  A folder that rookery judge export wrote.
+    OUT  The folder to write to.
     """
     with translate_failures("serve", "the desk"):
         from rookery.desk.dataset_export import write_dataset

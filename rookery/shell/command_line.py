@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from rookery.errors import Failed
 from rookery.records import Record
+from rookery.shell.command_options import describe_parameters
 
 EXIT_ANSWERED = 0
 EXIT_USAGE = 2
@@ -115,9 +116,29 @@ class CommandGroup(typer.Typer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(cls=_PlainGroup, rich_markup_mode=None, **settings)
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Return a decorator that adds a function as a command with a plain help page."""
-        return super().command(name, cls=_PlainCommand, **settings)
+    def command(
+        self, name: str | None = None, *, help: str | None = None, **settings: Any
+    ) -> Callable[[Any], Any]:
+        """Return a decorator that adds a function as a command.
+
+        Its help page is its docstring, as `describe_parameters` has it, or begins with `help`.
+        """
+
+        def add_command(function: Callable[..., Any]) -> Callable[..., Any]:
+            described = describe_parameters(function)
+            add = super(CommandGroup, self).command
+            return add(name, cls=_PlainCommand, help=help or described, **settings)(function)
+
+        return add_command
+
+    def callback(self, **settings: Any) -> Callable[[Any], Any]:
+        """Return a decorator that runs a function before the commands, described as they are."""
+
+        def add_callback(function: Callable[..., Any]) -> Callable[..., Any]:
+            help = describe_parameters(function)
+            return super(CommandGroup, self).callback(help=help, **settings)(function)
+
+        return add_callback
 
 
 class _PlainCommand(TyperCommand):

@@ -1,8 +1,10 @@
 """The options of the command line: their names, types and help texts."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -17,18 +19,56 @@ def make_option(usage: str, **details: Any) -> Any:
     """Return an option from its line of a help page: its names, the word for a value, its help.
 
     Two blanks stand before the help: `-q, --quotes NUMBER  Quotes that an answer has at most.`
-    `details` are further arguments of `typer.Option`.
+    The help may have several lines. `details` are further arguments of `typer.Option`.
     """
     names, _, help = usage.partition("  ")
     words = names.replace(",", "").split()
     metavar = None if words[-1].startswith("-") else words.pop()
-    return typer.Option(*words, metavar=metavar, help=help, **details)
+    return typer.Option(*words, metavar=metavar, help=" ".join(help.split()), **details)
 
 
 def make_argument(usage: str, **details: Any) -> Any:
     """Return an argument from its line of a help page: the word for it, two blanks and its help."""
     metavar, _, help = usage.partition("  ")
     return typer.Argument(metavar=metavar, help=help, **details)
+
+
+def describe_parameters(command: Callable[..., Any]) -> str:
+    """Give a command the options and arguments that its docstring describes; return what is left.
+
+    The docstring has a line as of `make_option` or `make_argument` for each parameter that has no
+    help text of its own, in their order. Lines that continue it are indented. Raises ValueError
+    for another number of lines.
+    """
+    lines = re.sub(r"\n +", " ", cleandoc(command.__doc__ or "")).split("\n")
+    usages = [line for line in lines if "  " in line]
+    shape = signature(command)
+    parameters = dict(shape.parameters)
+    bare = [each for each in parameters.values() if not _has_help(each.annotation)]
+    if len(bare) != len(usages):
+        counts = f"{len(usages)} of the {len(bare)} parameters of {command.__name__}"
+        raise ValueError(f"its docstring describes {counts}: run Python without -OO")
+    for each, usage in zip(bare, usages, strict=True):
+        parameters[each.name] = each.replace(annotation=_add_usage(each.annotation, usage))
+    command.__signature__ = shape.replace(  # type: ignore[attr-defined]
+        parameters=tuple(parameters.values())
+    )
+    return "\n".join(line for line in lines if line not in usages)
+
+
+def _has_help(annotation: Any) -> bool:
+    details = getattr(annotation, "__metadata__", ())
+    return annotation is typer.Context or any(each.help for each in details)
+
+
+def _add_usage(annotation: Any, usage: str) -> Any:
+    """Return the type of a parameter with its line of the help page, and the bounds it has."""
+    make = make_option if usage.startswith("-") else make_argument
+    if not hasattr(annotation, "__metadata__"):
+        return Annotated[annotation, make(usage)]
+    [bounds] = annotation.__metadata__
+    kept = {name: getattr(bounds, name) for name in ("min", "max", "formats")}
+    return Annotated[annotation.__origin__, make(usage, **kept)]
 
 
 JsonOption = Annotated[bool, make_option("--json  Print one JSON object, also for errors.")]
@@ -56,119 +96,10 @@ NETWORK_OPTIONS = ("private", "proxy", "contact", "render")
 ENDPOINT_OPTIONS = ("model", "base_url", "endpoints", "context_tokens")
 SOURCE_OPTIONS = ("engine", "ranker", "offline")
 SETTINGS_OPTIONS: Mapping[str, Any] = {
-    "places": make_option(
-        "--in PATH_OR_URL  What to answer from: a folder, a file, a site "
-        "(https://host/prefix/), rookery:corvids, the little web that comes with Rookery, or your "
-        "own library, python:package.module.name; may be repeated. Without it the web is searched."
-    ),
-    "glob": make_option(
-        "--glob PATTERN  Of the folders, read only files that match, such as '*.md' or "
-        "'docs/'; may be repeated."
-    ),
-    "exclude": make_option(
-        "--exclude PATTERN  Leave out files and folders that match; may be repeated. What "
-        ".gitignore and .rookeryignore name is left out anyway."
-    ),
-    "follow_links": make_option(
-        "--follow-links  Also read what symbolic links lead to outside of the folders."
-    ),
-    "method": make_option(
-        "--method METHOD  How to answer: extract quotes the documents and needs no model; "
-        "webglm, gophercite and webgpt have a model write the answer. Without it, webglm where "
-        "--base-url or --endpoints names a model, else extract."
-    ),
-    "model": make_option(
-        "--model NAME  The model that writes: its name at an OpenAI-compatible server; "
-        "without --base-url, one of rookery models list, or path:DIR, on this machine; "
-        "script:FILE for one that says the lines of a file."
-    ),
-    "base_url": make_option(
-        "--base-url URL  Where the model is served; the key is read from OPENAI_API_KEY."
-    ),
-    "endpoints": make_option(
-        "--endpoints FILE  A TOML file with a model for each role, in tables named browse, "
-        "write and default."
-    ),
-    "samples": make_option(
-        "-n NUMBER  Answers that the model writes, of which the best is given.", min=1
-    ),
-    "choose_by": make_option(
-        "--choose-by JUDGE  What chooses among -n answers: model, the chat model itself, which is "
-        "usual for one on a server, or evidence, the evidence model."
-    ),
-    "tokens": make_option(
-        "--cap-tokens NUMBER  Most tokens that models may use, prompts included.", min=0
-    ),
-    "money": make_option(
-        "--cap-money NUMBER  Most money that models may cost, by the prices in --endpoints.", min=0
-    ),
-    "context_tokens": make_option(
-        "--context-tokens NUMBER  How much a chat model is shown at once; 8000 without it.", min=500
-    ),
-    "decline": make_option(
-        "--decline NUMBER  Decline rather than answer badly. With extract and --write: "
-        "decline answers that are less likely than this to be right; 0.5 without it. With "
-        "another model: the share of the given answers that must be good, which needs rookery "
-        "calibrate first.",
-        min=0,
-        max=1,
-    ),
-    "quotes": make_option(
-        "-q, --quotes NUMBER  Quotes that an answer has at most, with --both-sides on each "
-        "side; 3, and of webglm 5, of webgpt and gophercite as many as the model makes.",
-        min=1,
-        max=20,
-    ),
-    "engine": make_option(
-        "--engine ENGINE  What searches the web: duckduckgo, wikipedia, wikipedia:LANGUAGE, "
-        "searxng:URL or brave; several joined by commas, whose results are merged; or auto: "
-        "brave where its key is set, else DuckDuckGo, else Wikipedia. "
-        "searxng:URL,auto asks a server of your own first."
-    ),
-    "ranker": make_option(
-        "--ranker DIR  What ranks passages: a folder with an evidence model, as "
-        "recipes.evidence writes it, or with a trained encoder, as rookery learn retrieve "
-        "writes it; or words. Without it, the evidence model that comes with Rookery."
-    ),
-    "offline": make_option("--offline  Use only pages and model answers that are stored already."),
-    "private": make_option("--allow-private  Also open addresses of this machine and its network."),
-    "proxy": make_option("--proxy  Use the proxy that HTTPS_PROXY names."),
-    "contact": make_option(
-        "--contact ADDRESS  Where the owners of sites can reach you: a mail address or a web "
-        "page, which every request then carries with its name, as Wikipedia asks."
-    ),
-    "render": make_option(
-        "--render  Have a local Chromium run the scripts of pages that show no text without "
-        "them; needs pip install 'rookery[render]' and Chromium."
-    ),
-    "temperature": make_option(
-        "--temperature NUMBER  How freely the model writes; 0 always takes the likeliest "
-        "token. Without it, what --endpoints says, else the server's own; 1 on this machine.",
-        min=0,
-    ),
-    "top_p": make_option(
-        "--top-p NUMBER  Draw from the likeliest tokens only, as few as have this probability "
-        "together.",
-        min=0,
-        max=1,
-    ),
-    "max_tokens": make_option(
-        "--max-tokens NUMBER  Most tokens of one completion; 1024 without it.", min=1
-    ),
-    "stop": make_option("--stop WORDS  End a completion before these words; may be repeated."),
-    "chat": make_option(
-        "--chat/--no-chat  Whether the prompt is a message in the model's chat template, or a "
-        "text that it continues. Without either, what --endpoints says, else the former "
-        "where it can be.",
-        show_default=False,
-    ),
-    "threads": make_option(
-        "--threads NUMBER  Threads of the processor for a model on this machine.", min=1
-    ),
-    "dtype": make_option(
-        "--dtype TYPE  What a model on this machine computes in: float32, bfloat16 or "
-        "float16; without it, what is fastest on its device."
-    ),
+    name: make_option(**option)
+    for name, option in msgspec.toml.decode(
+        Path(__file__).with_name("settings_options.toml").read_bytes()
+    ).items()
 }
 """the option of each field of `Settings` and of their parts that can be set on the command line"""
 _FIELDS = {
