@@ -443,7 +443,7 @@ def test_version_and_changelog_agree() -> None:
     assert newest.group(1) in (__version__, "Unreleased")
 
 
-def test_the_tree_in_the_readme_is_the_tree_on_disk() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^  (\w+)/ ", readme, re.M)
+def test_the_tree_for_contributors_is_the_tree_on_disk() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^  (\w+)/ ", page, re.M)
     assert listed == [name for name in PACKAGES if (HOUSE / name).is_dir()]
