@@ -273,9 +273,6 @@ def run_report(file: Path, out: Path, title: str = "", pages: str = "") -> None:
     raise typer.Exit(run_report_command(file, out, title, folder))
 
 
-ConfigOption = Annotated[Path, make_option("--config FILE  The settings of the training, in TOML.")]
-
-
 RunFolderOption = Annotated[
     Path | None, make_option("--out DIR  The folder of the run; a run that stopped there goes on.")
 ]
@@ -301,10 +298,15 @@ TRAINING_COMMANDS = {
 def _add_training_command(what: str, help: str) -> None:
     @learn.command(what, help=help)
     def run_learn(
-        config: ConfigOption,
+        config: Path,
         out: RunFolderOption = None,
         as_json: JsonOption = False,
     ) -> None:
+        """Train as the file says.
+
+        --config FILE  The settings of the training, in TOML. The page reference/settings.md of the
+            documentation has every key.
+        """
         _run_training(what, config, out, as_json)
 
 
@@ -314,10 +316,12 @@ for _what, _help in TRAINING_COMMANDS.items():
 
 @learn.command("reinforce")
 def run_reinforce(
-    config: ConfigOption, out: RunFolderOption = None, desk: str = "", as_json: JsonOption = False
+    config: Path, out: RunFolderOption = None, desk: str = "", as_json: JsonOption = False
 ) -> None:
     """Train a policy by reinforcement, with a reward model or people at a desk.
 
+    --config FILE  The settings of the training, in TOML. The page reference/settings.md of the
+        documentation has every key.
     --desk STORE  The desk's store, a file or postgresql://HOST/DATABASE. People at the desk compare
         samples if the settings have [labels], and anyone there may stop the run.
     """

@@ -59,7 +59,7 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_367, 9),  # outcomes are an enum, what a word is, own Python code by name
+    "(top)": (1_366, 9),  # outcomes are an enum, what a word is, own Python code by name
     "answers": (3_528, 16),  # follow-ups without a model; what a newer source says
     "browser": (1_467, 7),
     "cli": (3_104, 13),

@@ -71,11 +71,11 @@ class BrowserRules(Record, frozen=True):
     quoted: int = 6000
     """characters of all quotes together; the paper has such a limit and does not print it"""
     quotes: int = 0
-    """of an episode, at most, after which the answer is asked for; 0: any number"""
+    """quotes of an episode, at most, after which the answer is asked for; 0: any number"""
     window: int = 2000
     """characters of a page that are shown at once, markers of links not counted"""
     results: int = 10
-    """of a search"""
+    """results of a search that are shown"""
     blocked: tuple[str, ...] = ("reddit.com", "quora.com")
     """domains that neither searches nor pages lead to (WebGPT, appendix A)"""
     overlap: int = 10

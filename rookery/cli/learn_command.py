@@ -355,6 +355,7 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     places: tuple[str, ...] = msgspec.field(default=(), name="in")
     """as `--in` of `rookery ask` names them; none: the web"""
     engine: str = "wikipedia"
+    """search engine of the web, where no place is named"""
     reward: str = ""
     """the folder of a reward model; empty: it is learnt from labels"""
     judge: str = ""
@@ -369,7 +370,7 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """with settings.check, share of the other questions by whose reward the policy that is written
     is chosen, and which are not learnt from either"""
     tried: int = 64
-    """episodes of such a trial"""
+    """episodes of a trial before and after the training"""
     constrained: bool = False
     """whether actions in the browser are held to its commands (`learn.action_constraints`)"""
     browser: BrowserEnvironmentSettings = BrowserEnvironmentSettings()
@@ -401,9 +402,10 @@ class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     settings: ReinforcementSettings
     """what the file does not say is as in the paper"""
     labels: dict[str, Any] | None = None
-    """OnlineLabellingSettings but for `reinforce` and `group`; None: there is a reward model"""
+    """labels that people give meanwhile: OnlineLabellingSettings but for `reinforce` and `group`;
+    None: there is a reward model"""
     desk: dict[str, Any] | None = None
-    """HumanFeedbackSettings; None: those that they begin with"""
+    """how the desk is asked: HumanFeedbackSettings; None: those that they begin with"""
 
     def __post_init__(self) -> None:
         if bool(self.world.reward) == (self.labels is not None):

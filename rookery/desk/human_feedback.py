@@ -47,15 +47,15 @@ class HumanFeedbackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """Settings of the comparisons that people make at the desk while a run learns."""
 
     name: str = ""
-    """of the run, for people to see, and of its batch; empty: that of its folder. Two runs at one
-    desk need two names"""
+    """name of the run, for people to see, and of its batch; empty: that of its folder. Two runs at
+    one desk need two names"""
     priority: int = 10
-    """of what it asks: the highest is handed out first"""
+    """priority of what it asks: the highest is handed out first"""
     repeated: float = 0.05
     """share of what is asked that several people answer, to see whether they agree (Ziegler,
     section 2.3). The first of their answers is learnt from"""
     people: int = 5
-    """who answer it (Ziegler, section 2.3)"""
+    """people who answer what is repeated (Ziegler, section 2.3)"""
     rest: float = 6.0
     """seconds in which somebody may still take a judgement back, before it is learnt from"""
     every: float = 1.0

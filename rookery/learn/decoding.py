@@ -71,11 +71,11 @@ class SamplingSettings(CompletionSettings, frozen=True, forbid_unknown_fields=Tr
     """
 
     max_tokens: int = 64
-    """of an action, at most"""
+    """tokens of an action, at most"""
     temperature: float = 1.0
     """0: always the likeliest token"""
     rows: int = 64
-    """that are drawn together"""
+    """actions that are drawn together"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -136,7 +136,7 @@ class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     episodes: tuple[str, ...]
     """files of Episodes, one JSON line each"""
     recording: str = ""
-    """from which prompts that are not stored are built again"""
+    """file of a recording, from which prompts that are not stored are built again"""
     ratings: str = ""
     """file of Ratings, one JSON line each, for `chosen.rated`"""
     chosen: EpisodeFilter = EpisodeFilter()
@@ -144,12 +144,14 @@ class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """whether a prompt is a user's message in the chat template; None: where there is one"""
     optimising: OptimizerSettings = OptimizerSettings()
     epochs: int = 2
-    """at most (WebGPT stopped after 2 to 5 of at most 12: tables 6 and 8)"""
+    """passes over the episodes, at most (WebGPT stopped after 2 to 5 of at most 12: tables 6 and
+    8)"""
     rows: int = 128
     """steps of episodes that make one step of the optimiser (GopherCite: 128; WebGPT: 512)"""
     piece: int = 4096
     """tokens that are computed at once; it changes memory and speed, and nothing else"""
     seed: int = 0
+    """seed of everything that is drawn: the same one gives the same run"""
     validation: float = 0.04
     """share of the questions whose steps are kept for validation (WebGPT, section 3.2: 4 %)"""
     check: int = 0
@@ -159,18 +161,18 @@ class ImitationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     share of tokens that are the likeliest; the share of prompts for commands that are answered
     with a command; the mean reward in an environment (WebGPT, appendix E)"""
     validation_episodes: int = 64
-    """that are played for the reward, the same ones at each validation"""
+    """episodes that are played for the reward, the same ones at each validation"""
     sampling: SamplingSettings = SamplingSettings()
-    """of these episodes"""
+    """how the actions of these episodes are drawn"""
     no_answer: float = -1.0
-    """the reward of one without an answer"""
+    """the reward of an episode without an answer"""
     patience: int | None = None
     """validations in a row without a better one, after which the training ends; None: it does
     not"""
     asked: int = 8
     """validation prompts that are answered at each validation, always with the likeliest token"""
     tokens: int = 64
-    """of such an answer, at most"""
+    """tokens of such an answer, at most"""
     every: int | None = None
     """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
 

@@ -160,17 +160,17 @@ class OnlineLabellingSettings(
 
     reinforce: ReinforcementSettings
     prefer: RewardTrainingSettings
-    """its model is what every reward model begins as: the reference. Its comparisons and samples
-    are those of this run, and must be empty here"""
+    """settings of the reward model: its model is what every reward model begins as: the reference.
+    Its comparisons and samples are those of this run, and must be empty here"""
     initial: int
     """labels before the first episode: N⁰ of Ziegler, section 2.3"""
     labels: int
-    """in all; as many as `initial`: none are gathered later"""
+    """labels in all; as many as `initial`: none are gathered later"""
     trainings: int = 20
-    """of the reward model: one before the first episode, and the others at evenly spaced numbers
-    of labels (Ziegler, section 2.3: 19 more)"""
+    """trainings of the reward model: one before the first episode, and the others at evenly spaced
+    numbers of labels (Ziegler, section 2.3: 19 more)"""
     answers: int = 4
-    """to a question, that are compared (Ziegler, section 2)"""
+    """answers to a question, that are compared (Ziegler, section 2)"""
     validation: float = 0.1
     """share of the questions where half of the answers are the reference's, so that labels say how
     often the policy is better; they are learnt from too. Ziegler gives no number"""

@@ -217,16 +217,18 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     rate: float = 1e-5
     """learning rate at its highest"""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """how it falls: not at all, or to 0 after the last step"""
+    """how the rate falls: not at all, or to 0 after the last step"""
     warmup: float = 0.0
-    """share of the steps in which it rises"""
+    """share of the steps in which the rate rises"""
     adam: Literal["torch", "tf"] = "torch"
     """where Adam's epsilon stands: tf is as in the code of Ziegler and others (2019), which moves
     weights of small gradients less"""
     betas: tuple[float, float] = (0.9, 0.999)
+    """shares of their past that Adam's averages of gradients and of their squares keep"""
     epsilon: float = 1e-8
+    """epsilon of Adam, beside the root of the mean square"""
     decay: float = 0.0
-    """of weights, apart from their gradients"""
+    """weight decay, apart from the gradients"""
     clip: float | None = 1.0
     """the longest gradient (L2); None: any length"""
     average: float = 0.0

@@ -73,18 +73,19 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     reference: str = ""
     """the folder of the model that the KL is measured from; empty: the policy's"""
     optimising: OptimizerSettings = OptimizerSettings(rate=1.41e-5, adam="tf", epsilon=1e-5)
-    """its steps are `epochs` times `minibatches` for each batch of episodes"""
+    """optimizer, whose steps are `epochs` times `minibatches` for each batch of episodes"""
     sampling: SamplingSettings = SamplingSettings()
-    """the temperature divides the logits of the policy and of the reference everywhere"""
+    """how actions are drawn; the temperature divides the logits of the policy and of the reference
+    everywhere"""
     server: str | tuple[str, ...] = ""
     """the address of a vLLM that samples, such as http://127.0.0.1:8000, or a list of several (see
     `learn.vllm_sampler`); empty: this process does"""
     episodes: int = 64
-    """in a batch"""
+    """episodes in a batch"""
     epochs: int = 3
     """how often a batch is learnt from (Ziegler: 4)"""
     minibatches: int = 2
-    """in an epoch (Ziegler: 1): steps of the optimiser, each of as many rows"""
+    """steps of the optimiser in an epoch, each of as many rows (Ziegler: 1)"""
     piece: int = 64
     """rows that the model is given at once; more take more memory and change nothing"""
     chunk: int | None = None
@@ -96,26 +97,31 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     value_model: str = ""
     """the folder that a separate one begins as, such as a reward model; empty: the policy's"""
     value_width: int = 2048
-    """of the two hidden layers of a shared one"""
+    """width of the two hidden layers of a shared value network"""
     value_clip: float | None = 0.2
+    """how far a value may gain from what it was before the batch; None: any way"""
     value_weight: float = 0.1
-    """of its loss beside the policy's"""
+    """weight of the value network's loss beside the policy's"""
     advantage: Literal["gae", "rloo"] = "gae"
-    """rloo: without a value network, measured against the others of an episode's group"""
+    """gae: by a value network (generalised advantage estimation); rloo: without one, against the
+    others of an episode's group"""
     gamma: float = 1.0
+    """discount of later rewards, for each unit of `count`; 1: none"""
     trace: float = msgspec.field(default=0.95, name="lambda")
+    """lambda of generalised advantage estimation: 1 trusts rewards alone, 0 the values"""
     count: Literal["token", "action"] = "token"
     """what gamma and lambda count (WebGPT, appendix E: actions)"""
     whiten_rewards: bool = True
-    """variance 1 over a batch, the KL among them; the value network then has one scale to learn"""
+    """whether rewards get variance 1 over a batch, the KL among them; the value network then has
+    one scale to learn"""
     whiten_advantages: bool = True
-    """mean 0 and variance 1 over a batch"""
+    """whether advantages get mean 0 and variance 1 over a batch"""
     kl: Literal["reward", "loss"] = "reward"
     """where the KL counts: in each token's reward, times beta; or in the loss"""
     alpha: float = 0.1
     """with kl = "loss", the share of the KL in it (GopherCite, section 2.8)"""
     beta: float = 0.1
-    """at first"""
+    """weight of the KL in the reward, at first"""
     target: float | None = None
     """the KL of an episode, in nats, that beta is changed for; None: beta stays"""
     horizon: float = 64.0
@@ -131,7 +137,7 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     and the policy with the highest mean reward there, of those within the budget, is written
     (WebGPT, appendix E); without validations it is the last"""
     validation_episodes: int = 64
-    """in a validation: the same ones, drawn from the same seeds, each time"""
+    """episodes of a validation: the same ones, drawn from the same seeds, each time"""
     patience: int | None = None
     """validations in a row without a better one, after which training ends; None: it does not, but
     after three in which a held-out judge's score had fallen while the reward rose"""
@@ -142,6 +148,7 @@ class ReinforcementSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     scored as it stands (GopherCite, appendix F.1: 2); None: such a text has the reward
     `no_answer`"""
     seed: int = 0
+    """seed of everything that is drawn: the same one gives the same run"""
     every: int | None = None
     """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
     shown: int = 2

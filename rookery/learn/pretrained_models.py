@@ -164,7 +164,9 @@ class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Low-rank changes to frozen weights (peft), in place of all weights."""
 
     rank: int = 8
+    """rank of each change: more of it learns more, and takes more memory"""
     alpha: int = 16
+    """scale of the changes, which are multiplied by `alpha` / `rank`"""
     targets: tuple[str, ...] = ("q_proj", "v_proj")
     """the modules that are changed, by the ends of their names"""
 
@@ -183,7 +185,8 @@ class TrainedModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     (GopherCite, appendix F: 60 %); LoRA leaves them alone too"""
     lora: LoraSettings | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """what is computed in; the weights are kept as float32, or small steps would be lost"""
+    """numbers that are computed in; the weights are kept as float32, or small steps would be
+    lost"""
     recompute: bool = False
     """gradient checkpointing: less memory, more time"""
     dropout: float = 0.0

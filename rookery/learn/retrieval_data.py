@@ -54,10 +54,10 @@ class RetrievalSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """SQuAD files: all paragraphs of its article are a question's references, and the one it was
     written about counts as cited"""
     questions: int | None = None
-    """so many, drawn from all; None: all"""
+    """number of questions, drawn from all; None: all"""
     worth: Literal["precision", "cited"] = "precision"
-    """of a reference: the share of the answer's words that it holds, which is the answer's ROUGE-1
-    precision against it; or 1 where the answer cites it and 0 where it does not"""
+    """worth of a reference: the share of the answer's words that it holds, which is the answer's
+    ROUGE-1 precision against it; or 1 where the answer cites it and 0 where it does not"""
     cut: Literal["whole", "sentences"] = "whole"
     """what is weighed: references as they are, or each of their sentences, as
     `evidence.passage_ranking` compares them"""
@@ -244,11 +244,12 @@ class ReferenceSamplingSettings(msgspec.Struct, frozen=True, forbid_unknown_fiel
     """The number of questions, references and negatives of one training step."""
 
     questions: int = 16
-    """that make one step of the optimiser"""
+    """questions that make one step of the optimiser"""
     references: int = 8
-    """of each question: one of those worth most, and others, drawn anew in every epoch"""
+    """references of each question: one of those worth most, and others, drawn anew in every
+    epoch"""
     negatives: Literal["any", "alike"] = "any"
-    """those others: any, or from those that have most words in common with the question"""
+    """which others: any, or from those that have most words in common with the question"""
     others: int = 0
     """references of the step's other questions with which each is compared besides"""
 

@@ -267,10 +267,12 @@ class RetrievalTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fiel
     the weights of `evidence.passage_ranking` were chosen for; or as it is (WebGLM,
     section 3.1.2)"""
     epochs: int = 1
+    """passes over the questions"""
     drawing: ReferenceSamplingSettings = ReferenceSamplingSettings()
     piece: int = 4
     """questions that are computed at once; it changes memory and speed, and nothing else"""
     seed: int = 0
+    """seed of everything that is drawn: the same one gives the same run"""
     validation: float = 0.1
     """share of the questions that are kept for validation"""
     ranked: int = 32

@@ -322,7 +322,7 @@ class RewardTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=
     comparisons: str
     """a JSONL file of Comparisons"""
     optimising: OptimizerSettings = OptimizerSettings(rate=1.77e-5)
-    """Ziegler, section 2.2"""
+    """optimizer and learning rate, whose default is that of Ziegler, section 2.2"""
     ratings: str = ""
     """a JSONL file of Ratings from 0 to 1, which a second output learns to predict; empty: none"""
     scales: tuple[str, ...] = ("supported", "plausible")
@@ -337,7 +337,8 @@ class RewardTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=
     rewards are made to have mean 0 and variance 1 (Ziegler, section 2); empty: on the answers
     learnt from, as WebGLM does (section 3.3)"""
     epochs: int = 1
-    """more learn by heart what few people said (Ziegler, section 2.2)"""
+    """passes over the comparisons; more learn by heart what few people said (Ziegler, section
+    2.2)"""
     batch: int = 32
     """comparisons in a step, all processes together"""
     piece: int = 8
@@ -360,6 +361,7 @@ class RewardTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=
     given: bool = False
     """whether pages given with a question are shown, as the text to be summarised (Ziegler)"""
     seed: int = 0
+    """seed of everything that is drawn: the same one gives the same run"""
 
     def __post_init__(self) -> None:
         counts = (self.epochs, self.batch, self.piece, 1 if self.every is None else self.every)

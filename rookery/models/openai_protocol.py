@@ -44,6 +44,7 @@ class ModelEndpoint(CompletionSettings, frozen=True, forbid_unknown_fields=True)
     """
 
     model: str
+    """name of the model on the server"""
     base_url: str
     """address of the server's API, as in https://api.openai.com/v1; without a path, /v1 is added"""
     key_name: str = DEFAULT_KEY_NAME
