@@ -55,7 +55,6 @@ OF = _make_parameter(str, "--of SYSTEM  Only this system, against each other one
 MAJORITY = _make_parameter(
     bool, "--majority  Where several people judged, count what most of them say.", False
 )
-COST = _make_list_option("--cost NAME=NUMBER  The cost of one answer of a system; may be repeated.")
 REWARD_MODELS = tuple(
     _make_parameter(Path | None, usage, None)
     for usage in (
@@ -105,10 +104,6 @@ MEASURE_COMMANDS: Mapping[str, tuple[str, tuple[Parameter, ...]]] = {
     "best-of": (
         "Show the reward of the best of n answers, for each n.",
         (REWARDS, *REWARD_MODELS, WORKERS),
-    ),
-    "compute": (
-        "Show which system and which n give the most reward for a budget.",
-        (REWARDS, COST, *REWARD_MODELS, WORKERS),
     ),
     "coverage": (
         "Show how good the answers are when those with the lowest scores are declined.",

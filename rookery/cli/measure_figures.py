@@ -247,38 +247,6 @@ def run_measure_best_of(
     return reward_frontiers.make_best_of_n_figure(curves, says)
 
 
-def run_measure_compute(
-    files: SystemFiles,
-    cost: Sequence[str],
-    reward: Path | None,
-    validation: Path | None,
-    workers: int = 1,
-) -> Figure:
-    """Return the system and the n with the highest reward for each budget.
-
-    Raises ValueError for a cost that is not NAME=NUMBER above 0, Failed (no_cost) for a system
-    without one, and as `read_best_of_n_curves` does.
-    """
-    costs = dict(map(_parse_cost, cost))
-    curves = read_best_of_n_curves(files, reward, validation, workers)
-    for name in curves:
-        detail = f"what an answer of it costs is not said: add --cost {name}=NUMBER"
-        _require_found(name in costs, name, "no_cost", detail)
-    says = "Of each system n answers, at the cost of one times n; intervals over questions."
-    return reward_frontiers.make_compute_figure(curves, costs, says, "cost")
-
-
-def _parse_cost(argument: str) -> tuple[str, float]:
-    name, equal, number = argument.rpartition("=")
-    try:
-        cost = float(number)
-    except ValueError:
-        cost = 0.0
-    if not equal or not 0 < cost < float("inf"):
-        raise ValueError(f"--cost {argument}: say NAME=NUMBER, above 0")
-    return name, cost
-
-
 def read_best_of_n_curves(
     files: SystemFiles, reward: Path | None, validation: Path | None, workers: int
 ) -> dict[str, reward_frontiers.BestOfNCurve]:

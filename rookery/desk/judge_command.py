@@ -472,23 +472,6 @@ def run_judge_pay(
         print_result(report, _format_payment(report), as_json)
 
 
-@judge_group.command("dataset")
-def run_judge_dataset(source: Path, out: Path) -> None:
-    """Write an export as a dataset of Hugging Face, with TRL's preference formats.
-
-    Raters are numbered, not named.
-
-    DIR  A folder that rookery judge export wrote.
-    OUT  The folder to write to.
-    """
-    with translate_failures("serve", "the desk"):
-        from rookery.desk.dataset_export import write_dataset
-
-        written = write_dataset(source, out)
-    print_lines(f"{out / name}: {count:,} rows" for name, count in written.rows.items())
-    _write_error(*(f"left out: {count:,} {why}" for why, count in written.left_out.items()))
-
-
 @judge_group.command("stats")
 def run_judge_stats(
     batch: OneBatchOption = None, as_json: JsonOption = False, store: DeskStoreOption = ""

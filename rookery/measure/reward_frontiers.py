@@ -1,4 +1,4 @@
-"""Reward against its price: best-of-n sampling against compute, and optimal policies against KL.
+"""Reward against its price: best-of-n sampling, and optimal policies against KL.
 
 Best of n is estimated for every n from N answers to each question: a reward model chooses, and a
 validation reward model, trained on other data, scores the chosen answer (WebGPT, appendix I). The
@@ -15,25 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rookery.evidence.ranking_metrics import compute_expected_worths
-from rookery.measure.figures import Figure, FigureLine, FigurePicture, LineStyle, make_line
+from rookery.measure.figures import Figure, FigurePicture, LineStyle, make_line
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Record
 
 Array = npt.NDArray[np.float64]
 BestOfNCurve = Mapping[int, Estimate]
 """validation reward of the best of n, by n"""
-
-
-class BudgetPoint(Record, frozen=True):
-    """Choice of a model and n, with its cost and the reward expected of it."""
-
-    model: str
-    n: int
-    """number of answers sampled, of which the best is given"""
-    cost: float
-    """cost of these n answers, in the unit of the costs"""
-    worth: Estimate
-    """validation reward expected of the best of them"""
 
 
 def estimate_best_of_n(rewards: npt.ArrayLike, validations: npt.ArrayLike) -> Array:
@@ -83,23 +71,6 @@ def compute_best_of_n_kl(n: int) -> float:
     return math.log(n) - (n - 1) / n
 
 
-def find_compute_frontier(
-    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], judging: float = 0.0
-) -> list[BudgetPoint]:
-    """Return the choices of model and n that no cheaper choice equals in reward, cheapest first.
-
-    The last one within a budget is the best that it buys (WebGPT, figure 8). `costs` is the cost of
-    one answer of each model, such as floating point operations; `judging` that of the reward model
-    for an answer, which is paid where there are two or more to choose from.
-    """
-    points: list[BudgetPoint] = []
-    offers = _list_offers(curves, costs, judging)
-    for each in sorted(offers, key=lambda one: (one.cost, -one.worth.value)):
-        if not points or each.worth.value > points[-1].worth.value:
-            points.append(each)
-    return points
-
-
 def make_best_of_n_figure(
     curves: Mapping[str, BestOfNCurve],
     says: str,
@@ -138,50 +109,6 @@ def make_best_of_n_figure(
     )
 
 
-def make_compute_figure(
-    curves: Mapping[str, BestOfNCurve],
-    costs: Mapping[str, float],
-    says: str,
-    unit: str = "floating point operations",
-    judging: float = 0.0,
-) -> Figure:
-    """Make the figure of reward by cost for every model and n, with the frontier.
-
-    WebGPT has such a one as figure 8. `says` is the caption; costs are those of
-    `find_compute_frontier`.
-    """
-    best = find_compute_frontier(curves, costs, judging)
-    offers = _list_offers(curves, costs, judging)
-    lines = [
-        make_line(model, ((each.cost, each.worth) for each in offers if each.model == model))
-        for model in curves
-    ]
-    lines.append(
-        FigureLine(
-            "frontier", tuple((each.cost, each.worth.value) for each in best), style="dashed"
-        )
-    )
-    rows = [
-        (
-            each.model,
-            each.n,
-            each.cost,
-            *msgspec.structs.astuple(each.worth),
-            "yes" if each in best else "",
-        )
-        for each in offers
-    ]
-    return Figure(
-        "compute",
-        "What a budget buys",
-        says,
-        ("model", "n", unit, "worth", "low", "high", "questions", "on the frontier"),
-        tuple(rows),
-        FigurePicture("curves", tuple(lines), x=unit, y="worth", log_x=True),
-        "WebGPT, figure 8",
-    )
-
-
 def average_over_questions(
     question_rewards: Sequence[Array], at: Sequence[int], least: float | None = 0.0
 ) -> dict[int, Estimate]:
@@ -211,16 +138,6 @@ def _compute_order_weights(N: int) -> Array:
     i_N = np.arange(N, 1, -1)[None, :]
     shrunk_NN = np.maximum(i_N - n_N1, 0) / (i_N - 1)
     return np.cumprod(np.hstack([n_N1 / N, shrunk_NN]), axis=1)[:, ::-1]
-
-
-def _list_offers(
-    curves: Mapping[str, BestOfNCurve], costs: Mapping[str, float], judging: float
-) -> list[BudgetPoint]:
-    return [
-        BudgetPoint(model, n, n * (costs[model] + judging * (n > 1)), worth)
-        for model, points in curves.items()
-        for n, worth in points.items()
-    ]
 
 
 MIN_EFFECTIVE_SAMPLES = 10.0

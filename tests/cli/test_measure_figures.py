@@ -152,8 +152,6 @@ def test_the_best_of_two_is_the_mean_over_pairs(run: Run, working_folder: Path) 
         ("policy", 2, 5.0),
         ("policy", 3, 6.0),
     ]
-    bought = rows(run, "compute", "policy=drawn.jsonl", "--cost", "policy=1e3")
-    assert [row[2] for row in bought] == [1000, 2000, 3000]
 
 
 def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(
@@ -358,8 +356,6 @@ def test_every_command_has_a_function_that_takes_what_it_declares() -> None:
         ("best-of ours.jsonl --reward here", "name both: --reward chooses"),
         ("best-of silent.jsonl --reward a --validation b", "silent: it answers no question"),
         ("best-of bare.jsonl", "bare: a line of it has no validations"),
-        ("compute drawn.jsonl", "add --cost drawn=NUMBER"),
-        ("compute drawn.jsonl --cost drawn=much", "say NAME=NUMBER, above 0"),
         ("coverage unscored.jsonl", "unscored: no answer of it has a score and a label"),
         ("supported thumbs.jsonl", "thumbs: nobody rated it on the scales that are wanted"),
         ("frontier nowhere", "nowhere: it cannot be read"),

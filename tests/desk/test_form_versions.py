@@ -15,7 +15,6 @@ from stores import Clock
 from working import Desk
 
 from rookery.desk import adjudication, form_versions, labelling_queue, snapshots
-from rookery.desk.dataset_export import write_dataset
 from rookery.desk.form_parsing import encode_form, parse_form
 from rookery.desk.form_versions import add_form, list_form_versions, list_forms, load_form
 from rookery.desk.forms import (
@@ -426,10 +425,6 @@ def test_choices_of_one_score_are_different_labels(desk: Desk, tmp_path: Path) -
     snapshots.export_snapshot(desk.store, "s", tmp_path / "out")
     ratings = (tmp_path / "out" / "ratings.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["value"] for line in ratings] == [1, 0, 1, 0, 1, 1, 1, 1]
-    write_dataset(tmp_path / "out", tmp_path / "data")
-    written = (tmp_path / "data" / "labels" / "train.jsonl").read_text(encoding="utf-8")
-    values = [json.loads(line)["value"] for line in written.splitlines()]
-    assert values == ["yes", "no", "very", "no", "yes", "yes", "yes", "yes"]
 
 
 def test_preferences_are_compared_whatever_the_points_were_called(desk: Desk) -> None:
@@ -516,9 +511,7 @@ def test_a_justification_names_the_answers_as_the_person_saw_them() -> None:
     assert problem.startswith('its justification says "answer B", but')
 
 
-def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
-    desk: Desk, tmp_path: Path
-) -> None:
+def test_disagreements_and_feedback_know_own_forms_and_their_versions(desk: Desk) -> None:
     store = desk.store
     desk.hire("rita", role="reviewer")
     add_form(store, TONE, "lea")
@@ -536,11 +529,3 @@ def test_disagreements_feedback_and_datasets_know_own_forms_and_their_versions(
     filled = {"friendly": ["0", "0"], "better": 1}
     decided = adjudication.decide_item(store, items[1], "rita", filled, "It is curt.")
     assert decided.form_version == load_form(store, "tone").digest
-    snapshots.freeze_snapshot(store, "s", SnapshotSelection(), "lea")
-    snapshots.export_snapshot(store, "s", tmp_path / "out")
-    write_dataset(tmp_path / "out", tmp_path / "data")
-    text = (tmp_path / "data" / "labels" / "train.jsonl").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.splitlines()]
-    assert {row["field"] for row in rows} == {"friendly", "better"}
-    decided_rows = [row for row in rows if row["rater"] == "decision"]
-    assert [row["value"] for row in decided_rows] == ["0", "0", "1"]

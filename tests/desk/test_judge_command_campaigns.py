@@ -160,15 +160,3 @@ def test_a_link_for_a_platform_and_who_came_by_it(run: Run, place: Path, campaig
     assert (found["participant"], found["session"], found["items"]) == ("p1", "s1", 0)
     table = run("judge", "sessions", "corvids", "--store", place).out.splitlines()
     assert table[1].split() == ["p1", "65aa", "s1", "0"]
-
-
-def test_an_export_becomes_a_dataset(run: Run, place: Path, campaign: Path, tmp_path: Path) -> None:
-    run("judge", "export", tmp_path / "export", "--store", place)
-    done = run("judge", "dataset", tmp_path / "export", tmp_path / "out")
-    assert done.out.splitlines() == [
-        f"{tmp_path / 'out' / 'preferences'}: 4 rows",
-        f"{tmp_path / 'out' / 'labels'}: 4 rows",
-    ]
-    assert "name a folder that rookery judge export wrote" in read_error(
-        run, "judge", "dataset", tmp_path, tmp_path / "out"
-    )

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.measure.reward_frontiers import (
-    BudgetPoint,
     compute_best_of_n_kl,
     estimate_best_of_n,
     estimate_best_of_n_curve,
-    find_compute_frontier,
     make_best_of_n_figure,
-    make_compute_figure,
 )
 
 
@@ -168,53 +165,6 @@ CURVES: Curves = {
     "small": {1: point(0.0), 4: point(0.3), 16: point(0.4)},
     "large": {1: point(0.2), 4: point(0.6), 16: point(0.9)},
 }
-COSTS: dict[str, float] = {"small": 1.0, "large": 10.0}
-
-
-def buy(
-    curves: Curves, costs: dict[str, float], budget: float, judging: float = 0.0
-) -> BudgetPoint:
-    """The best that a budget buys."""
-    frontier = find_compute_frontier(curves, costs, judging)
-    return [point for point in frontier if point.cost <= budget][-1]
-
-
-def test_a_budget_buys_the_best_that_it_can() -> None:
-    bought = [buy(CURVES, COSTS, budget) for budget in (1, 10, 16, 40, 159, 1000)]
-    assert [(each.model, each.n) for each in bought] == [
-        ("small", 1),
-        ("small", 4),
-        ("small", 16),
-        ("large", 4),
-        ("large", 4),
-        ("large", 16),
-    ]
-    assert (bought[3].cost, bought[3].worth) == (40, point(0.6))
-
-
-def test_of_equal_worth_the_cheapest_is_bought() -> None:
-    same = {"dear": {1: point(1)}, "cheap": {1: point(1), 2: point(1)}}
-    bought = buy(same, {"dear": 3, "cheap": 1}, 9)
-    assert (bought.model, bought.n) == ("cheap", 1)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from("abc"),
-        st.dictionaries(st.sampled_from([1, 2, 4, 8]), st.integers(0, 9).map(point), min_size=1),
-        min_size=1,
-    )
-)
-def test_the_frontier_is_what_budgets_buy(curves: Curves) -> None:
-    costs = {"a": 1.0, "b": 2.0, "c": 8.0}
-    offers = [(n * costs[model], each[n]) for model, each in curves.items() for n in each]
-    for budget, _ in offers:
-        affordable = [(cost, worth) for cost, worth in offers if cost <= budget]
-        best = max(affordable, key=lambda offer: (offer[1].value, -offer[0]))
-        point = buy(curves, costs, budget)
-        assert (point.cost, point.worth.value) == (best[0], best[1].value)
-    line = find_compute_frontier(curves, costs)
-    assert [each.worth.value for each in line] == sorted({each.worth.value for each in line})
 
 
 def test_figures_have_the_points_with_their_intervals() -> None:
@@ -240,21 +190,3 @@ def test_figures_have_the_points_with_their_intervals() -> None:
         "small",
         "large",
     ]
-
-
-def test_the_figure_of_compute_marks_the_frontier() -> None:
-    figure = make_compute_figure(CURVES, COSTS, "20 questions.")
-    marked = [(row[0], row[1]) for row in figure.rows if row[-1] == "yes"]
-    assert marked == [("small", 1), ("small", 4), ("small", 16), ("large", 4), ("large", 16)]
-    assert figure.picture.lines[1].points == ((10, 0.2), (40, 0.6), (160, 0.9))
-    assert figure.picture.lines[2].points == ((1, 0), (4, 0.3), (16, 0.4), (40, 0.6), (160, 0.9))
-
-
-def test_judging_is_paid_for_each_answer_where_there_is_a_choice() -> None:
-    curves = {"it": {1: Estimate(0.5, 0.4, 0.6, 9), 2: Estimate(0.6, 0.5, 0.7, 9)}}
-    # one answer costs 1; two cost 2 and are judged for 10 each
-    bought = [buy(curves, {"it": 1}, budget, 10) for budget in (1, 21, 22)]
-    assert [(each.n, each.cost) for each in bought] == [(1, 1), (1, 1), (2, 22)]
-    assert [each.cost for each in find_compute_frontier(curves, {"it": 1}, 10)] == [1, 22]
-    figure = make_compute_figure(curves, {"it": 1}, "", judging=10)
-    assert [row[2] for row in figure.rows] == [1, 22]
