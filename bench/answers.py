@@ -11,17 +11,19 @@ are left out; term rarities still count its words.
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from html import escape
+from math import floor
 from typing import Any, NamedTuple
 
 from bench.report import DOCS, choose_size, print_table, require_data, write_results
 from bench.squad import ARCHIVE, CACHE, DATA, GoldSpans, Squad, SquadQuestion
 from rookery.answers.extract import ExtractSettings, answer_by_extraction
-from rookery.evidence.calibration import draw_coverage_curves
 from rookery.evidence.passage_ranking import RankedPassage
 from rookery.library.folder_library import FolderLibrary
+from rookery.measure.coverage import MIN_COVERAGE_DRAWN
 from rookery.records import Hit, Library, Page, Question
 
 SEEDS = (0, 1)
@@ -182,6 +184,65 @@ def measure_answers(pool: ProcessPoolExecutor, squad: Squad, count: int) -> dict
     print_table(list(points[0]), {f"{point['threshold']:.2f}": point for point in points})
     print_table(list(spread[0]), {f"{row['from']:.1f}": row for row in spread})
     return {"shares": rows, "auc": auc, "curve": points, "calibration": spread}
+
+
+PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN = 560, 360, 50
+PLOT_RIGHT, PLOT_BOTTOM = PLOT_WIDTH - PLOT_MARGIN, PLOT_HEIGHT - PLOT_MARGIN
+LINE_COLOURS = ("#1f5fa8", "#c2410c", "#3f7d3a")
+
+
+def draw_coverage_curves(lines: Mapping[str, Sequence[tuple[float, float]]], good: str) -> str:
+    """Draw named curves of (coverage, share of good answers), both from 0 to 1; return the SVG.
+
+    Points with a coverage of 0.02 or less are not drawn. `good` labels the second axis, which goes
+    from 0.5 to 1, or from lower where a curve does.
+    """
+    curves = {
+        name: [point for point in points if point[0] > MIN_COVERAGE_DRAWN]
+        for name, points in lines.items()
+    }
+    shares = [share for points in curves.values() for _, share in points]
+    low = min(5, floor(10 * min(shares, default=1.0))) / 10
+    parts = _draw_axes(good, low)
+    for number, (name, points) in enumerate(curves.items()):
+        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
+        places = [(_x_position(answered), _y_position(share, low)) for answered, share in points]
+        line, y = " ".join(f"{x:.1f},{y:.1f}" for x, y in places), PLOT_BOTTOM - 20 - 18 * number
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(_draw_text(PLOT_MARGIN + 20, y, name, f' fill="{colour}"'))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _draw_axes(good: str, low: float) -> list[str]:
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        f'<path d="M{PLOT_MARGIN} {PLOT_MARGIN}V{PLOT_BOTTOM}H{PLOT_RIGHT}" fill="none" '
+        'stroke="black"/>',
+        _draw_text(PLOT_WIDTH / 2, PLOT_HEIGHT - 12, "share answered", ANCHOR_MIDDLE),
+        _draw_text(PLOT_MARGIN, PLOT_MARGIN - 14, good),
+    ]
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(_draw_text(_x_position(tick), PLOT_BOTTOM + 16, f"{tick:g}", ANCHOR_MIDDLE))
+    for share in (tenth / 10 for tenth in range(round(10 * low), 11)):
+        y = _y_position(share, low) + 4
+        parts.append(_draw_text(PLOT_MARGIN - 6, y, f"{share:g}", ANCHOR_END))
+    return parts
+
+
+ANCHOR_MIDDLE, ANCHOR_END = ' text-anchor="middle"', ' text-anchor="end"'
+
+
+def _draw_text(x: float, y: float, words: str, how: str = "") -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}"{how}>{escape(words)}</text>'
+
+
+def _x_position(answered: float) -> float:
+    return PLOT_MARGIN + answered * (PLOT_RIGHT - PLOT_MARGIN)
+
+
+def _y_position(share: float, low: float) -> float:
+    return PLOT_BOTTOM - (max(share, low) - low) / (1 - low) * (PLOT_BOTTOM - PLOT_MARGIN)
 
 
 def main() -> None:

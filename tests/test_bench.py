@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
 from bench import documentation, reading
+from bench.answers import draw_coverage_curves
 from bench.documentation import (
     EXTRACT,
     UNDECLINED,
@@ -308,3 +310,23 @@ def test_the_test_asks_sites_and_folders_and_counts_another_version(
     assert "| version 0.2 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |  |" in [
         *render_documentation(found)
     ]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_a_point_of_a_line_is_where_its_shares_say() -> None:
+    """460 by 260 units, from (50, 310) for nothing answered and half of it good."""
+    root = ElementTree.fromstring(
+        draw_coverage_curves({"a<b>&": [(0.5, 0.75), (1.0, 0.5), (0.01, 0.0)]}, "good")
+    )
+    [line] = root.iter(f"{SVG}polyline")
+    assert line.get("points") == "280.0,180.0 510.0,310.0"
+    assert "a<b>&" in [text.text for text in root.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize(("share", "lowest"), [(0.6, "0.5"), (0.37, "0.3"), (0.2, "0.2")])
+def test_the_axis_reaches_down_to_what_is_drawn(share: float, lowest: str) -> None:
+    root = ElementTree.fromstring(draw_coverage_curves({"": [(1.0, share)]}, "good"))
+    ticks = [text.text for text in root.iter(f"{SVG}text") if text.get("x") == "44"]
+    assert (ticks[0], ticks[-1]) == (lowest, "1")

@@ -62,9 +62,9 @@ SIZE_LIMITS = {
     "(top)": (1_366, 9),  # outcomes are an enum, what a word is, own Python code by name
     "answers": (3_528, 16),  # follow-ups without a model; what a newer source says
     "browser": (1_467, 7),
-    "cli": (3_076, 13),
+    "cli": (3_073, 13),
     "desk": (7_958, 33),
-    "evidence": (1_113, 6),
+    "evidence": (1_040, 6),
     "learn": (6_404, 25),  # a run shows itself, and stops where its reward is hacked
     "library": (4_486, 16),  # own libraries are places
     "measure": (1_458, 11),

@@ -19,7 +19,6 @@ from rookery.evidence.calibration import (
     label_answer,
     locate_calibration_labels,
     store_calibration_labels,
-    write_calibration_curve,
 )
 from rookery.library.question_files import contains_gold_answer
 from rookery.records import Answer, Failure, Question, Rating, Record
@@ -63,7 +62,6 @@ class CalibrationReport(Record, frozen=True):
 
     scored: ScoreSource
     stored: str
-    picture: str
     labels: int
     """in the file, with those of earlier runs"""
     added: int
@@ -143,7 +141,6 @@ def calibrate_answers(settings: Settings, answers: Path, ratings: Path | None, j
     report = CalibrationReport(
         scored,
         stored=str(locate_calibration_labels(scored, get_data_folder())),
-        picture=str(write_calibration_curve(scored, calibration, get_data_folder())),
         labels=len(stored.labels),
         added=len({each.question for each in labels}),
         good=sum(each.good for each in stored.labels) / len(stored.labels),
@@ -246,7 +243,7 @@ def _format_report(report: CalibrationReport) -> Iterator[str]:
     yield from ("", " wanted  answered  threshold", *map(_format_offer, report.offers))
     if StreamConsole().is_terminal:
         yield from ("", " answered   good", *_draw_curve(report.calibration))
-    yield from ("", f"stored in {report.stored}", f"drawn in  {report.picture}")
+    yield from ("", f"stored in {report.stored}")
 
 
 def _describe_promise(calibration: Calibration) -> str:

@@ -2,15 +2,13 @@
 
 GopherCite declines below a threshold on the reward (section 2.9) and plots quality against coverage
 (section 3.3). Here labelled answers determine the threshold, with a statistical guarantee. Labels
-are stored in files, and the curve is drawn as an SVG.
+are stored in files.
 """
 
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
-from math import floor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -215,98 +213,6 @@ def _require_usable(
         raise Failed(Failure("calibration", Outcome.NOT_USABLE, problem))
 
 
-PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN = 560, 360, 50
-PLOT_RIGHT, PLOT_BOTTOM = PLOT_WIDTH - PLOT_MARGIN, PLOT_HEIGHT - PLOT_MARGIN
-LINE_COLOURS = ("#1f5fa8", "#c2410c", "#3f7d3a")
-MIN_COVERAGE_DRAWN = 0.02
-"""coverage below which a line is not drawn, since single answers would make it jump"""
-
-
-class CoveragePromise(NamedTuple):
-    """A guarantee that a plot marks: a share of good answers, and the coverage that keeps it."""
-
-    wanted: float
-    """guaranteed share of good answers"""
-    answered: float
-    """coverage at the threshold; 0: no threshold guarantees the share"""
-    words: str
-    """label of the mark"""
-
-
-def draw_coverage_curves(
-    lines: Mapping[str, Sequence[tuple[float, float]]],
-    good: str,
-    promise: CoveragePromise | None = None,
-) -> str:
-    """Draw named curves of (coverage, share of good answers), both from 0 to 1; return the SVG.
-
-    Points with a coverage of 0.02 or less are not drawn. `good` labels the second axis, which goes
-    from 0.5 to 1, or from lower where a curve does. The optional guarantee is marked by dashed
-    lines.
-    """
-    curves = {
-        name: [point for point in points if point[0] > MIN_COVERAGE_DRAWN]
-        for name, points in lines.items()
-    }
-    shares = [share for points in curves.values() for _, share in points]
-    shares += [promise.wanted] if promise else []
-    low = min(5, floor(10 * min(shares, default=1.0))) / 10
-    parts = [*_draw_axes(good, low), *_draw_promise(promise, low)]
-    for number, (name, points) in enumerate(curves.items()):
-        colour = LINE_COLOURS[number % len(LINE_COLOURS)]
-        places = [(_x_position(answered), _y_position(share, low)) for answered, share in points]
-        line, y = " ".join(f"{x:.1f},{y:.1f}" for x, y in places), PLOT_BOTTOM - 20 - 18 * number
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(_draw_text(PLOT_MARGIN + 20, y, name, f' fill="{colour}"'))
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _draw_axes(good: str, low: float) -> list[str]:
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>',
-        f'<path d="M{PLOT_MARGIN} {PLOT_MARGIN}V{PLOT_BOTTOM}H{PLOT_RIGHT}" fill="none" '
-        'stroke="black"/>',
-        _draw_text(PLOT_WIDTH / 2, PLOT_HEIGHT - 12, "share answered", ANCHOR_MIDDLE),
-        _draw_text(PLOT_MARGIN, PLOT_MARGIN - 14, good),
-    ]
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(_draw_text(_x_position(tick), PLOT_BOTTOM + 16, f"{tick:g}", ANCHOR_MIDDLE))
-    for share in (tenth / 10 for tenth in range(round(10 * low), 11)):
-        y = _y_position(share, low) + 4
-        parts.append(_draw_text(PLOT_MARGIN - 6, y, f"{share:g}", ANCHOR_END))
-    return parts
-
-
-def _draw_promise(promise: CoveragePromise | None, low: float) -> list[str]:
-    """Draw dashed lines at the guaranteed share and at its coverage."""
-    if promise is None:
-        return []
-    x, y = _x_position(promise.answered), _y_position(promise.wanted, low)
-    upright = f"M{x:.1f} {PLOT_MARGIN}V{PLOT_BOTTOM}" if promise.answered else ""
-    return [
-        f'<path d="M{PLOT_MARGIN} {y:.1f}H{PLOT_RIGHT}{upright}" '
-        'fill="none" stroke="#666" stroke-dasharray="5 4"/>',
-        _draw_text(PLOT_RIGHT, y - 5, f"{promise.wanted:g} wanted", ANCHOR_END),
-        _draw_text(PLOT_RIGHT, PLOT_BOTTOM - 8, promise.words, ANCHOR_END),
-    ]
-
-
-ANCHOR_MIDDLE, ANCHOR_END = ' text-anchor="middle"', ' text-anchor="end"'
-
-
-def _draw_text(x: float, y: float, words: str, how: str = "") -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}"{how}>{escape(words)}</text>'
-
-
-def _x_position(answered: float) -> float:
-    return PLOT_MARGIN + answered * (PLOT_RIGHT - PLOT_MARGIN)
-
-
-def _y_position(share: float, low: float) -> float:
-    return PLOT_BOTTOM - (max(share, low) - low) / (1 - low) * (PLOT_BOTTOM - PLOT_MARGIN)
-
-
 class ScoreSource(Record, frozen=True):
     """The method, model and settings that scores come from; a threshold is valid only for these."""
 
@@ -465,22 +371,6 @@ def store_calibration_labels(
     now = CalibrationLabels(before.scored, tuple(by_question[each] for each in sorted(by_question)))
     replace_file(locate_calibration_labels(scored, home), now.to_json() + "\n")
     return now
-
-
-def write_calibration_curve(scored: ScoreSource, calibration: Calibration, home: Path) -> Path:
-    """Write the plot of quality against coverage beside the labels; return its path.
-
-    Raises Failed (unwritable).
-    """
-    words = "no threshold can promise it"
-    if calibration.threshold is not None:
-        words = f"score ≥ {calibration.threshold:.4g}: {calibration.coverage:.0%} answered"
-    promise = CoveragePromise(calibration.wanted, calibration.coverage, words)
-    line = [(point.coverage, point.share) for point in calibration.curve]
-    good = f"share of these that is good ({calibration.labels:,} labels)"
-    path = locate_calibration_labels(scored, home).with_suffix(".svg")
-    replace_file(path, draw_coverage_curves({scored.method: line}, good, promise))
-    return path
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rookery.evidence.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.figures import Figure, FigureLine, FigurePicture, TableCell, make_line
 from rookery.measure.intervals import (
     MIN_GROUPS,
@@ -27,6 +26,9 @@ TABLED_COVERAGES = (1.0, 0.9, 0.7, 0.5, 0.3)
 """coverages in the table"""
 AnswerIndices = np.ndarray | slice
 """indices of answers, possibly repeated; a slice for all"""
+
+MIN_COVERAGE_DRAWN = 0.02
+"""coverage below which a line is not drawn, since single answers would make it jump"""
 
 
 class ScoredAnswers(NamedTuple):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -18,9 +17,7 @@ from rookery.errors import Failed
 from rookery.evidence.calibration import (
     AnswerLabel,
     CalibrationLabels,
-    CoveragePromise,
     ScoreSource,
-    draw_coverage_curves,
     find_decline_threshold,
     get_minimum_score,
     identify_score_source,
@@ -28,7 +25,6 @@ from rookery.evidence.calibration import (
     load_calibration_labels,
     locate_calibration_labels,
     store_calibration_labels,
-    write_calibration_curve,
 )
 from rookery.models.openai_protocol import ModelEndpoint
 from rookery.records import Answer, Completion, Question, Step
@@ -236,51 +232,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "calibrations").write_text("in the way")
-    calibration = CalibrationLabels(SERVED).compute_calibration(0.9)
     assert (
         failure(lambda: store_calibration_labels(SERVED, FORTY_GOOD, tmp_path))[0]
         == "bad_calibration"
     )
-    assert (
-        failure(lambda: write_calibration_curve(SERVED, calibration, tmp_path))[0] == "unwritable"
-    )
-
-
-# The picture
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def test_a_point_of_a_line_is_where_its_shares_say() -> None:
-    """460 by 260 units, from (50, 310) for nothing answered and half of it good."""
-    root = ElementTree.fromstring(
-        draw_coverage_curves({"a<b>&": [(0.5, 0.75), (1.0, 0.5), (0.01, 0.0)]}, "good")
-    )
-    [line] = root.iter(f"{SVG}polyline")
-    assert line.get("points") == "280.0,180.0 510.0,310.0"
-    assert "a<b>&" in [text.text for text in root.iter(f"{SVG}text")]
-
-
-@pytest.mark.parametrize(
-    ("share", "wanted", "lowest"), [(0.6, 0.9, "0.5"), (0.37, 0.9, "0.3"), (0.9, 0.2, "0.2")]
-)
-def test_the_axis_reaches_down_to_what_is_drawn(share: float, wanted: float, lowest: str) -> None:
-    root = ElementTree.fromstring(
-        draw_coverage_curves({"": [(1.0, share)]}, "good", CoveragePromise(wanted, 0.5, ""))
-    )
-    ticks = [text.text for text in root.iter(f"{SVG}text") if text.get("x") == "44"]
-    assert (ticks[0], ticks[-1]) == (lowest, "1")
-
-
-def test_the_promise_and_its_threshold_are_marked(tmp_path: Path) -> None:
-    kept = store_calibration_labels(SERVED, FORTY_GOOD, tmp_path)
-    path = write_calibration_curve(SERVED, kept.compute_calibration(0.9), tmp_path)
-    assert path == locate_calibration_labels(SERVED, tmp_path).with_suffix(".svg")
-    words = [text.text for text in ElementTree.parse(path).iter(f"{SVG}text")]
-    assert "0.9 wanted" in words
-    assert "score ≥ -39: 40% answered" in words
-    marked = [mark.get("d") for mark in ElementTree.parse(path).iter(f"{SVG}path")]
-    assert any(mark and mark.endswith("M234.0 50V310") for mark in marked)  # 50 + 0.4 · 460
-    write_calibration_curve(SERVED, kept.compute_calibration(0.99), tmp_path)
-    again = ElementTree.parse(path)
-    assert "no threshold can promise it" in [text.text for text in again.iter(f"{SVG}text")]

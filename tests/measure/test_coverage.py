@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from widths import half_width, holds
 
-from rookery.evidence.calibration import MIN_COVERAGE_DRAWN
 from rookery.measure.coverage import (
     MAX_LINE_POINTS,
+    MIN_COVERAGE_DRAWN,
     ScoredAnswers,
     compute_coverage_curve,
     estimate_coverage_area,
