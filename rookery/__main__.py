@@ -328,6 +328,26 @@ def run_reinforce(
     _run_training("reinforce", config, out, as_json, desk)
 
 
+@learn.command("evaluate")
+def run_evaluate(
+    config: Annotated[
+        Path, make_option("--config FILE  The settings of rookery learn reinforce, in TOML.")
+    ],
+    model: Annotated[str, make_option("--model DIR  The policy to try, such as RUN/model.")],
+    out: Annotated[
+        Path | None,
+        make_option("--out DIR  Where the episodes are kept; else evaluation in the run's folder."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a policy on held-out questions, beside the one that its training began with."""
+    from rookery.cli.learn_command import run_evaluation
+
+    with translate_failures():
+        code = run_evaluation(config, model, out, as_json)
+    raise typer.Exit(code)
+
+
 @learn.command("example")
 def run_example(folder: Path) -> None:
     """Write a tiny model, data, and the settings of each kind of training, to try them out.

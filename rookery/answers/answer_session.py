@@ -56,12 +56,20 @@ from rookery.library.web_library import WebLibrary, WebSearch, make_web_search
 from rookery.network.fetcher import Fetcher, build_user_agent
 from rookery.pages.file_selection import SkippedGroup, count_skipped
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
-from rookery.settings import WORDS, Settings, get_cache_folder, get_data_folder, locate_archive
+from rookery.settings import (
+    WORDS,
+    Settings,
+    get_cache_folder,
+    get_data_folder,
+    is_local_model,
+    locate_archive,
+)
 
 if TYPE_CHECKING:
     from rookery.answers.best_of_n import BestOfNSettings
     from rookery.answers.library_calibration import LibraryCalibration
     from rookery.answers.model_pool import ModelPool
+    from rookery.answers.trained_policies import TrainedPolicy
     from rookery.models.remote_model import SlotTable
 
 _IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
@@ -496,6 +504,19 @@ class AnswerSession:
         """
         return self.open_models().is_local("write")
 
+    def find_trained_policy(self) -> "TrainedPolicy | None":
+        """Return what the model was trained with, where that was for prompts of this method.
+
+        Raises Failed: no_model, bad_model.
+        """
+        if not is_local_model(self.settings.models):
+            return None
+        from rookery.answers.trained_policies import read_trained_policy
+        from rookery.models.installed_models import locate_local_model
+
+        trained = read_trained_policy(locate_local_model(self.settings.models.model))
+        return trained if trained and trained.method == self.method.name else None
+
     def declines_by_extract(self) -> bool:
         """Return True if the fixed rule of `extract` declines answers, and no calibrated score.
 
@@ -503,7 +524,7 @@ class AnswerSession:
         Failed.
         """
         if self.method.name == "webglm" and self.settings.models:
-            return self.is_writer_local()
+            return self.is_writer_local() and self.find_trained_policy() is None
         return self.method.name == "extract"
 
     def read_calibration(self) -> Calibration | None:
@@ -530,7 +551,9 @@ class AnswerSession:
                 from rookery.answers.model_pool import ModelPool
 
                 s, archive = self.settings, self.sources.archive
-                pool = ModelPool(s.models, archive, s.offline, self.method.local, self._slots)
+                trained = self.find_trained_policy()
+                local = trained.sampling if trained else self.method.local
+                pool = ModelPool(s.models, archive, s.offline, local, self._slots)
                 self._models = self._open.enter_context(pool)
             return self._models
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
-from rookery.quotes.citation_syntax import CitationSyntaxError
+from rookery.quotes.citation_syntax import CitationSyntaxError, UnsupportedAnswerError
 from rookery.records import Answer, Completion, Episode, Failure, Policy, Question, Reward, Step
 
 
@@ -71,6 +71,8 @@ class AnswerDraft(NamedTuple):
     """None where the completion is no answer"""
     fault: str = ""
     """reason why it is no answer; empty where it is one"""
+    outcome: str = Outcome.BAD_SYNTAX
+    """kind of this reason"""
 
 
 def render_prompt(name: str, **parts: str) -> str:
@@ -92,25 +94,29 @@ def sample_drafts(policy: Policy, prompt: str, n: int, read: AnswerParser) -> li
     return [AnswerDraft(Step(prompt, said), *parse_draft(said.text, read)) for said in every]
 
 
-def parse_draft(text: str, read: AnswerParser) -> tuple[Answer | None, str]:
-    """Parse a completion's text: return the answer and "", or None and the reason.
+def parse_draft(text: str, read: AnswerParser) -> tuple[Answer | None, str, str]:
+    """Parse a completion's text: return the answer and "", or None and the reason; and its kind.
 
-    Empty and overlong texts, bad citation syntax and answers without any citation are no answers.
+    Empty and overlong texts, bad citation syntax and answers without any citation are no answers
+    (bad_syntax), nor is what its quotes do not support (unsupported).
     """
+    bad = Outcome.BAD_SYNTAX
     text = text.strip()
     if not text:
-        return None, "it said nothing"
+        return None, "it said nothing", bad
     if len(text) > MAX_ANSWER_CHARACTERS:
-        return None, f"it said more than {MAX_ANSWER_CHARACTERS:,} characters"
+        return None, f"it said more than {MAX_ANSWER_CHARACTERS:,} characters", bad
     try:
         answer = read(text)
+    except UnsupportedAnswerError as error:
+        return None, str(error), Outcome.UNSUPPORTED
     except CitationSyntaxError as error:
-        return None, str(error)
+        return None, str(error), bad
     if not answer.text.strip():
-        return None, "it cites and says nothing"
+        return None, "it cites and says nothing", bad
     if not any(claim.quotes for claim in answer.claims):
-        return None, "no sentence of it cites anything"
-    return answer, ""
+        return None, "no sentence of it cites anything", bad
+    return answer, "", bad
 
 
 AnswerChooser = Callable[[Question, Sequence[Answer]], tuple[int, tuple[Step, ...]]]
@@ -145,9 +151,10 @@ def answer_with_best_draft(
     has a score the first answer is taken, and declined if there is a threshold. What
     `choosing.choose` chooses keeps its own score. A policy that fails ends the sampling, and the
     drafts drawn before are chosen from. Where no draft is an answer, the stop is policy_failed
-    after such a failure, else bad_syntax. The episode's steps are `before`, those of the choice,
-    then the chosen draft's, or the first one's where none is an answer. Its failures are the given
-    `failures`, the reasons why drafts are no answers, and the policy's failure.
+    after such a failure, unsupported if one could be read, else bad_syntax. The episode's steps
+    are `before`, those of the choice, then the chosen draft's, or the first one's where none is an
+    answer. Its failures are the given `failures`, the reasons why drafts are no answers, and the
+    policy's failure.
     """
     drafts, broken = list[AnswerDraft](), list[Failure]()
     try:
@@ -155,7 +162,7 @@ def answer_with_best_draft(
             drafts.append(draft)  # one by one, to keep those before a failure
     except Failed as error:
         broken.append(error.failure)
-    faults = (Failure(by, Outcome.BAD_SYNTAX, draft.fault) for draft in drafts if draft.fault)
+    faults = (Failure(by, draft.outcome, draft.fault) for draft in drafts if draft.fault)
     try:
         scores = [_score_draft(question, draft, choosing.reward) for draft in drafts]
     except Failed:
@@ -176,7 +183,9 @@ def answer_with_best_draft(
     failures = (*failures, *dict.fromkeys(faults), *broken)
     if not ranked:
         steps = (*before, *(draft.step for draft in drafts[:1]))
-        outcome = Outcome.POLICY_FAILED if broken else Outcome.BAD_SYNTAX
+        read = any(draft.outcome == Outcome.UNSUPPORTED for draft in drafts)
+        outcome = Outcome.UNSUPPORTED if read else Outcome.BAD_SYNTAX
+        outcome = Outcome.POLICY_FAILED if broken else outcome
         return Episode(question, by, steps, None, outcome, failures)
     best, answer, score = ranked[number]
     answer = msgspec.structs.replace(answer, score=score if math.isfinite(score) else None)

@@ -39,7 +39,12 @@ from rookery.models.constrained_decoding import PolicyConstrainer
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences
 from rookery.quotes.chat_replies import read_chat_reply
-from rookery.quotes.citation_syntax import CitationSyntaxError, parse_inline, write_inline_claim
+from rookery.quotes.citation_syntax import (
+    CitationSyntaxError,
+    UnsupportedAnswerError,
+    parse_inline,
+    write_inline_claim,
+)
 from rookery.quotes.repair import repair_quote
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import (
@@ -90,6 +95,7 @@ def answer_with_gophercite(
     observe: RankingObserver = lambda ranked: None,
     judge: EvidenceJudge | None = None,
     on_command: Callable[[str], None] = lambda command: None,
+    trained: bool = False,
 ) -> Episode:
     """Answer a question with the best of N samples, each quoting the one page its prompt shows.
 
@@ -102,7 +108,8 @@ def answer_with_gophercite(
     each claim; text that cites nothing is then left out. `rank` orders the passages that were
     found, and `observe` gets them. A chat model (`settings.window`) writes the searches, which
     `on_command` gets; a reply of it that is no answer is asked for once more, each page is asked
-    about, and the answer is declined, with what was searched, where none gives one.
+    about, and the answer is declined, with what was searched, where none gives one. Samples of a
+    policy that was `trained` on these prompts are read as they were then: quotes stay as they are.
     """
     before, searched = list[Step](), list[str]()
     if settings.window:
@@ -137,7 +144,8 @@ def answer_with_gophercite(
     prompts = []
     for page, hits in places:
         built = build_page_prompt(question, page, hits, settings, repairs)
-        prompts.append(_check_quotes(built, page, answers_question, check_claims))
+        checked = _check_quotes(built, page, answers_question, check_claims)
+        prompts.append(built if trained else checked)
     turns = cycle(prompts)
     if settings.window:
         choosing = msgspec.structs.replace(choosing, samples=max(choosing.samples, len(prompts)))
@@ -252,7 +260,7 @@ def _check_quotes(
         quotes = tuple(widen_to_sentences(page, quote) for quote in answer.quotes)
         if quotes and not any(map(answers_question, quotes)):
             words = quotes[0].text
-            raise CitationSyntaxError(f"its quote “{words}” does not answer the question")
+            raise UnsupportedAnswerError(f"its quote “{words}” does not answer the question")
         return check_claims(msgspec.structs.replace(answer, quotes=quotes))
 
     return page_prompt._replace(read=read)

@@ -5,6 +5,7 @@ code when it runs, so that `extract` loads no model client.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -105,6 +106,8 @@ def _choose_ranker(run: QuestionRun) -> "PassageRanker":
     """Return the ranking by the evidence model, else by the sentence encoder, else by words."""
     from rookery.evidence.passage_ranking import rank_by_evidence, rank_passages
 
+    if run.session.find_trained_policy():
+        return rank_passages  # as in its environment
     if judge := run.session.sources.load_evidence_judge():
         return partial(rank_by_evidence, judge=judge)
     if similarity := run.session.sources.load_similarity():
@@ -187,6 +190,11 @@ def _run_webgpt(run: QuestionRun) -> Episode:
     if chat := run.is_writer_chat() and run.session.open_models().uses_chat("browse"):
         judge = run.session.sources.load_evidence_judge()
         rules = make_chat_rules(rules, run.session.settings.models.context_tokens or 8000)
+    if trained := run.session.find_trained_policy():
+        hold = run.session.open_models().hold_to_commands
+        policy, rules = hold(browser) if trained.constrained else browser, trained.rules
+        asked = (run.question, run.library, policy, None, sampling, rules, observe)
+        return answer_with_webgpt(*asked, trained=True)
     return answer_with_webgpt(
         run.question, run.library, browser, writer, sampling, rules, observe, judge, chat
     )
@@ -196,6 +204,7 @@ def _run_gophercite(run: QuestionRun) -> Episode:
     from rookery.answers.best_of_n import make_failed_episode
     from rookery.answers.chat_answers import ChatSettings
     from rookery.answers.gophercite import GopherCiteSettings, answer_with_gophercite
+    from rookery.quotes.citation_syntax import AnswerShape
 
     settings, models = run.session.settings, run.session.open_models()
     # A server that keeps to grammars is held to quotes while it writes.
@@ -207,25 +216,28 @@ def _run_gophercite(run: QuestionRun) -> Episode:
         window = ChatSettings(**_drop_unset(context_tokens=settings.models.context_tokens))
         sampling = msgspec.structs.replace(sampling, samples=settings.models.samples or 1)
     try:
-        hold, failure = models.hold_to_quotes(model)
+        trained = run.session.find_trained_policy()
+        hold, failure = models.hold_to_quotes(model, *[AnswerShape()] * bool(trained))
     except Failed as error:
         return make_failed_episode(run.question, "gophercite", error)
     options = GopherCiteSettings(quotes=settings.quotes or 0, window=window)
+    options = trained.quotes if trained else options
     observe, library = run.callbacks.observe_ranking, run.library
     judge, on_command = _open_claim_judge(run), run.callbacks.observe_command
-    episode = answer_with_gophercite(
-        run.question, library, model, rank, sampling, options, hold, observe, judge, on_command
-    )
+    shown = (rank, sampling, options, hold, observe, judge, on_command, bool(trained))
+    episode = answer_with_gophercite(run.question, library, model, *shown)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
 
 
 def _open_claim_judge(run: QuestionRun) -> "EvidenceJudge | None":
     """Return the judge that takes out what no quote supports of the answers of a small model.
 
+    Of a policy that was trained for these prompts nothing is taken out.
+
     It takes out right sentences, too (docs/LOG.md), of which larger models, which are on servers,
     write more than it would save.
     """
-    if run.is_writer_local():
+    if run.is_writer_local() and not run.session.find_trained_policy():
         return run.session.sources.load_evidence_judge()
     return None
 
@@ -233,11 +245,13 @@ def _open_claim_judge(run: QuestionRun) -> "EvidenceJudge | None":
 def _run_webglm(run: QuestionRun) -> Episode:
     from rookery.answers.webglm import WebglmSettings, answer_with_webglm
 
-    if run.is_writer_local():
+    trained = run.session.find_trained_policy()
+    if run.is_writer_local() and not trained:
         return _write_by_small_model(run)
     if run.is_writer_chat():
         return _write_by_chat(run)
     options = WebglmSettings(**_drop_unset(references=run.session.settings.quotes))
+    options = trained.references if trained else options
     model = run.open_model("write")
     rank, sampling = _choose_ranker(run), _configure_sampling(run)
     observe, library = run.callbacks.observe_ranking, run.library
@@ -299,7 +313,15 @@ NAMED_METHODS = tuple(name for name, method in METHODS.items() if not method.has
 
 
 def choose_default_method(models: ModelSettings) -> str:
-    """Return the name of the method where none is named: webglm for a model on a server."""
+    """Return the name of the method where none is named: webglm for a model on a server, and for a
+    policy that `rookery learn` trained the one whose prompts it knows."""
+    if is_local_model(models):
+        from rookery.answers.trained_policies import read_trained_policy
+        from rookery.models.installed_models import locate_local_model
+
+        with suppress(Failed):  # which is raised again where the model is opened
+            if trained := read_trained_policy(locate_local_model(models.model)):
+                return trained.method
     served = (models.base_url or models.endpoints) and not models.model.startswith(SCRIPT)
     return "webglm" if served and not is_local_model(models) else "extract"
 

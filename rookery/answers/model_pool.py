@@ -19,6 +19,7 @@ from rookery.library.call_recording import (
 from rookery.library.page_archive import PageArchive
 from rookery.models.constrained_decoding import (
     LOCAL_QUOTE_SHAPE,
+    ConstrainedPolicy,
     ConstrainerChoice,
     choose_constrainer,
     constrain_by_tokens,
@@ -34,8 +35,9 @@ from rookery.models.openai_protocol import (
     select_endpoint,
 )
 from rookery.models.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
-from rookery.models.remote_model import LanguageModel, RemoteModel, SlotTable
-from rookery.records import Failure, Library, Question, digest_of
+from rookery.models.remote_model import AllowedTokens, LanguageModel, RemoteModel, SlotTable
+from rookery.quotes.citation_syntax import AnswerShape
+from rookery.records import Failure, Library, Policy, Question, digest_of
 from rookery.settings import (
     LOCAL,
     SCRIPT,
@@ -84,6 +86,7 @@ class ModelPool:
         self._models: list[tuple[ModelEndpoint | LocalEndpoint | str, LanguageModel]] = []
         self._turn = threading.Lock()
         self._grammar: VerbatimGrammar | None = None
+        self._commands: Callable[[str], AllowedTokens] | None = None
         self._open = ExitStack()
         self._recording = self._open.enter_context(CallRecording(store))
         self._transcript = self._open.enter_context(CallRecording(store, POLICY_CALLS))
@@ -207,12 +210,40 @@ class ModelPool:
             return ReplayPolicy(self._transcript, name, self._get_name(role))
         return RecordingPolicy(self._transcript, self.open_model(role), name, observe_text)
 
-    def hold_to_quotes(self, model: LanguageModel) -> ConstrainerChoice:
+    def hold_to_commands(self, model: LanguageModel) -> Policy:
+        """Constrain the browsing model, one on this machine, to commands as in its training.
+
+        Raises Failed: no_model, no_torch where llguidance is missing. Offline nothing constrains.
+        """
+        named = self.get_endpoint("browse")
+        if self._offline or not isinstance(named, LocalEndpoint):
+            return model
+        from rookery.learn.pretrained_models import load_policy_tokenizer
+
+        try:
+            from rookery.learn.action_constraints import allow_commands
+        except ModuleNotFoundError as error:
+            detail = f"{error.name} is not installed: pip install 'rookery[learn]'"
+            raise Failed(Failure(named.model, Outcome.NO_TORCH, detail)) from error
+
+        with self._turn:
+            if self._commands is None:
+                folder = Path(named.model.removeprefix(LOCAL))
+                speech = load_policy_tokenizer(folder, named.token_limit, named.chat)
+                self._commands = allow_commands(speech)
+        allow = self._commands
+        return ConstrainedPolicy(
+            model.name, lambda prompt, n: model.complete(prompt, n, allow(prompt))
+        )
+
+    def hold_to_quotes(
+        self, model: LanguageModel, shape: AnswerShape = LOCAL_QUOTE_SHAPE
+    ) -> ConstrainerChoice:
         """Constrain the writing model to quote its sources verbatim. Raises Failed.
 
         A server does it by grammar where it can, which one request finds out; a model on this
-        machine by token masks. The result says where neither is possible, and why. Nothing
-        constrains a script, or offline a model on this machine.
+        machine by token masks, in answers of this `shape`. The result says where neither is
+        possible, and why. Nothing constrains a script, or offline a model on this machine.
         """
         named = self.get_endpoint("write")
         if isinstance(named, ModelEndpoint):
@@ -225,7 +256,7 @@ class ModelPool:
         local = self.open_model("write")
         assert isinstance(local, LocalModel)
         with self._turn:
-            self._grammar = self._grammar or VerbatimGrammar(local.vocabulary, LOCAL_QUOTE_SHAPE)
+            self._grammar = self._grammar or VerbatimGrammar(local.vocabulary, shape)
         budget = min(MAX_CONSTRAINED_TOKENS, named.token_limit)
         return ConstrainerChoice(constrain_by_tokens(model, self._grammar, budget))
 

@@ -32,7 +32,7 @@ from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, conv
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.pages.page_text import neutralize_line, neutralize_text
 from rookery.quotes.answer_types import is_yes_no_question
-from rookery.quotes.citation_syntax import CitationSyntaxError, order_quotes_by_use
+from rookery.quotes.citation_syntax import UnsupportedAnswerError, order_quotes_by_use
 from rookery.quotes.repair import CorrectionSettings, measure_shared_words, parse_and_correct
 from rookery.records import (
     Answer,
@@ -187,7 +187,7 @@ def put_into_words(
             def read(text: str, finished: bool = completion.stop != "length") -> Answer:
                 answer = support.parse_supported(text, finished)
                 if not answers_question(answer.text):
-                    raise CitationSyntaxError("what it says does not answer the question")
+                    raise UnsupportedAnswerError("what it says does not answer the question")
                 return answer
 
             parsed = parse_draft(completion.text, read)

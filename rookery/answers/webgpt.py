@@ -53,6 +53,7 @@ def answer_with_webgpt(
     on_command: Callable[[str], None] = lambda command: None,
     judge: EvidenceJudge | None = None,
     chat: bool = False,
+    trained: bool = False,
 ) -> Episode:
     """Answer a question from what the policy quotes while it browses.
 
@@ -67,12 +68,14 @@ def answer_with_webgpt(
     model's words, so that `replay_episode` restores them and they can be trained on. Its answer is
     read and checked as that of `answer_by_chat`. Without a quote, and where it says that the quotes
     do not hold the answer, it is declined, with what was searched. If its replies have no effect,
-    it answers from what it quoted, or is stuck.
+    it answers from what it quoted, or is stuck. A policy that was `trained` in the browser is shown
+    its states alone, without words that explain them.
     """
+    render = _show_state_alone if trained else render_prompt
     steps: list[Step] = []
     flow = browse_library(BrowserTask(question, rules), library, PageViewCache())
     try:
-        browse = _browse_by_chat if chat else _browse_until_answer
+        browse = _browse_by_chat if chat else partial(_browse_until_answer, render=render)
         observation, ended = browse(flow, policy, steps, on_command)
     except Failed as error:
         return make_failed_episode(question, WEBGPT_METHOD, error, steps)
@@ -90,7 +93,7 @@ def answer_with_webgpt(
         asking = ChatQuestion(question, writer, choosing, whole, judge, WEBGPT_METHOD)
         failures = _finish_browsing(flow).failures
         return list_searches(asking.answer_quotes(observation.quotes, steps, failures), searched)
-    prompt = render_prompt("webgpt_answer", observation=observation.prompt)
+    prompt = render("webgpt_answer", observation=observation.prompt)
 
     # The sources are whole: the judge reads each of them.
     sources = locate_answers(question.text, observation.quotes)
@@ -108,6 +111,10 @@ def answer_with_webgpt(
         return episode
     removed = support.list_removed(WEBGPT_METHOD, episode.steps[-1].said.text)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *removed))
+
+
+def _show_state_alone(_: str, observation: str) -> str:
+    return observation
 
 
 class ChatBrowsing:
@@ -213,11 +220,12 @@ def _browse_until_answer(
     policy: Policy,
     steps: list[Step],
     on_command: Callable[[str], None],
+    render: Callable[..., str],
 ) -> tuple[Observation | None, BrowseResult | None]:
     """Browse; return the observation that asks for an answer, or the result without an answer."""
     observation, idle, same = next(flow), 0, 0
     while not observation.answering:
-        prompt = render_prompt("webgpt", observation=observation.prompt)
+        prompt = render("webgpt", observation=observation.prompt)
         completion = policy.complete(prompt, 1)[0]
         command = replace_surrogates(extract_command(completion.text))
         on_command(command)

@@ -7,7 +7,7 @@ where people compare and may stop the run.
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.answers.gophercite import GopherCiteSettings
+from rookery.answers.trained_policies import POLICY_FILE, TrainedPolicy, find_prompt_kind
 from rookery.answers.webglm import WebglmSettings
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_constraints import (
@@ -26,7 +27,7 @@ from rookery.learn.action_constraints import (
     allow_commands,
     constrain_commands_on_server,
 )
-from rookery.learn.decoding import load_sampled_model
+from rookery.learn.decoding import SamplingSettings, load_sampled_model
 from rookery.learn.episodes import RolloutEnvironment
 from rookery.learn.imitation_learning import ImitationSettings, train_by_imitation
 from rookery.learn.online_labelling import (
@@ -55,6 +56,7 @@ from rookery.learn.rollout_environments import (
     BatchRewardFunction,
     BrowserEnvironment,
     BrowserEnvironmentSettings,
+    TriedEpisode,
     assign_questions,
     average_trial,
     make_quote_environment,
@@ -62,13 +64,14 @@ from rookery.learn.rollout_environments import (
     try_policy,
 )
 from rookery.learn.training_run import StepCallback, StopCheck
+from rookery.library.page_archive import write_whole_file
 from rookery.library.question_files import read_questions
-from rookery.measure.intervals import estimate_mean
-from rookery.records import Failure, Library, Question
-from rookery.settings import Settings
+from rookery.measure.intervals import Estimate, estimate_mean
+from rookery.records import Episode, Failure, Library, Question
+from rookery.settings import COMPLETION_FIELDS, LocalModelSettings, Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
 from rookery.shell.terminal_output import StreamConsole, sanitize_text
-from rookery.typed_files import merge_tables, parse_settings, read_toml_table
+from rookery.typed_files import merge_tables, parse_settings, read_json_lines, read_toml_table
 
 if TYPE_CHECKING:
     from rookery.desk.human_feedback import HumanFeedback
@@ -166,6 +169,117 @@ def _describe_stop(stopped: Failure, folder: Path) -> str:
         else "let a second person release it at the desk, or bring the desk back, and"
     )
     return f"stopped: {sanitize_text(stopped.detail)}; to go on, {first} run the same command again"
+
+
+class PolicyFigures(msgspec.Struct, frozen=True):
+    """Figures of one policy in the episodes of an evaluation."""
+
+    policy: str
+    reward: Estimate
+    """mean of an episode; intervals are over questions"""
+    answered: Estimate
+    """share of the episodes with an answer"""
+    episodes: str
+    """file of the Episodes, one a line, whose answers have their rewards as scores"""
+
+
+class EvaluationReport(msgspec.Struct, frozen=True):
+    """Figures of a policy in the environment of a file, beside the policy that the file trains."""
+
+    asked: str
+    start: PolicyFigures
+    model: PolicyFigures
+    gained: Estimate
+    """reward of the model less that of the start, by question"""
+
+
+def run_evaluation(config: Path, model: str, out: Path | None, json: bool) -> int:
+    """Try a policy, and the one that a file of `learn reinforce` begins with, on the questions that
+    the file holds out; print figures with intervals, and keep the episodes.
+
+    They are kept in `out`, or the folder `evaluation` of the run that the file names. Returns the
+    exit code. Raises Failed: bad_config, unwritable, and as the environment and the models do.
+    """
+    table = read_toml_table(config)
+    folder = out or _get_run_folder(table, config) / "evaluation"
+    table.pop("out", None)
+    report = _evaluate_policies(parse_reinforce_file(table, config), config, model, folder)
+    if json:
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+        return EXIT_ANSWERED
+    start, learnt = report.start, report.model
+    shown = [_format_estimate(each) for each in (start.answered, learnt.answered)]
+    files = f"{start.episodes} {learnt.episodes}"
+    print_lines(
+        [
+            f"on {report.asked}, {start.policy} -> {learnt.policy}, with 95 % intervals:",
+            f"  reward    {_format_estimate(start.reward)} -> {_format_estimate(learnt.reward)}",
+            f"  answered  {' -> '.join(shown)}",
+            f"  gained    {_format_estimate(report.gained)}  reward, by question",
+            f"episodes are kept; for another figure: rookery measure citations {files}",
+        ]
+    )
+    return EXIT_ANSWERED
+
+
+def _format_estimate(mean: Estimate) -> str:
+    ends = "" if mean.low is None else f" ({mean.low:.3g} to {mean.high:.3g})"
+    return f"{mean.value:.4g}{ends}"
+
+
+def _evaluate_policies(
+    config: "ReinforceFile", path: Path, model: str, folder: Path
+) -> EvaluationReport:
+    named = config.world
+    if not named.reward:
+        detail = (
+            "[labels] teach reward models in a run: name one of them, RUN/rewards/.../model, as "
+            "world.reward, and take [labels] out"
+        )
+        raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
+    with EvidenceSources(Settings(named.places, named.engine)) as sources:
+        library, trials = sources.open_library(), []
+        for policy in (config.settings.policy.model, model):
+            trained = msgspec.structs.replace(config.settings.policy, model=policy)
+            settings = msgspec.structs.replace(config.settings, policy=trained)
+            worlds = _build_environments(
+                msgspec.structs.replace(config, settings=settings), library
+            )
+            scores = RewardModel(Path(named.reward)).score_answers
+            trials.append(_measure_reward(config, worlds, policy, scores))
+    turns = assign_questions(worlds.tried, named.group, range(named.tried), 0)
+    questions = [question for question, _ in turns]
+    start, learnt = (
+        _describe_trial(trial, policy, questions, folder / f"{name}.jsonl")
+        for trial, policy, name in zip(
+            trials, (config.settings.policy.model, model), ("start", "model"), strict=True
+        )
+    )
+    gains = [now.score - then.score for then, now in zip(*trials, strict=True)]
+    return EvaluationReport(
+        worlds.asked, start, learnt, estimate_mean(gains, questions, least=None)
+    )
+
+
+def _describe_trial(
+    trial: Sequence[TriedEpisode], policy: str, questions: Sequence[int], file: Path
+) -> PolicyFigures:
+    """Return the figures of a trial, and write its episodes to a file."""
+    lines = []
+    for score, _, record in trial:
+        if record is not None:
+            answer = record.answer and msgspec.structs.replace(record.answer, score=score)
+            kept = msgspec.structs.replace(record, by=policy, answer=answer)
+            lines.append(kept.to_json().encode() + b"\n")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole_file(file, lines)
+    except OSError as error:
+        detail = f"it cannot be written ({error.strerror}): make room, or name another --out DIR"
+        raise Failed(Failure(str(file), Outcome.UNWRITABLE, detail)) from error
+    rewards = estimate_mean([one.score for one in trial], questions, least=None)
+    answered = estimate_mean([float(one.is_answered) for one in trial], questions)
+    return PolicyFigures(policy, rewards, answered, str(file))
 
 
 def _get_run_folder(table: dict[str, Any], config: Path) -> Path:
@@ -326,13 +440,43 @@ def _run_imitation(
     table: dict[str, Any], config: Path, out: Path, observer: StepCallback
 ) -> msgspec.Struct:
     """Train by imitation, with the environment of the table [world] if there is one."""
-    world = table.pop("world", None)
+    world, environment, trained = table.pop("world", None), None, None
     settings = parse_settings(table, ImitationSettings, config, also=("out", "world"))
-    if world is None:
-        return train_by_imitation(settings, out, observer)
-    model, tokens = settings.trained.model, settings.sampling.token_limit
-    with open_reward_environment(world, config, model, tokens) as environment:
-        return train_by_imitation(settings, out, observer, environment)
+    with ExitStack() as stack:
+        if world is not None:
+            named = parse_settings(world, EnvironmentSettings, config, ("world",))
+            sampling = msgspec.structs.replace(settings.sampling, chat=settings.chat)
+            trained = _describe_policy(named, sampling)
+            if settings.best == "reward":
+                model, tokens = settings.trained.model, settings.sampling.token_limit
+                opened = open_reward_environment(world, config, model, tokens)
+                environment = stack.enter_context(opened)
+        result = train_by_imitation(settings, out, observer, environment)
+    episodes = read_json_lines(Path(settings.episodes[0]), Episode)
+    shown = (step.prompt for episode in episodes for step in episode.steps)
+    if trained is None and (kind := find_prompt_kind(next(shown, ""))):
+        trained = TrainedPolicy(kind, LocalModelSettings(chat=settings.chat))
+    if trained is not None:
+        _store_policy(result.model, trained)
+    return result
+
+
+def _describe_policy(world: "EnvironmentSettings", sampling: SamplingSettings) -> TrainedPolicy:
+    settings = {name: getattr(sampling, name) for name in COMPLETION_FIELDS}
+    return TrainedPolicy(
+        world.kind,
+        LocalModelSettings(**settings),
+        world.constrained,
+        world.browser.rules,
+        world.quotes,
+        world.references,
+    )
+
+
+def _store_policy(model: str, trained: TrainedPolicy) -> None:
+    """Write what a policy was trained with beside its weights, for `rookery ask --model`."""
+    if _is_main_process():
+        (Path(model) / POLICY_FILE).write_bytes(msgspec.json.encode(trained) + b"\n")
 
 
 MOST_QUESTIONS_NAMED = 4
@@ -479,10 +623,12 @@ def run_reinforcement(
         worlds = _build_environments(config, sources.open_library())
         tell = labeller.report_steps(observer) if labeller else observer
         if labels and labeller:
-            return _train_by_labels(config, labels, worlds, labeller, out, tell)
-        return _train_by_reward(
-            config, worlds, out, tell, labeller.find_stop_reason if labeller else str
-        )
+            report = _train_by_labels(config, labels, worlds, labeller, out, tell)
+        else:
+            cord = labeller.find_stop_reason if labeller else str
+            report = _train_by_reward(config, worlds, out, tell, cord)
+    _store_policy(report.reinforced.model, _describe_policy(named, config.settings.sampling))
+    return report
 
 
 def parse_reinforce_file(table: dict[str, Any], path: Path) -> ReinforceFile:
@@ -557,15 +703,15 @@ def _report_trials(
     config: ReinforceFile,
     worlds: _Environments,
     learnt: ReinforcementResult,
-    before: Sequence[tuple[float, bool]],
-    after: Sequence[tuple[float, bool]],
+    before: Sequence[TriedEpisode],
+    after: Sequence[TriedEpisode],
     labelled: OnlineLabellingResult | None = None,
 ) -> ReinforceReport:
     """Make the report of a run; gains are of the same question, asked before and after."""
     group, gains = config.world.group, defaultdict[int, list[float]](list)
     turns = assign_questions(worlds.tried, group, range(len(before)), 0)
-    for (question, _), (then, _), (now, _) in zip(turns, before, after, strict=True):
-        gains[question].append(now - then)
+    for (question, _), then, now in zip(turns, before, after, strict=True):
+        gains[question].append(now.score - then.score)
     return ReinforceReport(
         learnt,
         worlds.asked,
@@ -578,7 +724,7 @@ def _report_trials(
 
 def _measure_reward(
     config: ReinforceFile, worlds: _Environments, policy: str, scores: BatchRewardFunction
-) -> list[tuple[float, bool]]:
+) -> list[TriedEpisode]:
     settings, named = config.settings, config.world
     world = worlds.trial(scores, named.group)
     loaded = load_sampled_model(Path(policy), settings.sampling)

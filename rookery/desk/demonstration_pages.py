@@ -89,6 +89,7 @@ STOP_DESCRIPTIONS = {
     Outcome.CONTROVERSIAL: mark_text("no answer: the question should not be answered"),
     Outcome.NO_QUOTES: mark_text("no answer: nothing was quoted"),
     Outcome.BAD_SYNTAX: mark_text("no answer that could be read"),
+    Outcome.UNSUPPORTED: mark_text("no answer that its quotes support"),
 }
 """end of a demonstration in words, by stop reason"""
 _VERBS = {

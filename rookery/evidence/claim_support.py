@@ -30,7 +30,7 @@ from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
 from rookery.pages.text_folding import fold_text
 from rookery.quotes.answer_types import is_yes_no_question
-from rookery.quotes.citation_syntax import NUMBERED, CitationSyntaxError, order_quotes_by_use
+from rookery.quotes.citation_syntax import NUMBERED, UnsupportedAnswerError, order_quotes_by_use
 from rookery.quotes.repair import CorrectionSettings, list_guarded_words, measure_shared_words
 from rookery.quotes.word_overlap import split_words
 from rookery.records import Answer, Claim, Failure, Page, Question, Quote, Record, Reward
@@ -430,13 +430,13 @@ class SupportFilter:
         self._cite = cache(cite_text)
 
     def parse_supported(self, text: str, finished: bool = True) -> Answer:
-        """Parse a completion. Raises CitationSyntaxError where nothing of it is supported.
+        """Parse a completion. Raises UnsupportedAnswerError where nothing of it is supported.
 
         The answer has only the quotes that it cites, in the order of first citation.
         """
         answer = self._cite(text, finished).answer
         if not answer.text:
-            raise CitationSyntaxError("no sentence of it is supported by what was quoted")
+            raise UnsupportedAnswerError("no sentence of it is supported by what was quoted")
         return order_quotes_by_use(answer)
 
     def list_removed(self, by: str, text: str, finished: bool = True) -> list[Failure]:
@@ -448,7 +448,7 @@ class SupportFilter:
 def require_supported_claims(answer: Answer, question: Question, judge: EvidenceJudge) -> Answer:
     """Return the answer without text that cites nothing, where its quotes support each claim.
 
-    Raises CitationSyntaxError where they do not.
+    Raises UnsupportedAnswerError where they do not.
     """
     text, claims = "", list[Claim]()
     for claim in answer.claims:
@@ -456,7 +456,7 @@ def require_supported_claims(answer: Answer, question: Question, judge: Evidence
         cited = [answer.quotes[number] for number in claim.quotes]
         sources = locate_answers(question.text, cited)
         if not any(is_supported(words, source, question.text, judge) for source in sources):
-            raise CitationSyntaxError(f"its claim “{words}” is not supported by what it quotes")
+            raise UnsupportedAnswerError(f"its claim “{words}” is not supported by what it quotes")
         start = len(text) + bool(text)
         text += f"{' ' * bool(text)}{words}"
         claims.append(Claim(start, len(text), claim.quotes))

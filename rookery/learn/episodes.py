@@ -12,6 +12,7 @@ import msgspec
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
 from rookery.models.remote_model import AllowedTokens
+from rookery.records import Episode
 
 
 class Trajectory(NamedTuple):
@@ -33,6 +34,9 @@ class Trajectory(NamedTuple):
     malformed: bool = False
     """whether what was said breaks the syntax of answers, so that `reward` is that of the text as
     it stands (GopherCite, appendix F.1)"""
+    record: Episode | None = None
+    """prompts, texts and answer, `by` nobody; None for extra answers, and where an environment
+    keeps none"""
 
     @property
     def is_answered(self) -> bool:

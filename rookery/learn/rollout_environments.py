@@ -50,7 +50,7 @@ from rookery.models.remote_model import AllowedTokens
 from rookery.quotes.citation_syntax import AnswerShape, order_quotes_by_use
 from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.repair import parse_and_correct
-from rookery.records import Answer, Failure, Library, Question
+from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Step
 
 BatchRewardFunction = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
 """rewards of many answers at once, such as `RewardModel.score_answers`; what is not a number is no
@@ -152,6 +152,8 @@ class BrowserEnvironment:
                 for session, one in zip(waiting, actions, strict=True):
                     session.rows.append(one)
                 words = [self.speech.decode_action(one.row.action) for one in actions]
+                for session, text in zip(waiting, words, strict=True):
+                    session.steps.append(Step(session.prompt, Completion(text)))
                 self._advance_episodes(pool, list(zip(waiting, words, strict=True)))
         return self._build_trajectories(
             sessions, self._sample_extra_answers(sample, sessions, seed)
@@ -202,12 +204,14 @@ class BrowserEnvironment:
         group = self.settings.group
         played, answers = [], []
         for session in sessions:
-            episode = session.episode
-            played.append(Trajectory(episode, session.rows, None, episode // group))
-            answers.append(session.build_answer())
+            episode, record = session.episode, session.build_record()
+            whole = Trajectory(episode, session.rows, None, episode // group, record=record)
+            played.append(whole)
+            answers.append((record.question, record.answer))
             for extra in extras.get(episode, ()):
                 played.append(Trajectory(episode, [extra], None, ("answers", episode), extra=True))
-                answers.append(session.build_answer(self.speech.decode_action(extra.row.action)))
+                other = session.build_record(self.speech.decode_action(extra.row.action))
+                answers.append((other.question, other.answer))
         rewards = compute_answer_rewards(self.scores, answers)
         return [one._replace(reward=reward) for one, reward in zip(played, rewards, strict=True)]
 
@@ -221,6 +225,8 @@ class _BrowserEpisode:
         self.episode = episode
         self.library = library
         self.rows: list[SampledAction] = []
+        self.steps: list[Step] = []
+        self.prompt = ""
         self.context: list[int] = []
         """the prompt that waits for something to be said"""
         self.is_answering = False
@@ -237,6 +243,7 @@ class _BrowserEpisode:
             screen = next(self._browser_loop) if sent is None else self._browser_loop.send(sent)
             if not isinstance(screen, Observation):
                 return screen
+            self.prompt = screen.prompt
             self.context = speech.encode_prompt(screen.prompt)
             self.is_answering = screen.answering
         except StopIteration as ended:
@@ -251,13 +258,21 @@ class _BrowserEpisode:
         self._browser_loop.close()
         self.browsed, self.is_answering = BrowseResult((), stop), False
 
-    def build_answer(self, text: str | None = None) -> tuple[Question, Answer | None]:
-        """Return the question, and what was answered; or what these words in their place answer."""
+    def build_record(self, text: str | None = None) -> Episode:
+        """Return the episode with its answer, or with what these words in its place answer."""
         assert self.browsed is not None
         browsed = self.browsed
         if text is not None:
             browsed = msgspec.structs.replace(browsed, answer_text=text)
-        return self._task.question, build_episode(self._task, "", (), browsed).answer
+        return build_episode(self._task, "", self.steps, browsed)
+
+
+class TriedEpisode(NamedTuple):
+    """An episode of a trial: what it is worth, whether it has an answer, and what was said."""
+
+    score: float
+    is_answered: bool
+    record: Episode | None
 
 
 def try_policy(
@@ -268,7 +283,7 @@ def try_policy(
     sampling: SamplingSettings,
     no_answer: float,
     bad_syntax: float | None = None,
-) -> list[tuple[float, bool]]:
+) -> list[TriedEpisode]:
     """Play episodes with a model; return what each is worth, and whether it has an answer.
 
     They are episodes 0 to `episodes` - 1 of seed 0, the same at each call, and every process that
@@ -278,12 +293,16 @@ def try_policy(
     """
     played = world.play_episodes(make_policy_sampler(model, ends, sampling), range(episodes), 0)
     whole = [one for one in played if not one.extra]
-    return [(one.compute_score(no_answer, bad_syntax), one.is_answered) for one in whole]
+    return [
+        TriedEpisode(one.compute_score(no_answer, bad_syntax), one.is_answered, one.record)
+        for one in whole
+    ]
 
 
-def average_trial(trial: Sequence[tuple[float, bool]]) -> dict[str, float]:
+def average_trial(trial: Sequence[TriedEpisode]) -> dict[str, float]:
     """Return the mean `reward` of what `try_policy` returned, and the share `answered`."""
-    return dict(zip(("reward", "answered"), map(fmean, zip(*trial, strict=True)), strict=True))
+    rewards, answered, _ = zip(*trial, strict=True)
+    return {"reward": fmean(rewards), "answered": fmean(answered)}
 
 
 _FREE_FACTOR = 16
@@ -368,9 +387,25 @@ class SingleStepEnvironment:
                 reward,
                 episode // self.group,
                 malformed=one.malformed,
+                record=self._build_record(self.questions[number], prompt, row, one),
             )
-            for episode, row, reward, one in zip(episodes, rows, rewards, answers, strict=True)
+            for episode, (number, _), prompt, row, reward, one in zip(
+                episodes, turns, prompts, rows, rewards, answers, strict=True
+            )
         ]
+
+    def _build_record(
+        self,
+        question: Question,
+        prompt: EnvironmentPrompt | None,
+        row: SampledAction | None,
+        parsed: _ParsedAnswer,
+    ) -> Episode:
+        if prompt is None or row is None:
+            return Episode(question, "", stop=Outcome.NO_EVIDENCE)
+        answer = None if parsed.malformed else parsed.answer
+        step = Step(prompt.prompt, Completion(self.speech.decode_action(row.row.action)))
+        return Episode(question, "", (step,), answer, "end" if answer else Outcome.BAD_SYNTAX)
 
     def _find_prompts(self, numbers: set[int]) -> None:
         """Build the prompts of questions that have none yet."""
@@ -417,7 +452,7 @@ class SingleStepEnvironment:
         if prompt is None or row is None:
             return _ParsedAnswer(None, False)
         text = self.speech.decode_action(row.row.action)
-        answer, _ = parse_draft(text, prompt.read)
+        answer, *_ = parse_draft(text, prompt.read)
         shortest = self.grammar.shape.shortest if self.grammar else 0
         if answer and all(len(quote.text) >= shortest for quote in answer.quotes):
             return _ParsedAnswer(answer, False)

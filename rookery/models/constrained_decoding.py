@@ -69,7 +69,7 @@ def constrain_by_grammar(
                     raise
                 return model.complete(prompt, n)
 
-        return _ConstrainedPolicy(model.name, complete)
+        return ConstrainedPolicy(model.name, complete)
 
     return constrain_policy
 
@@ -95,7 +95,7 @@ def constrain_by_tokens(policy: Policy, grammar: VerbatimGrammar, budget: int) -
         def complete(prompt: str, n: int) -> Sequence[Completion]:
             return policy.complete(prompt, n, constraint.make_token_filter(budget=budget))
 
-        return _ConstrainedPolicy(policy.name, complete)
+        return ConstrainedPolicy(policy.name, complete)
 
     return constrain_policy
 
@@ -140,7 +140,7 @@ _SERVER_ADVICE = {
 }
 
 
-class _ConstrainedPolicy:
+class ConstrainedPolicy:
     """A policy whose completions are constrained to quotes of given documents."""
 
     def __init__(self, name: str, complete: Callable[[str, int], Sequence[Completion]]) -> None:

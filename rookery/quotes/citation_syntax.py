@@ -44,6 +44,10 @@ class CitationSyntaxError(ValueError):
     """Raised for text that cites missing quotes, and for answers that could not be parsed back."""
 
 
+class UnsupportedAnswerError(CitationSyntaxError):
+    """Raised for an answer that can be read, and whose quotes do not support it or answer."""
+
+
 def render_numbered(answer: Answer) -> str:
     """Render the answer with `[1][2]` after each claim.
 

@@ -308,6 +308,7 @@ NO_ANSWER_MESSAGES: Mapping[str, str] = {
     Outcome.NO_EVIDENCE: "no evidence",
     Outcome.NO_CLAIM: "no answer: the question assumes no claim that could be denied",
     Outcome.BAD_SYNTAX: "no answer: what the model wrote cites nothing that it was shown",
+    Outcome.UNSUPPORTED: "no answer: nothing that the model quoted supports what it wrote",
     Outcome.NO_QUOTES: "no answer: the model quoted nothing to answer from",
     Outcome.MAX_ACTIONS: "no answer: the model's actions ran out before it quoted anything",
     Outcome.NONSENSE: "no answer: the model takes the question for nonsense",

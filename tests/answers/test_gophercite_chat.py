@@ -229,6 +229,6 @@ def test_what_is_no_claim_with_a_quote_says_why(said: str, fault: str) -> None:
     def find(page: Page, words: str) -> Quote | None:
         return repair_quote(page, words).quote
 
-    answer, reason = parse_draft(said, lambda text: parse_quote_reply(text, ROOKS, find))
+    answer, reason, _ = parse_draft(said, lambda text: parse_quote_reply(text, ROOKS, find))
     assert answer is None
     assert reason.startswith(fault)

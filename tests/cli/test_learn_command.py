@@ -27,7 +27,7 @@ from rookery.__main__ import main
 from rookery.cli.learn_command import run_learn
 from rookery.cli.learn_example import write_example
 from rookery.records import Comparison, Episode
-from rookery.typed_files import read_toml_table
+from rookery.typed_files import read_json_lines, read_toml_table
 
 FILES = {
     "imitate": """
@@ -203,6 +203,45 @@ def test_a_policy_is_chosen_by_questions_that_are_neither_learnt_from_nor_tried(
     file = lesson(shelf, "reinforce", changes, tmp_path / "other")
     code, _, err = run("learn", "reinforce", "--config", file, "--out", tmp_path / "labelled")
     assert (code, "leave settings.check out" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_an_evaluation_has_the_figures_of_the_training_and_keeps_the_episodes(
+    run: Run, shelf: Path, tmp_path: Path
+) -> None:
+    file = lesson(shelf, "reinforce", where=tmp_path)
+    trained = run("learn", "reinforce", "--config", file, "--out", tmp_path / "run", "--json")
+    report, model = json.loads(trained.out), tmp_path / "run" / "model"
+    tried = ("learn", "evaluate", "--config", file, "--model", model, "--out", tmp_path / "tried")
+    measured = json.loads(run(*tried, "--json").out)
+    assert measured["asked"] == "2 questions that were held out"
+    for name, policy in (("start", "before"), ("model", "after")):
+        figures = measured[name]
+        assert figures["reward"]["value"] == pytest.approx(report[policy]["reward"])
+        assert figures["answered"]["value"] == report[policy]["answered"]
+        assert (figures["reward"]["count"], figures["reward"]["low"]) == (4, None)  # 2 questions
+        kept = read_json_lines(Path(figures["episodes"]), Episode)
+        answers = [each.answer for each in kept]
+        assert len(answers) == 4
+        assert {each.by for each in read_json_lines(Path(figures["episodes"]), Episode)} == {
+            figures["policy"]
+        }
+        scores = [answer.score for answer in answers if answer is not None]
+        missing = [-1.0] * (4 - len(scores))
+        assert sum(filter(None, (*scores, *missing))) / 4 == pytest.approx(
+            figures["reward"]["value"]
+        )
+    assert measured["gained"]["value"] == pytest.approx(sum(report["gains"]) / 2)
+    code, out, err = run(*tried)
+    assert (code, err) == (0, "")
+    assert f" -> {model}, with 95 % intervals:" in out
+    files = [measured[name]["episodes"] for name in ("start", "model")]
+    code, out, err = run("measure", "exact", *files)
+    assert (code, err, str(model) in out) == (0, "", True)
+    labelled = FILES["reinforce"].replace('reward = "HERE/reward"\n', "") + "[labels]\n"
+    file.write_text(labelled.replace("HERE", str(shelf)))
+    code, _, err = run(*tried)
+    assert (code, "name one of them, RUN/rewards/.../model, as world.reward" in err) == (2, True)
 
 
 @pytest.mark.slow
