@@ -330,17 +330,14 @@ def run_reinforce(
 
 @learn.command("evaluate")
 def run_evaluate(
-    config: Annotated[
-        Path, make_option("--config FILE  The settings of rookery learn reinforce, in TOML.")
-    ],
-    model: Annotated[str, make_option("--model DIR  The policy to try, such as RUN/model.")],
-    out: Annotated[
-        Path | None,
-        make_option("--out DIR  Where the episodes are kept; else evaluation in the run's folder."),
-    ] = None,
-    as_json: JsonOption = False,
+    config: Path, model: str, out: Path | None = None, as_json: JsonOption = False
 ) -> None:
-    """Measure a policy on held-out questions, beside the one that its training began with."""
+    """Measure a policy on held-out questions, beside the one that its training began with.
+
+    --config FILE  The settings of rookery learn reinforce, in TOML.
+    --model DIR  The policy to try, such as RUN/model.
+    --out DIR  Where the episodes are kept; else the folder evaluation of the run.
+    """
     from rookery.cli.learn_command import run_evaluation
 
     with translate_failures():

@@ -193,8 +193,8 @@ def _run_webgpt(run: QuestionRun) -> Episode:
     if trained := run.session.find_trained_policy():
         hold = run.session.open_models().hold_to_commands
         policy, rules = hold(browser) if trained.constrained else browser, trained.rules
-        asked = (run.question, run.library, policy, None, sampling, rules, observe)
-        return answer_with_webgpt(*asked, trained=True)
+        arguments = (run.question, run.library, policy, None, sampling, rules, observe)
+        return answer_with_webgpt(*arguments, trained=True)
     return answer_with_webgpt(
         run.question, run.library, browser, writer, sampling, rules, observe, judge, chat
     )
@@ -224,8 +224,8 @@ def _run_gophercite(run: QuestionRun) -> Episode:
     options = trained.quotes if trained else options
     observe, library = run.callbacks.observe_ranking, run.library
     judge, on_command = _open_claim_judge(run), run.callbacks.observe_command
-    shown = (rank, sampling, options, hold, observe, judge, on_command, bool(trained))
-    episode = answer_with_gophercite(run.question, library, model, *shown)
+    options_given = (rank, sampling, options, hold, observe, judge, on_command, bool(trained))
+    episode = answer_with_gophercite(run.question, library, model, *options_given)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *filter(None, [failure])))
 
 

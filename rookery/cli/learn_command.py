@@ -208,13 +208,13 @@ def run_evaluation(config: Path, model: str, out: Path | None, json: bool) -> in
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
         return EXIT_ANSWERED
     start, learnt = report.start, report.model
-    shown = [_format_estimate(each) for each in (start.answered, learnt.answered)]
+    shares = [_format_estimate(each) for each in (start.answered, learnt.answered)]
     files = f"{start.episodes} {learnt.episodes}"
     print_lines(
         [
             f"on {report.asked}, {start.policy} -> {learnt.policy}, with 95 % intervals:",
             f"  reward    {_format_estimate(start.reward)} -> {_format_estimate(learnt.reward)}",
-            f"  answered  {' -> '.join(shown)}",
+            f"  answered  {' -> '.join(shares)}",
             f"  gained    {_format_estimate(report.gained)}  reward, by question",
             f"episodes are kept; for another figure: rookery measure citations {files}",
         ]
@@ -269,8 +269,8 @@ def _describe_trial(
     for score, _, record in trial:
         if record is not None:
             answer = record.answer and msgspec.structs.replace(record.answer, score=score)
-            kept = msgspec.structs.replace(record, by=policy, answer=answer)
-            lines.append(kept.to_json().encode() + b"\n")
+            episode = msgspec.structs.replace(record, by=policy, answer=answer)
+            lines.append(episode.to_json().encode() + b"\n")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole_file(file, lines)
@@ -453,8 +453,8 @@ def _run_imitation(
                 environment = stack.enter_context(opened)
         result = train_by_imitation(settings, out, observer, environment)
     episodes = read_json_lines(Path(settings.episodes[0]), Episode)
-    shown = (step.prompt for episode in episodes for step in episode.steps)
-    if trained is None and (kind := find_prompt_kind(next(shown, ""))):
+    prompts = (step.prompt for episode in episodes for step in episode.steps)
+    if trained is None and (kind := find_prompt_kind(next(prompts, ""))):
         trained = TrainedPolicy(kind, LocalModelSettings(chat=settings.chat))
     if trained is not None:
         _store_policy(result.model, trained)

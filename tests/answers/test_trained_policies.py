@@ -1,5 +1,6 @@
 """Policies that `rookery learn` trained answer with their prompts, constraint and method."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -84,6 +85,8 @@ def test_a_trained_policy_answers_with_its_own_prompt_and_quotes(
     [step] = episode.steps
     assert "Question: Why do crows bring gifts?" in step.prompt
     assert episode.answer is not None
-    for quote in episode.answer.quotes:
-        assert " ".join(quote.text.split()) in " ".join(step.said.text.split())
+    [quote] = episode.answer.quotes
+    written = re.findall(r"%\[(.*)\]%", step.said.text)[0].strip()
+    assert written in quote.text
+    assert len(quote.text) < len(written) + 30  # whole words, not the whole sentence
     assert len(step.said.tokens) <= 40
