@@ -1,7 +1,7 @@
 """Choose the best of several answers by a reward of your own (best of n, rejection sampling).
 
 A reward is any function from a question and an answer to a number; a model that
-`rookery learn prefer` trained is one too: `Scorer(folder)` of `rookery.learn.reward_model`.
+`rookery learn prefer` trained is one too: `RewardModel(folder)` of `rookery.learn.reward_model`.
 """
 
 import rookery

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from rookery.errors import Failed
 from rookery.records import (
     Answer,
+    BatchReward,
     Block,
     Claim,
     Comparison,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "BatchReward",
     "Block",
     "Claim",
     "ClaimedVerdict",
@@ -101,6 +103,8 @@ def ask(
     method: str = "",
     settings: "Settings | None" = None,
     progress: Progress | None = None,
+    policy: Policy | None = None,
+    reward: Reward | BatchReward | None = None,
 ) -> Answer:
     """Answer a question from folders, files, WARC files or sites, or from the web if none is named.
 
@@ -109,10 +113,13 @@ def ask(
     those in `settings`. Without one it is that of `settings`, and webglm where they have a model on
     a server and the usual method. A declined answer has `declined` set and brings the closest
     quotes; `certain` is False for a possible one. `progress` is called while documents are
-    read. Raises Failed where no answer could be made (no source could be searched, a model gave
-    none, a setting is wrong), and ValueError for a question that is empty or too long.
+    read. `policy` is your own model, any object with `complete`, and `reward` your own function,
+    which chooses among `settings.models.samples` answers of a model; a mistake in either is raised
+    as a ValueError with its file and line. Raises Failed where no answer could be made (no source
+    could be searched, a model gave none, a setting is wrong), and ValueError for a question that is
+    empty or too long.
     """
-    with _open_session(places, method, settings, progress) as session:
+    with _open_session(places, method, settings, progress, policy, reward) as session:
         episode = session.answer(_make_question(question))
     if episode.answer is not None:
         return episode.answer
@@ -126,6 +133,8 @@ def ask_many(
     method: str = "",
     settings: "Settings | None" = None,
     progress: Progress | None = None,
+    policy: Policy | None = None,
+    reward: Reward | BatchReward | None = None,
 ) -> Iterator[Episode]:
     """Answer questions one after the other as `ask` does, and yield an Episode for each, in order.
 
@@ -133,7 +142,7 @@ def ask_many(
     episode without an answer names the reasons in `stop` and `failures`. Raises Failed only where a
     setting is wrong, and ValueError at a question that is empty or too long.
     """
-    with _open_session(places, method, settings, progress) as session:
+    with _open_session(places, method, settings, progress, policy, reward) as session:
         for number, question in enumerate(questions, 1):
             yield session.answer(_make_question(question, str(number)))
 
@@ -207,12 +216,14 @@ def _open_session(
     method: str,
     settings: "Settings | None",
     progress: Progress | None,
+    policy: Policy | None,
+    reward: Reward | BatchReward | None,
 ) -> "AnswerSession":
     from rookery.answers.answer_session import AnswerSession
 
     names, libraries = _split_places(places)
-    combined = _combine_settings(names, method, settings)
-    return AnswerSession(combined, progress, libraries=libraries)
+    combined = _combine_settings(names, method, settings, policy)
+    return AnswerSession(combined, progress, None, None, libraries, policy, reward)
 
 
 def _split_places(
@@ -234,13 +245,20 @@ def _split_places(
 
 
 def _combine_settings(
-    places: Sequence[str | Path], method: str, settings: "Settings | None"
+    places: Sequence[str | Path],
+    method: str,
+    settings: "Settings | None",
+    policy: Policy | None = None,
 ) -> "Settings":
     import msgspec
 
     from rookery.settings import Settings
 
     settings = settings or Settings()
+    if policy is not None:
+        model = f"python:{type(policy).__module__}.{type(policy).__qualname__}"
+        models = msgspec.structs.replace(settings.models, model=model)
+        settings = msgspec.structs.replace(settings, models=models)
     if places:
         settings = msgspec.structs.replace(settings, places=tuple(map(str, places)))
     if not method and settings.method == Settings().method:

@@ -144,6 +144,7 @@ def run_ask(
     *ENDPOINT_OPTIONS,
     "samples",
     "choose_by",
+    "reward",
     *COMPLETION_FIELDS,
     method="",
 )

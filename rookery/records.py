@@ -541,3 +541,5 @@ class Policy(Protocol):
 
 
 Reward = Callable[[Question, Answer], float]
+BatchReward = Callable[[list[tuple[Question, Answer]]], Sequence[float]]
+"""a reward that scores many answers with one call"""

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar, get_args
 import msgspec
 from platformdirs import user_cache_path, user_data_path
 
+from rookery.python_objects import PYTHON_PREFIX
 from rookery.records import Record
 
 ARCHIVE = "archive.sqlite"
@@ -137,7 +138,7 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
 
     model: str = ""
     """name on the server; or, without base_url and endpoints, the name of a model that
-    `rookery models add` added, path:DIR, or script:FILE"""
+    `rookery models add` added, path:DIR, python:package.module.policy, or script:FILE"""
     base_url: str = ""
     """address of an OpenAI-compatible server, ending in /v1"""
     endpoints: str = ""
@@ -151,6 +152,9 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
     choose_by: str = ""
     """what chooses among samples: "model", the chat model that wrote them, or "evidence", the
     evidence model; empty: model for a chat model on a server"""
+    reward: str = ""
+    """what chooses among samples in place of choose_by: python:package.module.function, or the
+    folder of a reward model"""
     context_tokens: int | None = None
     """tokens of what a chat model is shown at once, about; None: 8,000"""
 
@@ -160,6 +164,10 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
             raise ValueError(f"samples must be at least 1, and is {self.samples}")
         if self.choose_by not in ("", "model", "evidence"):
             raise ValueError(f"choose_by must be model or evidence, and is {self.choose_by!r}")
+        if self.choose_by and self.reward:
+            raise ValueError(
+                "choose_by and reward both choose among samples: leave one of them out"
+            )
         for name in ("tokens", "money"):
             if (number := getattr(self, name)) is not None and not 0 <= number < math.inf:
                 raise ValueError(f"{name} must be a number from 0 on, and is {number}")
@@ -171,6 +179,7 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
         settings existed are still found; as is `worth`, a setting of earlier versions.
         """
         fields, usual = msgspec.structs.asdict(self), msgspec.structs.asdict(ModelSettings())
+        del fields["reward"]  # which chooses among what was recorded
         for name in (*COMPLETION_FIELDS, "context_tokens", "choose_by"):
             if fields[name] == usual[name]:
                 del fields[name]
@@ -265,9 +274,9 @@ def get_cache_folder() -> Path:
 def is_local_model(settings: ModelSettings) -> bool:
     """Return True if the settings name a model on this machine and not one of a server.
 
-    A script of replies (`script:FILE`) is no model, and neither is an empty name.
+    A script of replies (`script:FILE`) is no model, nor is an own policy or an empty name.
     """
     if settings.model.startswith(LOCAL):
         return True
-    is_name = bool(settings.model) and not settings.model.startswith(SCRIPT)
+    is_name = bool(settings.model) and not settings.model.startswith((SCRIPT, PYTHON_PREFIX))
     return is_name and not settings.base_url and not settings.endpoints

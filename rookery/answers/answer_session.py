@@ -55,7 +55,19 @@ from rookery.library.warc import WarcLibrary
 from rookery.library.web_library import WebLibrary, WebSearch, make_web_search
 from rookery.network.fetcher import Fetcher, build_user_agent
 from rookery.pages.file_selection import SkippedGroup, count_skipped
-from rookery.records import Episode, Failure, Hit, Library, Page, Question, Quote
+from rookery.python_objects import OwnReward
+from rookery.records import (
+    BatchReward,
+    Episode,
+    Failure,
+    Hit,
+    Library,
+    Page,
+    Policy,
+    Question,
+    Quote,
+    Reward,
+)
 from rookery.settings import (
     WORDS,
     Settings,
@@ -352,7 +364,8 @@ class AnswerSession:
 
     Give `sources` to share a library and an archive with other sessions: they are then left open
     when this session is closed. Sessions with one table of `slots` share those of model servers.
-    Own `libraries` are searched beside the places of the settings, and left open.
+    Own `libraries` are searched beside the places of the settings, and left open. An own `policy`
+    and `reward` take the place of those that the settings name.
     """
 
     def __init__(
@@ -362,10 +375,14 @@ class AnswerSession:
         sources: EvidenceSources | None = None,
         slots: "SlotTable | None" = None,
         libraries: Sequence[Library] = (),
+        policy: Policy | None = None,
+        reward: Reward | BatchReward | None = None,
     ) -> None:
         self.settings = settings
         self.method = get_method(settings.method)
         self._slots = slots
+        self._policy = policy
+        self._reward = None if reward is None else OwnReward(reward)
         self._open = ExitStack()
         self._lock = threading.RLock()
         if sources is None:
@@ -459,21 +476,34 @@ class AnswerSession:
                     raise
         return join_questions([*earlier, question])
 
-    def configure_sampling(self) -> "BestOfNSettings":
-        """Return the settings of sampling. Raises Failed: no_calibration (--decline), bad_model."""
-        from rookery.answers.best_of_n import BestOfNSettings
+    def configure_sampling(self, question: Question) -> "BestOfNSettings":
+        """Return the settings of sampling. An own reward is tried on an example of an answer first.
 
-        found, judge = self.read_calibration(), self._load_sample_judge()
-        reward = None if judge is None else make_evidence_reward(judge)
-        decline = None if found is None else get_minimum_score(found)
+        Raises Failed: no_calibration (--decline), bad_model, and as `load_reward` does.
+        """
+        from rookery.answers.best_of_n import BestOfNSettings, load_reward
+
+        calibration, judge = self.read_calibration(), self._load_sample_judge()
+        with self._lock:
+            if self._reward is None and self.settings.models.reward:
+                self._reward = load_reward(self.settings.models.reward, question)
+        reward: Reward | None = self._reward
+        if judge is not None:
+            reward = make_evidence_reward(judge)
+        decline = None if calibration is None else get_minimum_score(calibration)
         return BestOfNSettings(self._count_samples(), reward, decline)
 
     def _count_samples(self) -> int:
         return self.settings.models.samples or self.method.samples
 
     def _load_sample_judge(self) -> EvidenceJudge | None:
-        """Return the evidence model's judge where there are samples to choose among."""
-        return self.sources.load_evidence_judge() if self._count_samples() > 1 else None
+        """Return the evidence model's judge where there are samples that it chooses among."""
+        if self._get_reward_name() or self._count_samples() == 1:
+            return None
+        return self.sources.load_evidence_judge()
+
+    def _get_reward_name(self) -> str:
+        return self._reward.name if self._reward else self.settings.models.reward
 
     def identify_score_source(self) -> ScoreSource:
         """Return the source of the scores that this session's answers have, for calibration.
@@ -484,7 +514,9 @@ class AnswerSession:
         score = "likelihood"
         if self._load_sample_judge() is not None:
             score = f"evidence {self.sources.digest_evidence_model()}"
-        if self._count_samples() > 1 and self.open_models().uses_chat("write"):
+        if reward := self._get_reward_name():
+            score = f"reward;--reward;{reward}"
+        elif self._count_samples() > 1 and self.open_models().uses_chat("write"):
             score += f";--choose-by;{'model' if self.is_chooser_chat() else 'evidence'}"
         endpoint, method = self.open_models().get_endpoint, self.settings.method
         return identify_score_source(method, endpoint, models.samples, score)
@@ -495,7 +527,7 @@ class AnswerSession:
         if chooser == "model" and not chat:
             detail = "only a chat model on a server chooses among its answers: leave this out"
             raise Failed(Failure("--choose-by model", Outcome.NO_MODEL, detail))
-        return chat and chooser != "evidence"
+        return chat and chooser != "evidence" and not self._get_reward_name()
 
     def is_writer_local(self) -> bool:
         """Return True if the model that writes is a folder on this machine, and on no server.
@@ -553,7 +585,8 @@ class AnswerSession:
                 s, archive = self.settings, self.sources.archive
                 trained = self.find_trained_policy()
                 local = trained.sampling if trained else self.method.local
-                pool = ModelPool(s.models, archive, s.offline, local, self._slots)
+                named = (s.models, archive, s.offline, local, self._slots)
+                pool = ModelPool(*named, self._policy)
                 self._models = self._open.enter_context(pool)
             return self._models
 

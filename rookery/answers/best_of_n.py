@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from itertools import islice
+from pathlib import Path
 from statistics import fmean
 from string import Template
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.python_objects import PYTHON_PREFIX, OwnReward, load_own_object
 from rookery.quotes.citation_syntax import CitationSyntaxError, UnsupportedAnswerError
 from rookery.records import Answer, Completion, Episode, Failure, Policy, Question, Reward, Step
 
@@ -50,6 +52,29 @@ def choose_best_answer(
         raise Failed(Failure("choosing an answer", Outcome.NO_SCORE, detail))
     number = max(usable, key=lambda number: scores[number])
     return ScoredChoice(answers[number], number, scores)
+
+
+def load_reward(name: str, question: Question | None = None, others: str = "") -> OwnReward:
+    """Return the reward that a name names: python:package.module.function, or the folder of a
+    reward model.
+
+    An own function scores an example of an answer to the `question`, if one is given. `others` are
+    further names, which the message for an unknown one lists. Raises OwnCodeError for
+    what is wrong with it, and Failed: not_found, not_usable, bad_model.
+    """
+    if name.startswith(PYTHON_PREFIX):
+        lacks = "is no function of (question, answer), as a reward is"
+        reward = OwnReward(load_own_object(name, ("__call__",), lacks), name)
+        return reward.score_example(question) if question else reward
+    if not Path(name).is_dir():
+        detail = (
+            f"there is no such reward and no such folder: name {others}the folder of a reward "
+            "model, or a function of your own, python:package.module.function"
+        )
+        raise Failed(Failure(name, Outcome.NOT_FOUND, detail))
+    from rookery.learn.reward_model import RewardModel
+
+    return OwnReward(RewardModel(Path(name)), name)
 
 
 def mean_logprob(completion: Completion) -> float:
@@ -164,7 +189,7 @@ def answer_with_best_draft(
         broken.append(error.failure)
     faults = (Failure(by, draft.outcome, draft.fault) for draft in drafts if draft.fault)
     try:
-        scores = [_score_draft(question, draft, choosing.reward) for draft in drafts]
+        scores = _score_drafts(question, drafts, choosing.reward)
     except Failed:
         scores = [-math.inf] * len(drafts)
     ranked = [
@@ -195,12 +220,19 @@ def answer_with_best_draft(
     return Episode(question, by, (*before, *chooser_steps, best.step), answer, stop, failures)
 
 
-def _score_draft(question: Question, draft: AnswerDraft, reward: Reward | None) -> float:
-    """Return the score of a draft; minus infinity where it is no answer, or has no finite score."""
-    if draft.answer is None:
-        return -math.inf
-    score = mean_logprob(draft.step.said) if reward is None else reward(question, draft.answer)
-    return score if math.isfinite(score) else -math.inf
+def _score_drafts(
+    question: Question, drafts: Sequence[AnswerDraft], reward: Reward | None
+) -> list[float]:
+    """Score drafts; minus infinity where one is no answer, or has no finite score."""
+    pairs = [(question, draft.answer) for draft in drafts if draft.answer is not None]
+    rewards = iter(OwnReward(reward).score_answers(pairs) if reward else ())
+    scores = []
+    for draft in drafts:
+        score = -math.inf
+        if draft.answer is not None:
+            score = next(rewards) if reward else mean_logprob(draft.step.said)
+        scores.append(score if math.isfinite(score) else -math.inf)
+    return scores
 
 
 def make_failed_episode(

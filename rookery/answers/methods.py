@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from rookery.errors import Failed, Outcome
+from rookery.python_objects import PYTHON_PREFIX
 from rookery.records import Episode, Failure, Library, Question
 from rookery.settings import (
     SCRIPT,
@@ -171,7 +172,7 @@ def names_evidence_model(settings: Settings) -> bool:
 
 def _configure_sampling(run: QuestionRun) -> "BestOfNSettings":
     """Return the settings of sampling; a chat model chooses among its samples by itself."""
-    sampling = run.session.configure_sampling()
+    sampling = run.session.configure_sampling(run.question)
     if not run.session.is_chooser_chat():
         return sampling
     from rookery.answers.chat_answers import choose_by_votes
@@ -313,8 +314,8 @@ NAMED_METHODS = tuple(name for name, method in METHODS.items() if not method.has
 
 
 def choose_default_method(models: ModelSettings) -> str:
-    """Return the name of the method where none is named: webglm for a model on a server, and for a
-    policy that `rookery learn` trained the one whose prompts it knows."""
+    """Return the name of the method where none is named: webglm for a model on a server and for an
+    own policy, and for a policy that `rookery learn` trained the one whose prompts it knows."""
     if is_local_model(models):
         from rookery.answers.trained_policies import read_trained_policy
         from rookery.models.installed_models import locate_local_model
@@ -323,6 +324,7 @@ def choose_default_method(models: ModelSettings) -> str:
             if trained := read_trained_policy(locate_local_model(models.model)):
                 return trained.method
     served = (models.base_url or models.endpoints) and not models.model.startswith(SCRIPT)
+    served = served or models.model.startswith(PYTHON_PREFIX)
     return "webglm" if served and not is_local_model(models) else "extract"
 
 

@@ -36,6 +36,7 @@ from rookery.models.openai_protocol import (
 )
 from rookery.models.recorded_policies import RecordingPolicy, ReplayPolicy, ScriptedPolicy
 from rookery.models.remote_model import AllowedTokens, LanguageModel, RemoteModel, SlotTable
+from rookery.python_objects import PYTHON_PREFIX, OwnPolicy, load_own_policy
 from rookery.quotes.citation_syntax import AnswerShape
 from rookery.records import Failure, Library, Policy, Question, digest_of
 from rookery.settings import (
@@ -64,8 +65,8 @@ class ModelPool:
     recording of the same question with the same settings. With `offline` the recording is
     replayed and no server is asked. `local` are the settings of a model on this machine that are
     not given. Models on one server share its slots, also with other pools that have the same table
-    of `slots`. Raises Failed where a model is misnamed. Threads may share one pool; the same
-    question is answered by one of them at a time.
+    of `slots`. An own `policy` is the model of a python: name. Raises Failed where a model is
+    misnamed. Threads may share one pool; the same question is answered by one of them at a time.
     """
 
     def __init__(
@@ -75,10 +76,12 @@ class ModelPool:
         offline: bool = False,
         local: LocalModelSettings = LocalModelSettings(),
         slots: SlotTable | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self.settings = settings
         self._local = local
         self._slots = slots or SlotTable()
+        self._policy = policy
         self.spending = SpendingBudget(SpendingCap(settings.tokens, settings.money))
         self._offline = offline
         self._under_way = NameLocks()
@@ -106,11 +109,11 @@ class ModelPool:
     def get_endpoint(self, role: str) -> ModelEndpoint | LocalEndpoint | str:
         """Return the endpoint of a role's model, with the settings that the pool was given.
 
-        It is a server's, that of a model on this machine, named path:FOLDER, or script:FILE as it
-        was set. Raises Failed: no_model, bad_endpoint.
+        It is a server's, that of a model on this machine, named path:FOLDER, or script:FILE or the
+        python: name as it was set. Raises Failed: no_model, bad_endpoint.
         """
         settings = self.settings
-        if settings.model.startswith(SCRIPT):
+        if settings.model.startswith((SCRIPT, PYTHON_PREFIX)):
             return settings.model
         endpoint: ModelEndpoint | LocalEndpoint
         if is_local_model(settings):
@@ -263,7 +266,7 @@ class ModelPool:
     def _get_name(self, role: str) -> str:
         named = self.get_endpoint(role)
         if isinstance(named, str):
-            return ScriptedPolicy.name
+            return ScriptedPolicy.name if named.startswith(SCRIPT) else ""  # the only one
         local = isinstance(named, LocalEndpoint)
         return Path(named.model.removeprefix(LOCAL)).resolve().name if local else named.model
 
@@ -285,6 +288,8 @@ class ModelPool:
             key = read_api_key(named)
             remote = RemoteModel(named, key, spending=self.spending, slots=self._slots)
             return self._open.enter_context(remote)
+        if isinstance(named, str) and named.startswith(PYTHON_PREFIX):
+            return OwnPolicy(self._policy) if self._policy else load_own_policy(named)
         if isinstance(named, str):
             return ScriptedPolicy(Path(named.removeprefix(SCRIPT)))
         from rookery.learn.local_model import LocalModel

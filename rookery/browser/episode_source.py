@@ -26,7 +26,8 @@ from rookery.browser.page_view import PageViewCache
 from rookery.library.call_recording import CallRecording, RecordingLibrary, WrappedLibrary
 from rookery.library.libraries import fetches_pages
 from rookery.library.question_files import is_correct_answer
-from rookery.records import Answer, Episode, Library, Question, Reward
+from rookery.python_objects import OwnReward
+from rookery.records import Answer, BatchReward, Episode, Library, Question, Reward
 
 REMEMBERED_SEARCHES = 4096
 REMEMBERED_PAGES = 512
@@ -64,7 +65,7 @@ class EpisodeSource:
         self,
         splits: Mapping[str, Sequence[Question]],
         library: Library | Callable[[], Library],
-        reward: Reward,
+        reward: Reward | BatchReward,
         rules: BrowserRules = BrowserRules(),
         by: str = "environment",
         recording: CallRecording | None = None,
@@ -84,7 +85,7 @@ class EpisodeSource:
         self._library: Library | Callable[[], Library] = library
         if fixed is not None:
             self._library = remember_replies(fixed)
-        self._reward = reward
+        self._reward = OwnReward(reward)
         self._by = by
         self._recording = recording
         self._views = PageViewCache()
@@ -140,7 +141,7 @@ class EpisodeSource:
         """Return the reward of an ended episode: of its answer, and 0 without one."""
         if episode.answer is None:
             return 0.0
-        return float(self._reward(episode.question, episode.answer))
+        return self._reward(episode.question, episode.answer)
 
 
 def remember_replies(library: Library) -> Library:

@@ -4,12 +4,13 @@ Searches and page fetches of the sessions run in threads, each with a time-out.
 """
 
 import hashlib
+import reprlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -34,7 +35,8 @@ from rookery.library.call_recording import (
     ReplayLibrary,
     WrappedLibrary,
 )
-from rookery.records import Completion, Episode, Failure, Library, Step
+from rookery.python_objects import OwnPolicy, locate_own_errors
+from rookery.records import Completion, Episode, Failure, Library, Policy, Step
 
 T = TypeVar("T")
 MAX_ABANDONED_THREADS = 256
@@ -212,8 +214,8 @@ class RolloutLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def run_rollouts(
     tasks: Iterable[BrowserTask],
     library: Library | Callable[[int], Library],
-    act: BatchPolicy,
-    by: str,
+    act: BatchPolicy | Policy,
+    by: str = "",
     seed: int = 0,
     limits: RolloutLimits = RolloutLimits(),
     recording: CallRecording | None = None,
@@ -222,15 +224,21 @@ def run_rollouts(
 
     Whenever the policy is free, it gets all waiting turns as one batch, in a thread of its own;
     searches and fetches go on in other threads, so `library` must be thread-safe. A function as
-    `library` gets a task's index and returns that session's library. Where `act` raises, or returns
-    the wrong number of completions, it is called for one turn at a time: only the episode of a turn
-    that fails again is broken off (policy_failed, with the reason last among its failures).
+    `library` gets a task's index and returns that session's library. A Policy as `act` is given one
+    prompt after the other, and its name is `by`. Where `act` raises Failed it is called for one
+    turn at a time: only the episode of a turn that fails again is broken off (policy_failed, with
+    the reason last among its failures). What else it raises, and what is no completion for each
+    turn, ends the run: OwnCodeError, with file and line.
 
     A `recording` stores all library answers of a session under the name <by>/<seed>/<index>,
     replacing a former session of that name. What `tasks`, the function `library` and the recording
     raise is raised here. Work goes on only while the next episode is awaited; closing the generator
     ends it.
     """
+    if not callable(act) or hasattr(act, "complete"):
+        policy = OwnPolicy(cast(Policy, act))
+        by = by or policy.name
+        act = _complete_one_by_one(lambda turn: policy.complete(turn.observation.prompt)[0])
     run = _RolloutLoop(library, act, by, seed, limits, recording)
     try:
         yield from run.generate_episodes(tasks)
@@ -434,11 +442,12 @@ class _RolloutLoop:
 
     def _ask_policy(self, turns: Sequence[RolloutTurn]) -> list[Completion | Failure]:
         try:
-            completions = self._act(turns)
-            if len(completions) != len(turns):
-                what = f"{len(completions)} completions for {len(turns)} turns"
-                raise ValueError(f"the policy gave {what}")
-        except Exception as error:
+            with locate_own_errors(self._by or "the policy", self._act):
+                completions = self._act(turns)
+                if [type(each) for each in completions] != [Completion] * len(turns):
+                    text = reprlib.repr(completions)
+                    raise TypeError(f"it gave {text}: return {len(turns)} Completion in a list")
+        except Failed as error:
             if len(turns) == 1:
                 return [Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))]
             each = (self._ask_policy([turn]) for turn in turns if not self._closed.is_set())
@@ -450,7 +459,7 @@ class _RolloutLoop:
         try:
             text = replace_surrogates(completion.text)
             return Completion.from_json(msgspec.structs.replace(completion, text=text).to_json())
-        except Exception as error:  # no Completion, or one that holds NaN, or numpy's numbers
+        except Exception as error:  # it holds NaN, or numpy's numbers
             return Failure(self._by, Outcome.POLICY_FAILED, _describe_error(error))
 
     def _handle_completions(

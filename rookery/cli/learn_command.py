@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rookery.answers.answer_session import EvidenceSources
+from rookery.answers.best_of_n import load_reward
 from rookery.answers.gophercite import GopherCiteSettings
 from rookery.answers.trained_policies import POLICY_FILE, TrainedPolicy, find_prompt_kind
 from rookery.answers.webglm import WebglmSettings
@@ -50,7 +51,6 @@ from rookery.learn.pretrained_models import (
 )
 from rookery.learn.reinforcement_learning import ReinforcementResult, train_by_reinforcement
 from rookery.learn.retrieval_training import RetrievalTrainingSettings, train_retriever
-from rookery.learn.reward_model import RewardModel
 from rookery.learn.reward_training import RewardTrainingSettings, train_reward_model
 from rookery.learn.rollout_environments import (
     BatchRewardFunction,
@@ -245,7 +245,7 @@ def _evaluate_policies(
             worlds = _build_environments(
                 msgspec.structs.replace(config, settings=settings), library
             )
-            scores = RewardModel(Path(named.reward)).score_answers
+            scores = load_reward(named.reward, worlds.example).score_answers
             trials.append(_measure_reward(config, worlds, policy, scores))
     turns = assign_questions(worlds.tried, named.group, range(named.tried), 0)
     questions = [question for question, _ in turns]
@@ -501,11 +501,12 @@ class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     engine: str = "wikipedia"
     """search engine of the web, where no place is named"""
     reward: str = ""
-    """the folder of a reward model; empty: it is learnt from labels"""
+    """the folder of a reward model, or python:package.module.function; empty: it is learnt from
+    labels"""
     judge: str = ""
-    """the folder of a second reward model, learnt from other data, which is only looked at: where
-    it falls while the reward rises (settings.patience), training ends, and the policy from before
-    is written. It needs settings.check; empty: none"""
+    """a second reward, learnt from other data, which is only looked at: where it falls while the
+    reward rises (settings.patience), training ends, and the policy from before is written. It needs
+    settings.check; empty: none"""
     group: int = 1
     """episodes of one question in a row; 2 or more for rloo"""
     held_out: float = 0.1
@@ -554,8 +555,8 @@ class ReinforceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         if bool(self.world.reward) == (self.labels is not None):
             raise ValueError(
-                "give either world.reward, a reward model, or [labels], from which "
-                "one is learnt meanwhile"
+                "give either world.reward, or [labels], from which a reward model is learnt "
+                "meanwhile"
             )
         if self.settings.advantage == "rloo" and self.world.group < 2:
             raise ValueError(
@@ -597,6 +598,8 @@ class _Environments(NamedTuple):
     """questions in the trial"""
     validation: EnvironmentFactory | None
     """None without settings.check"""
+    example: Question | None
+    """a question by which an own reward is tried before anything is trained"""
 
 
 def run_reinforcement(
@@ -651,14 +654,12 @@ def open_reward_environment(
     """
     named = parse_settings(table, EnvironmentSettings, path, ("world",))
     if not named.reward:
-        detail = (
-            "name the folder of a reward model in world.reward: it says which policy is the best"
-        )
+        detail = "name a reward in world.reward: it says which policy is the best"
         raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
     with EvidenceSources(Settings(named.places, named.engine)) as sources:
-        scores = RewardModel(Path(named.reward)).score_answers
-        speech = load_policy_tokenizer(Path(model), tokens)
         questions = list(read_questions(Path(named.questions)))
+        scores = load_reward(named.reward, next(iter(questions), None)).score_answers
+        speech = load_policy_tokenizer(Path(model), tokens)
         library = sources.open_library()
         yield _build_environment(named, questions, library, scores, named.group, speech)
 
@@ -666,12 +667,15 @@ def open_reward_environment(
 def _train_by_reward(
     config: ReinforceFile, worlds: _Environments, out: Path, observer: StepCallback, cord: StopCheck
 ) -> ReinforceReport:
-    settings, scores = config.settings, RewardModel(Path(config.world.reward)).score_answers
+    settings = config.settings
+    scores = load_reward(config.world.reward, worlds.example).score_answers
     before = _measure_reward(config, worlds, settings.policy.model, scores)
     group = config.world.group
     judge, trial = config.world.judge, worlds.validation
     validation = trial(scores, group) if trial else None
-    judged = trial(RewardModel(Path(judge)).score_answers, group) if trial and judge else None
+    judged = None
+    if trial and judge:
+        judged = trial(load_reward(judge, worlds.example).score_answers, group)
     result = train_by_reinforcement(
         settings, worlds.kept(scores, group), out, observer, (), cord, validation, judged
     )
@@ -691,7 +695,7 @@ def _train_by_labels(
     result = train_with_online_labels(
         labels, worlds.kept, desk, out, observer, desk.find_stop_reason
     )
-    scores, learnt = RewardModel(Path(result.reward)).score_answers, result.reinforced
+    scores, learnt = load_reward(result.reward).score_answers, result.reinforced
     before, after = (
         _measure_reward(config, worlds, model, scores)
         for model in (config.settings.policy.model, learnt.model)
@@ -816,6 +820,7 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
         tested,
         len(held_out or training),
         make_environment(validation, bool(settings.servers)) if validation else None,
+        next(iter(questions), None),
     )
 
 

@@ -58,8 +58,9 @@ MAJORITY = _make_parameter(
 REWARD_MODELS = tuple(
     _make_parameter(Path | None, usage, None)
     for usage in (
-        "--reward DIR  The reward model that chooses the answer.",
-        "--validation DIR  The reward model that judges the chosen answer.",
+        "--reward REWARD  What chooses the answer: the folder of a reward model, or a function of "
+        "your own, python:package.module.function.",
+        "--validation REWARD  Another one, which judges the chosen answer.",
     )
 )
 GOOD_RATINGS = _make_parameter(

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from rookery.answers.best_of_n import load_reward
 from rookery.cli.calibrate_command import AnswerJudge, judge_by_gold, make_rating_judge
 from rookery.errors import Failed, Outcome
 from rookery.evidence.evidence_model import load_dense_ranker
@@ -252,7 +253,7 @@ def read_best_of_n_curves(
 ) -> dict[str, reward_frontiers.BestOfNCurve]:
     """Return the worth of the best of n answers of each system.
 
-    The files hold rewards or, with two reward models, answers that these score in the workers:
+    The files hold rewards or, with two rewards, answers that these score in the workers:
     `reward` chooses, and `validation` says what the choice is worth. Raises ValueError where one is
     named without the other, and Failed: no_answers, no_validations, few_answers.
     """
@@ -295,9 +296,10 @@ def _group_by_question(files: SystemFiles) -> dict[str, list[list[tuple[Question
 def _make_line_scorer(
     reward: Path, validation: Path
 ) -> Callable[[list[tuple[Question, Answer]]], RewardLine]:
-    from rookery.learn.reward_model import RewardModel
-
-    chooses, tells = RewardModel(reward).score_answers, RewardModel(validation).score_answers
+    chooses, tells = (
+        load_reward(str(reward)).score_answers,
+        load_reward(str(validation)).score_answers,
+    )
     return lambda pairs: RewardLine(tuple(chooses(pairs)), tuple(tells(pairs)))
 
 

@@ -165,7 +165,8 @@ def run_serve_env(
     --record FILE  Record what is searched and opened, for --frozen.
     --reward KIND  What the last step earns. accepted: 1 where the answer, and a quote that it
         cites, contain an accepted answer. evidence: 0 to 1, how far the evidence model finds that
-        its quotes support the answer, and answer the question.
+        its quotes support the answer, and answer the question. Or a reward of your own,
+        python:package.module.function, or the folder of a reward model.
     --actions NUMBER  Commands of an episode, at most.
     --sessions NUMBER  Sessions at once, in each process.
     --idle NUMBER  Seconds without a message after which a session is closed.

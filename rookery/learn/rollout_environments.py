@@ -47,10 +47,21 @@ from rookery.learn.episodes import (
 from rookery.learn.pretrained_models import PolicyTokenizer
 from rookery.models.constrained_decoding import UNFORCED, build_lark_grammar
 from rookery.models.remote_model import AllowedTokens
+from rookery.python_objects import OwnReward
 from rookery.quotes.citation_syntax import AnswerShape, order_quotes_by_use
 from rookery.quotes.constraint import VerbatimConstraint, VerbatimGrammar
 from rookery.quotes.repair import parse_and_correct
-from rookery.records import Answer, Completion, Episode, Failure, Library, Question, Step
+from rookery.records import (
+    Answer,
+    BatchReward,
+    Completion,
+    Episode,
+    Failure,
+    Library,
+    Question,
+    Reward,
+    Step,
+)
 
 BatchRewardFunction = Callable[[Sequence[tuple[Question, Answer]]], Sequence[float]]
 """rewards of many answers at once, such as `RewardModel.score_answers`; what is not a number is no
@@ -60,11 +71,11 @@ CONCURRENT_REQUESTS = 32
 
 
 def compute_answer_rewards(
-    scores: BatchRewardFunction, answers: Sequence[tuple[Question, Answer | None]]
+    scores: Reward | BatchReward, answers: Sequence[tuple[Question, Answer | None]]
 ) -> list[float | None]:
-    """Score all answers with one call of `scores`; None without an answer or where it is NaN."""
+    """Score all answers; None without an answer or where the score is NaN."""
     pairs = [(question, answer) for question, answer in answers if answer is not None]
-    rewards = iter(scores(pairs) if pairs else ())
+    rewards = iter(OwnReward(scores).score_answers(pairs) if pairs else ())
     each = (None if answer is None else next(rewards) for _, answer in answers)
     return [None if worth is None or math.isnan(worth) else worth for worth in each]
 
@@ -120,13 +131,14 @@ class BrowserEnvironment:
 
     questions: Sequence[Question]
     library: Library | Callable[[int], Library]
-    scores: BatchRewardFunction
+    scores: Reward | BatchReward
     speech: PolicyTokenizer
     settings: BrowserEnvironmentSettings = field(default_factory=BrowserEnvironmentSettings)
 
     def __post_init__(self) -> None:
         if not self.questions:
             raise ValueError("there must be a question")
+        self.scores = OwnReward(self.scores)
         self._views = PageViewCache()
 
     def play_episodes(
@@ -344,7 +356,7 @@ class SingleStepEnvironment:
 
     questions: Sequence[Question]
     list_prompts: PromptFunction
-    scores: BatchRewardFunction
+    scores: Reward | BatchReward
     speech: PolicyTokenizer
     grammar: VerbatimGrammar | None = None
     group: int = 1
@@ -494,7 +506,7 @@ def constrain_on_server(grammar: VerbatimGrammar, document: tuple[str, str]) -> 
 def make_quote_environment(
     questions: Sequence[Question],
     library: Library,
-    scores: BatchRewardFunction,
+    scores: Reward | BatchReward,
     speech: PolicyTokenizer,
     quoting: GopherCiteSettings = GopherCiteSettings(),
     group: int = 1,
@@ -524,7 +536,7 @@ def make_quote_environment(
 def make_reference_environment(
     questions: Sequence[Question],
     library: Library,
-    scores: BatchRewardFunction,
+    scores: Reward | BatchReward,
     speech: PolicyTokenizer,
     settings: WebglmSettings = WebglmSettings(),
     group: int = 1,

@@ -5,10 +5,11 @@ from typing import TypeVar, cast
 
 from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import PageArchive
-from rookery.python_objects import describe_own_error, load_python_object
+from rookery.python_objects import describe_own_error, has_methods, load_own_object
 from rookery.records import Failure, Hit, Library, Page
 
 T = TypeVar("T")
+LIBRARY_METHODS = ("search", "fetch")
 
 
 class OwnLibrary(Library):
@@ -67,7 +68,7 @@ class OwnLibrary(Library):
 
 def is_library(value: object) -> bool:
     """Return whether an object can be searched as a library: it has `search` and `fetch`."""
-    return all(callable(getattr(value, name, None)) for name in ("search", "fetch"))
+    return has_methods(value, LIBRARY_METHODS)
 
 
 def load_own_library(name: str) -> Library:
@@ -76,15 +77,5 @@ def load_own_library(name: str) -> Library:
 
     Raises Failed: not_found, or not_usable where it cannot be made or is no library.
     """
-    value = load_python_object(name)
-    if isinstance(value, type) or (callable(value) and not is_library(value)):
-        try:
-            value = value()
-        except Exception as error:
-            raise Failed(Failure(name, Outcome.NOT_USABLE, describe_own_error(error))) from error
-    if not is_library(value):
-        detail = (
-            f"a {type(value).__name__} has no search(query, k) and fetch(url), as a library has"
-        )
-        raise Failed(Failure(name, Outcome.NOT_USABLE, detail))
-    return cast(Library, value)
+    lacks = "has no search(query, k) and fetch(url), as a library has"
+    return cast(Library, load_own_object(name, LIBRARY_METHODS, lacks))

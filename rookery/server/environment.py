@@ -30,6 +30,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.supervisors import Multiprocess
 
 from rookery.answers.answer_session import EvidenceSources
+from rookery.answers.best_of_n import load_reward
 from rookery.answers.chat_answers import ChatSettings
 from rookery.answers.webgpt import ChatBrowsing, list_browsing_tools
 from rookery.browser.browser import (
@@ -55,6 +56,7 @@ from rookery.library.question_files import bundled_questions, read_questions
 from rookery.library.web_library import WebLibrary
 from rookery.library.worker_processes import end_with_parent
 from rookery.models.chat_prompts import build_message_fields
+from rookery.python_objects import OwnCodeError
 from rookery.quotes.chat_replies import rewrite_citations
 from rookery.records import Answer, Failure, Library, Question, Quote, Reward, prepare_type
 from rookery.server.api.endpoints import (
@@ -474,7 +476,10 @@ class EnvSession:
         observation, ended = browser.observation, browser.result
         if ended is not None:
             slow = self._source.slow_reward
-            reward = await self._run_work(slow, self._source.compute_reward, ended)
+            try:
+                reward = await self._run_work(slow, self._source.compute_reward, ended)
+            except OwnCodeError as error:
+                raise EnvError(EXECUTION_ERROR, str(error)) from error
         prompt, request = browser.prompt, {}
         if observation and self._chat:
             prompt = self._chat.render_prompt(observation)
@@ -1002,8 +1007,6 @@ def build_env_app(
 
 ACCEPTED_REWARD = "accepted"
 EVIDENCE_REWARD = "evidence"
-ENVIRONMENT_REWARDS = (ACCEPTED_REWARD, EVIDENCE_REWARD)
-"""names of the rewards"""
 ENVIRONMENT_DESCRIPTION = (
     "Answer a question from what you quote in a text browser (WebGPT). An action is one command, "
     'or after a reset with "tools": true a reply that calls tools.'
@@ -1027,7 +1030,7 @@ class EnvSettings(msgspec.Struct, frozen=True):
     """file that what the library answered is recorded in"""
     reward: str = ACCEPTED_REWARD
     """accepted: 1 for an answer that, with a quote it cites, contains an accepted answer; evidence:
-    the evidence model's judgement of the answer by its quotes"""
+    the evidence model's judgement of the answer by its quotes; else as `load_reward` takes it"""
     rules: BrowserRules = BrowserRules()
     limits: EnvLimits = EnvLimits()
 
@@ -1053,8 +1056,9 @@ def open_environment(how: EnvSettings) -> OpenedEnvironment:
     with ExitStack() as stack:
         library, contents = _open_library(how, stack)
         recording = stack.enter_context(CallRecording(Path(how.record))) if how.record else None
-        reward = _make_reward(how, stack)
-        slow = how.reward == EVIDENCE_REWARD
+        first = next((each for some in splits.values() for each in some), None)
+        reward = _make_reward(how, stack, first)
+        slow = how.reward != ACCEPTED_REWARD
         source = EpisodeSource(splits, library, reward, how.rules, "env", recording, slow)
         about = EnvDescription(
             *(ENVIRONMENT_NAME, ENVIRONMENT_DESCRIPTION, __version__, contents),
@@ -1108,12 +1112,11 @@ def _choose_places(how: EnvSettings) -> Settings:
     return msgspec.structs.replace(how.settings, places=(BUNDLED_PLACE,))
 
 
-def _make_reward(how: EnvSettings, stack: ExitStack) -> Reward:
+def _make_reward(how: EnvSettings, stack: ExitStack, question: Question | None) -> Reward:
     if how.reward == ACCEPTED_REWARD:
         return reward_accepted_answer
     if how.reward != EVIDENCE_REWARD:
-        names = ", ".join(ENVIRONMENT_REWARDS)
-        raise ValueError(f"there is no reward {how.reward!r}: use one of {names}")
+        return load_reward(how.reward, question, f"{ACCEPTED_REWARD}, {EVIDENCE_REWARD}, ")
     judge = stack.enter_context(EvidenceSources(how.settings)).load_evidence_judge()
     if judge is None:
         raise ValueError(

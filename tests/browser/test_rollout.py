@@ -1,6 +1,7 @@
 """Episodes together: the same as one by one, whatever is slow, fails, hangs or says nonsense."""
 
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from itertools import count, islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,6 +35,7 @@ from rookery.errors import Failed
 from rookery.library.call_recording import CallRecording, ReplayLibrary
 from rookery.library.search_index import InMemoryLibrary
 from rookery.pages.page_reader import read_page
+from rookery.python_objects import OwnCodeError
 from rookery.records import Claim, Completion, Episode, Failure, Hit, Library, Page, Question, Step
 
 
@@ -441,7 +444,7 @@ def test_threads_that_end_late_are_not_counted_for_ever() -> None:
 def test_an_act_that_raises_for_a_batch_ends_only_the_episode_it_raises_for() -> None:
     def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         if any(turn.session == 1 and turn.number == 3 for turn in turns):
-            raise RuntimeError("these words are too many for me")
+            raise Failed(Failure("tester", "prompt_too_long", "these words are too many for me"))
         return [Completion(WELL[turn.number]) for turn in turns]
 
     found = together(act, size=3)
@@ -449,39 +452,52 @@ def test_an_act_that_raises_for_a_batch_ends_only_the_episode_it_raises_for() ->
     assert [found[0], found[2]] == [oracle[0], oracle[2]]
     assert found[1].steps == oracle[1].steps[:3]
     assert (found[1].answer, found[1].stop) == (None, "policy_failed")
-    detail = "RuntimeError: these words are too many for me"
+    detail = "Failed: tester: prompt_too_long: these words are too many for me"
     assert found[1].failures == (Failure("tester", "policy_failed", detail),)
 
 
-def test_a_policy_that_fails_leaves_what_the_library_failed_to_give() -> None:
-    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
-        return [Completion(SCRIPTS[3][:3][turn.number]) for turn in turns]
+def make_failing(script: Sequence[str]) -> BatchPolicy:
+    """Make a policy that fails once the script has ended."""
 
-    episode = together(act, size=1)[0]
+    def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
+        if any(turn.number >= len(script) for turn in turns):
+            raise Failed(Failure("tester", "model_timed_out"))
+        return [Completion(script[turn.number]) for turn in turns]
+
+    return act
+
+
+def test_a_policy_that_fails_leaves_what_the_library_failed_to_give() -> None:
+    episode = together(make_failing(SCRIPTS[3][:3]), size=1)[0]
     assert [failure.outcome for failure in episode.failures] == ["url_not_shown", "policy_failed"]
 
 
 def test_a_policy_may_fail_at_the_answer() -> None:
-    script = WELL[:-1]
-    episode = together(lambda turns: [Completion(script[turn.number]) for turn in turns], size=1)[0]
+    episode = together(make_failing(WELL[:-1]), size=1)[0]
     assert (episode.answer, episode.stop, len(episode.steps)) == (None, "policy_failed", 7)
 
 
-def test_an_act_that_gives_too_few_completions_is_asked_one_by_one() -> None:
+def test_a_mistake_in_a_policy_ends_the_run_and_names_its_line() -> None:
     def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
-        return [Completion(WELL[turn.number]) for turn in turns if turn.session != 1][:2]
+        return [Completion(turn.observation.prompts) for turn in turns]  # type: ignore[attr-defined]
 
-    found = together(act, size=4)
-    oracle = one_by_one(LIBRARY, [WELL] * 4)
-    assert [found[n] for n in (0, 2, 3)] == [oracle[n] for n in (0, 2, 3)]
-    assert found[1].failures[0].detail.endswith("the policy gave 0 completions for 1 turns")
+    line = act.__code__.co_firstlineno + 1
+    where = f"has no attribute 'prompts' ({__file__}, line {line})"
+    with pytest.raises(OwnCodeError, match=re.escape(where)):
+        together(act, size=100)
+
+
+@pytest.mark.parametrize("completions", [[], [None], ["Top"], None, [Completion("Top")] * 2])
+def test_what_is_no_completion_for_each_turn_ends_the_run(completions: Any) -> None:
+    with pytest.raises(OwnCodeError, match=r"tester: TypeError: .*test_rollout.py, line \d+"):
+        together(lambda turns: completions, size=1)
 
 
 @pytest.mark.parametrize(
     "said",
-    [None, "Top", Completion(None), Completion("Top", (1,), (math.nan,)), Completion("\ud800", 3)],  # type: ignore[arg-type]
+    [Completion(None), Completion("Top", (1,), (math.nan,)), Completion("\ud800", 3)],  # type: ignore[arg-type]
 )
-def test_what_is_no_completion_ends_the_episode_that_it_is_for(said: Completion) -> None:
+def test_a_completion_that_cannot_be_stored_ends_its_episode(said: Completion) -> None:
     def act(turns: Sequence[RolloutTurn]) -> list[Completion]:
         return [said if turn.session == 1 else Completion(WELL[turn.number]) for turn in turns]
 
@@ -490,6 +506,24 @@ def test_what_is_no_completion_ends_the_episode_that_it_is_for(said: Completion)
     assert [found[0], found[2]] == [oracle[0], oracle[2]]
     assert (found[1].stop, found[1].steps) == ("policy_failed", ())
     assert Episode.from_json(found[1].to_json()) == found[1]
+
+
+class Scripted:
+    """A policy that says a script, by the number of commands that a prompt shows."""
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.script = iter(WELL)
+
+    def complete(self, prompt: str, n: int = 1, allow: object = None) -> list[Completion]:
+        return [Completion(next(self.script))]
+
+
+def test_an_object_with_complete_rolls_out() -> None:
+    [episode] = run_rollouts([task()], LIBRARY, Scripted())
+    [oracle] = one_by_one(LIBRARY, [WELL])
+    assert episode == msgspec.structs.replace(oracle, by="scripted")
 
 
 WILD = ("\x00", "Search \x00", "Search \ud800crows\udfff", "x" * 10**6, "Search " + "🐦" * 10**5)
@@ -564,11 +598,7 @@ def test_what_came_too_late_is_too_late_in_the_recording_as_well(
 
 
 def test_an_episode_that_the_policy_broke_off_comes_back_too(recording: CallRecording) -> None:
-    found = together(
-        lambda turns: [Completion(WELL[:3][turn.number]) for turn in turns],
-        size=1,
-        recording=recording,
-    )[0]
+    found = together(make_failing(WELL[:3]), size=1, recording=recording)[0]
     assert found.stop == "policy_failed"
     assert replay_episode(strip_prompts(found), recording).to_json() == found.to_json()
 
@@ -610,12 +640,12 @@ def test_a_start_page_is_asked_for_like_any_other() -> None:
 
 def test_an_actor_is_asked_once_for_a_turn_though_another_one_fails() -> None:
     def failing(observation: Observation) -> str:
-        raise LookupError("nothing to say")
+        raise Failed(Failure("tester", "model_refused", "nothing to say"))
 
     found = together(make_scripted_policy([actor(WELL), failing, actor(WELL)]), size=3)
     oracle = one_by_one(LIBRARY, [WELL] * 3)
     assert [found[0], found[2]] == [oracle[0], oracle[2]]
-    assert found[1].failures[-1].detail == "LookupError: nothing to say"
+    assert found[1].failures[-1].detail == "Failed: tester: model_refused: nothing to say"
 
 
 @pytest.mark.parametrize("where", ["act", "library"])

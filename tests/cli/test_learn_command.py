@@ -182,6 +182,31 @@ def test_each_lesson_is_learnt_and_says_what_became_better(
 
 
 @pytest.mark.slow
+def test_an_own_function_is_the_reward(
+    run: Run, shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    source = "def be_short(question, answer):\n    return -float(len(answer.text))\n"
+    (tmp_path / "own_rewards.py").write_text(source)
+    file = lesson(shelf, "reinforce", [("HERE/reward", "python:own_rewards.be_short")], tmp_path)
+    code, out, err = run("learn", "reinforce", "--config", file, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    assert "reward, by question" in out
+    samples = lines(tmp_path / "run" / "samples.jsonl")
+    rewards = [sample["reward"] for sample in samples if sample["reward"] is not None]
+    assert rewards
+    assert max(rewards) < 0
+
+    (tmp_path / "own_rewards.py").write_text(source + "def fail(pairs):\n    return [1 / 0]\n")
+    del sys.modules["own_rewards"]
+    file = lesson(shelf, "reinforce", [("HERE/reward", "python:own_rewards.fail")], tmp_path)
+    err = refused(run, "reinforce", file, tmp_path / "other")
+    assert f"ZeroDivisionError: division by zero ({tmp_path}/own_rewards.py, line 4)" in err
+    assert not (tmp_path / "other" / "metrics.jsonl").exists()
+
+
+@pytest.mark.slow
 def test_a_policy_is_chosen_by_questions_that_are_neither_learnt_from_nor_tried(
     run: Run, shelf: Path, tmp_path: Path
 ) -> None:
@@ -577,6 +602,8 @@ def test_another_configuration_does_not_go_on_in_a_folder(
         ("reinforce", "group = 2", "group = 0", "group and tried are 1 or more"),
         ("reinforce", "group = 2", 'group = 2\njudge = "HERE/reward"', "set settings.check"),
         ("reinforce", "HERE/reward", "HERE/tiny", "tiny"),
+        ("reinforce", "HERE/reward", "own:short", "or a function of your own, python:package."),
+        ("reinforce", "HERE/reward", "python:math.dist", "math.dist: "),
         ("reinforce", "HERE/questions.jsonl", "HERE/none.jsonl", "none.jsonl"),
         ("reinforce", '"rookery:corvids"', '"HERE/none"', "none"),
         ("reinforce", "tokens = 24", "tokens = 4000", "tokens"),

@@ -176,6 +176,8 @@ def test_answers_to_a_question_are_drawn_together_and_scored_by_two_models(
         "rookery.learn.reward_model.RewardModel",
         lambda folder: SimpleNamespace(score_answers=models[folder.name]),
     )
+    for name in models:
+        Path(name).mkdir()
     found = read_best_of_n_curves(["said.jsonl"], Path("size"), Path("worth"), 1)["us"]
     means = {n: each.value for n, each in found.items()}
     assert means == pytest.approx({1: 20.5, 2: (30 + 30 + 20) / 3 + 0.5, 3: 30.5})

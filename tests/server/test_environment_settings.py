@@ -137,7 +137,7 @@ def test_without_a_file_there_are_the_bundled_questions(home: Path) -> None:
         (["plain.jsonl"], r"no question has an accepted answer \(gold\).*--reward evidence"),
         (["empty.jsonl"], r"the split 'empty' has no questions"),
         (["train.jsonl", "again/train.jsonl"], r"two files are named train"),
-        (["train.jsonl", "--reward", "best"], r"no reward 'best': use one of accepted, evidence"),
+        (["train.jsonl", "--reward", "best"], r"best: there is no .*: name accepted, evidence"),
         (["train.jsonl", "--reward", "evidence", "--ranker", "words"], r"needs an evidence model"),
         (["train.jsonl", "--frozen", "web"], r"web: it is a folder and no recording: .*--in"),
         (["train.jsonl", "--frozen", "nowhere"], r"nowhere: there is no such file"),
