@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from textwrap import dedent
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -49,31 +48,6 @@ from rookery.shell.terminal_output import (
     sanitize_text,
 )
 
-HELP_TEXT = dedent(
-    """\
-    Commands, in upper or lower case; Tab completes them
-
-    Search <query>             Scrolled down <1, 2, 3>
-    Clicked on link <number>   Scrolled up <1, 2, 3>
-    Find in page: <text>       Top
-    Quote: <text>              Back
-    End: Answer                End: <Nonsense, Controversial>
-
-    Links stand in the text as 【number†words†site】. A long quote may be typed as its beginning and
-    its end with ━ between them. After "Quote: " Tab lists the sentences, after "Clicked" the links.
-
-    For short
-
-    12       open link 12
-    down     Scrolled down 1
-    up       Scrolled up 1
-    answer   End: Answer, which shows what was quoted and leaves
-    quotes   show all quotes in full
-    undo     take the last command back
-    help     show this
-
-    Ctrl-C or Ctrl-D leaves."""
-)
 QUICK_WORDS = {"down": "Scrolled down 1", "up": "Scrolled up 1", "answer": "End: Answer"}
 """one word for a command that people often give"""
 _WELCOME = "Nothing is open yet. Search <query> looks for pages; help shows all commands."
@@ -263,7 +237,8 @@ class PromptBrowser:
             case "":
                 pass
             case "help" | "?":
-                self._console.print(Text(HELP_TEXT))
+                help_page = Path(__file__).with_name("browse_help.txt").read_text("utf-8")
+                self._console.print(Text(help_page.rstrip()))
             case "quotes":
                 self._show_quotes()
             case "undo":

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import chain, pairwise
+from pathlib import Path
 
 import Stemmer
 
@@ -33,26 +34,10 @@ the words are rare, so that they would outweigh what is compared"""
 
 ENGLISH = "english"
 """the language of Latin words where nothing else is known"""
-_FUNCTION_WORDS = {
-    ENGLISH: "the of and to in is that for it with as be on are this by or not from have you",
-    "german": "der die das und ist nicht von den mit dem ein eine zu im auf für sich als auch",
-    "french": "le la les des et est une du dans que pour qui pas sur au par ce sont vous avec",
-    "spanish": "el los las una que por con para del es se no un la de en su como más si",
-    "portuguese": "os as uma que não com para do da em dos um na no se por mais como ou ao",
-    "italian": "il gli di una che per non con della sono del è la un si le da nel alla più",
-    "catalan": "el els les que amb per una és un del la de en si no al dels com més es",
-    "dutch": "de het een en van is niet dat op te met voor zijn in die aan ook als wordt bij",
-    "swedish": "och att det som en är inte på för av med den till ett om kan har de eller från",
-    "danish": "og at det som en er ikke på for af med den til et om kan har de eller fra",
-    "norwegian": "og å det som en er ikke på for av med den til et om kan har de eller fra",
-    "finnish": "ja on ei että se oli ovat mutta kun joka myös voi tai jos ole niin kuin sen",
-    "hungarian": "az és hogy nem egy is van volt meg de ha vagy csak már lehet kell mint ez el",
-    "romanian": "și de la în cu nu pe care este din să un se mai sau ca pentru al sunt fi",
-    "turkish": "ve bir bu da de için ile olarak daha olan gibi var ya kadar her veya en",
-    "czech": "je se na že to do ve ze ale jako pro jsou by nebo po za si od při jen",
-    "polish": "nie się na do jest że to jak po dla od przez ale lub są oraz przy ze jako za",
-    "indonesian": "dan yang di ini itu dengan untuk tidak dari pada adalah ke dalam akan atau bisa",
-}
+_FUNCTION_WORDS = dict(
+    line.split(": ")
+    for line in Path(__file__).with_name("function_words.txt").read_text("utf-8").splitlines()
+)
 """the commonest words of languages that are stemmed; what has the most of one is in it"""
 _LANGUAGES_OF_WORD: dict[str, list[str]] = {}
 for _name, _words in _FUNCTION_WORDS.items():

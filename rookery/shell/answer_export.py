@@ -387,18 +387,9 @@ def _escape_html(text: str) -> str:
     return escape(text).replace("\0", "\ufffd").replace("\r", "&#13;")
 
 
-_HTML_HEAD = """<!doctype html>
-<html lang="LANGUAGE">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>TITLE</title>
-<style>
-STYLE</style>
-</head>
-<body>
-<main>""".replace("STYLE", (Path(__file__).parent / "answer_export.css").read_text("utf-8"))
+_HTML_HEAD = (Path(__file__).with_suffix(".html").read_text("utf-8").rstrip()).replace(
+    "STYLE", Path(__file__).with_suffix(".css").read_text("utf-8")
+)
 
 
 # Markdown

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -84,55 +85,9 @@ PATH_PARAMETERS = {
 
 EXAMPLE_VALUES: Mapping[str, Any] = {
     name: value
-    for names, value in {
-        "url what citations": "https://birds.example/gifts",
-        "title": "The gifts of crows",
-        "quote cited_text snippet text content": "Crows bring gifts to people who feed them.",
-        "question searched input MessagePart.text InputMessage.content": "Do crows bring gifts?",
-        "query queries": "gifts of crows",
-        "refusal explanation": "No passage was found.",
-        "instructions system": "Be brief.",
-        "allowed_domains domains search_domain_filter": "birds.example",
-        "blocked_domains": "old.birds.example",
-        "digest id follows session contents": "92c7e656706a635a011937c0e4fe4449",
-        "encrypted_index": "92c7e656706a635a011937c0e4fe4449:0-42",
-        "previous_response_id ResponseObject.id": "resp_1",
-        "model ChatModel.id": "rookery-extract",
-        "method": "extract",
-        "message PlainError.detail": "There is no model 'gpt' here: use another.",
-        "type": "not_found_error",
-        "code": "model_not_found",
-        "param": "model",
-        "MessagePart.type": "text",
-        "WebSearchTool.type MessageTool.type": "web_search",
-        "InputMessage.role": "user",
-        "state": "done",
-        "places": "notes",
-        "ignored": "temperature",
-        "stop_sequences": "END",
-        "outcome": "timed_out",
-        "detail": "no answer in 10 seconds",
-        "failures": {"timed_out": 1},
-        "metadata": {"project": "birds"},
-        "arguments": {"query": "gifts of crows"},
-        "stop": "end",
-        "pattern task EnvTask.id": "gifts",
-        "prompt": "Question: Do crows bring gifts?",
-        "command": "Search gifts of crows",
-        "note": "There is no link 9 on this page.",
-        "episode_id request_id": "episode-1",
-        "split EnvSplit.name EnvSplit.type": "train",
-        "name env_name": "rookery",
-        "description": "A text browser",
-        "version jsonrpc": "2.0",
-        "reward": "evidence",
-        "action observation EnvSchemas.state EnvToolError.error": {"type": "object"},
-        "start Claim.quotes": 0,
-        "end start_index": 42,
-        "end_index": 45,
-        "created created_at made ended": 1_780_000_000,
-        "stream declined": False,
-    }.items()
+    for names, value in msgspec.toml.decode(
+        Path(__file__).with_name("examples.toml").read_bytes()
+    ).items()
     for name in names.split()
 }
 """examples of values by the name of their field, or by record and field"""
