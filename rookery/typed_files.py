@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -70,6 +71,15 @@ def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T], where: str) -> T
         name = decoder.type.__name__.strip("_")
         detail = f"no {name} ({error}): write it again, or take the line out"
         raise Failed(Failure(where, Outcome.BAD_LINE, detail)) from error
+
+
+def read_text_table(path: Path) -> dict[str, str]:
+    """Read a table of this package: lines of a name, an equals sign, and what stands for it.
+
+    Lines that begin with a blank continue the one before.
+    """
+    lines = re.sub(r"\n +", " ", path.read_text("utf-8")).splitlines()
+    return dict(line.split(" = ", 1) for line in lines)
 
 
 def read_toml_table(path: Path) -> dict[str, Any]:

@@ -59,10 +59,10 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_520, 9),  # outcomes are an enum, what a word is, own rewards and policies
+    "(top)": (1_524, 9),  # outcomes are an enum, what a word is, own rewards and policies
     "answers": (3_701, 17),  # follow-ups without a model; what a newer source says
     "browser": (1_475, 7),
-    "cli": (3_169, 13),
+    "cli": (3_152, 13),
     "desk": (7_959, 33),
     "evidence": (1_040, 6),
     "learn": (6_448, 25),  # a run shows itself, and stops where its reward is hacked
@@ -70,7 +70,7 @@ SIZE_LIMITS = {
     "measure": (1_458, 11),
     "models": (1_507, 7),
     "network": (1_303, 5),
-    "pages": (8_388, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "pages": (8_308, 26),  # documents are read as their reader sees them, PDFs and styles too
     "quotes": (3_158, 13),  # a typed quotation reads as its page does
     "server": (7_491, 20),
     "shell": (2_635, 14),

@@ -37,6 +37,7 @@ from rookery.shell.command_options import (
     make_argument,
     make_option,
 )
+from rookery.typed_files import read_text_table
 
 if TYPE_CHECKING:
     from rookery.library.stored_indexes import StoredIndex, StoredShards
@@ -50,25 +51,7 @@ PlaceNames = Annotated[
 ]
 DryRun = Annotated[bool, make_option("--dry-run  Say what would go, and remove nothing.")]
 
-STORE_DESCRIPTIONS = {
-    "archive.sqlite": "archive: every version of each page opened, and what models said",
-    "desk.sqlite": "desk: questions, answers and judgements",
-    "documents": "documents that were dropped in",
-    "documents.uploads": "documents that wait to be read",
-    "documents.uploads.lock": "held while documents are read",
-    "documents.lock": "held while documents change",
-    "documents.versions": "versions of documents that were replaced or removed",
-    "documents.versions.json": "the versions of documents, and who added them",
-    "demonstrations.jsonl": "demonstrations",
-    "unfinished": "browser sessions that are not finished",
-    "calibrations": "labels of models' answers",
-    "models": "language models, see rookery models list",
-    "folders": "indexes of folders and files",
-    "shards": "where shards were built",
-    "sites": "indexes of sites",
-    "warcs": "indexes of web archives",
-    "pdfs": "PDF files that were fetched again",
-}
+STORE_DESCRIPTIONS = read_text_table(Path(__file__).with_name("stored_files.txt"))
 """what lies in the data folder and in the cache, by name"""
 _SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")
 """endings of the files that SQLite keeps beside a database"""

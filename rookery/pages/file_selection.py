@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec, Pattern
@@ -17,7 +18,7 @@ from pathspec import GitIgnoreSpec, Pattern
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
 from rookery.settings import FileSelection
-from rookery.typed_files import require_regular_file
+from rookery.typed_files import read_text_table, require_regular_file
 
 # Paths are bytes here: a name need not be valid text, and scanning is quicker so.
 # ruff: noqa: PTH110, PTH113, PTH116, PTH118, PTH120, PTH123
@@ -25,31 +26,7 @@ from rookery.typed_files import require_regular_file
 
 READER_OF_ENDING = {
     ending: reader
-    for reader, endings in {
-        "html": "html htm xhtml xht",
-        "pdf": "pdf",
-        "docx": "docx docm",
-        "pptx": "pptx pptm ppsx",
-        "xlsx": "xlsx xlsm",
-        "open_document": "odt ods odp",
-        "epub": "epub",
-        "mail": "eml mht mhtml",
-        "mailbox": "mbox",
-        "notebook": "ipynb",
-        "feed": "rss atom",
-        "markdown": "md markdown",
-        "text": "txt text tex org adoc asciidoc",
-        "subtitles": "srt vtt",
-        "rst": "rst rest",
-        "csv": "csv tsv tab",
-        "json": "json jsonl ndjson geojson",
-        "log": "log",
-        "code": "py pyi pyx js mjs cjs jsx ts tsx css scss less java kt kts scala groovy gradle c h"
-        " cc cpp cxx hh hpp cs go rs rb php pl pm sh bash zsh fish ps1 bat cmd sql r jl lua swift m"
-        " mm hs ml mli erl ex exs clj el lisp scm vim proto graphql tf mk cmake make toml ini cfg"
-        " conf cnf properties yaml yml env po pot xml xsd xsl bib diff patch asm s f f90 pas vb vue"
-        " svelte",
-    }.items()
+    for reader, endings in read_text_table(Path(__file__).with_name("file_types.txt")).items()
     for ending in endings.split()
 }
 """the reader of each known ending. Files of other endings are read by their content"""
@@ -65,21 +42,7 @@ _MANUAL_PAGE = re.compile(r"\.[1-9][a-z]*\.gz")
 
 TYPES_NOT_OPENED = {
     ending: what
-    for what, endings in {
-        "a picture": "png jpg jpeg gif webp avif bmp ico cur tif tiff svg svgz heic heif psd xcf"
-        " raw eps",
-        "sound or film": "mp3 mp4 m4a m4v ogg oga ogv opus flac wav aac mid midi webm mov avi mkv"
-        " mpg mpeg wmv wma",
-        "an archive": "zip gz tgz bz2 tbz xz txz zst lz lz4 7z rar tar cab jar war whl egg deb rpm"
-        " apk iso dmg img pack crx xpi",
-        "a program": "exe dll so dylib o obj a lib ko pyc pyo pyd class wasm bin msi elc beam",
-        "a font": "ttf otf ttc woff woff2 eot pfb",
-        "a database": "sqlite sqlite3 db mdb accdb parquet feather arrow orc h5 hdf5 rdb ldb",
-        "numbers or a model": "npy npz pt pth safetensors onnx gguf ckpt pkl pickle joblib mat rds",
-        "a document of a type that is not read": "doc dot xls xlsb ppt pps odg rtf mobi azw3"
-        " djvu ps pages numbers key vsd one msg pst",
-        "a web archive: name it by itself": "warc wet",
-    }.items()
+    for what, endings in read_text_table(Path(__file__).with_name("types_not_opened.txt")).items()
     for ending in endings.split()
 }
 """what files of these endings are: they are not opened"""

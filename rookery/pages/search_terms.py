@@ -16,6 +16,8 @@ from pathlib import Path
 
 import Stemmer
 
+from rookery.typed_files import read_text_table
+
 QUESTION_WORDS = frozenset(
     """a an the and or not no if of in on at to by for from with as into than that this these those
     there their then they it its is are was were be been being am do does did has have had having
@@ -34,10 +36,7 @@ the words are rare, so that they would outweigh what is compared"""
 
 ENGLISH = "english"
 """the language of Latin words where nothing else is known"""
-_FUNCTION_WORDS = dict(
-    line.split(": ")
-    for line in Path(__file__).with_name("function_words.txt").read_text("utf-8").splitlines()
-)
+_FUNCTION_WORDS = read_text_table(Path(__file__).with_name("function_words.txt"))
 """the commonest words of languages that are stemmed; what has the most of one is in it"""
 _LANGUAGES_OF_WORD: dict[str, list[str]] = {}
 for _name, _words in _FUNCTION_WORDS.items():

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -24,6 +25,7 @@ from rookery.pages.page_parts import (
     read_part,
 )
 from rookery.records import Page
+from rookery.typed_files import read_text_table
 
 _DTD = re.compile(
     r"<!DOCTYPE\b[^\[<>]*\[(?P<subset>[^\]]*(?:\](?!\s*>)[^\]]*)*)\]\s*>", re.IGNORECASE
@@ -38,34 +40,14 @@ _SELF_CLOSED = re.compile(
     re.IGNORECASE,
 )
 _MOST_DEPTH = 200
-_OASIS = "urn:oasis:names:tc:opendocument:xmlns"
-_OOXML = "http://schemas.openxmlformats.org"
-_STRICT = "http://purl.oclc.org/ooxml"
 _PREFIXES = {
-    **{f"{_OASIS}:{name}:1.0": name for name in "office text table presentation style".split()},
-    f"{_OASIS}:drawing:1.0": "draw",
-    "http://purl.org/dc/elements/1.1/": "dc",
-    "http://www.w3.org/1999/xlink": "xlink",
-    "http://www.w3.org/1998/Math/MathML": "math",
-    f"{_OOXML}/presentationml/2006/main": "p",
-    f"{_STRICT}/presentationml/main": "p",
-    f"{_OOXML}/drawingml/2006/main": "a",
-    f"{_STRICT}/drawingml/main": "a",
-    f"{_OOXML}/officeDocument/2006/relationships": "r",
-    f"{_STRICT}/officeDocument/relationships": "r",
-    f"{_OOXML}/spreadsheetml/2006/main": "x",
-    f"{_STRICT}/spreadsheetml/main": "x",
-    "http://www.idpf.org/2007/opf": "opf",
-    "http://openebook.org/namespaces/oeb-package/1.0/": "opf",
-    "http://www.w3.org/2001/04/xmlenc#": "enc",
-    "http://www.w3.org/2005/Atom": "atom",
-    "http://purl.org/rss/1.0/": "rss",
-    "http://purl.org/rss/1.0/modules/content/": "content",
-    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
-    "http://www.w3.org/1999/xhtml": "xhtml",
-    "http://www.sitemaps.org/schemas/sitemap/0.9": "sitemap",
-    "http://www.w3.org/XML/1998/namespace": "xml",
+    namespace: prefix
+    for prefix, namespaces in read_text_table(
+        Path(__file__).with_name("xml_namespaces.txt")
+    ).items()
+    for namespace in namespaces.split()
 }
+"""the prefix of each namespace that is known"""
 
 
 def parse_xml(data: bytes, limits: ReadLimits) -> Element:

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import tinycss2
 from tinycss2.color4 import parse_color
+
+from rookery.typed_files import read_text_table
 
 SHEET_LIMIT = 1_000_000
 """characters of style sheets that are read"""
@@ -107,33 +110,10 @@ _PROPERTIES = {
 }
 """the properties that decide each way of hiding"""
 _SHORTHANDS = {
-    "overflow": ("overflow-x", "overflow-y"),
-    "mask": ("mask-image",),
-    "font": ("font-size",),
-    "text-decoration": ("text-decoration-line",),
-    "background": ("background-color", "background-image", "background-clip"),
-    "inset": ("top", "right", "bottom", "left"),
-    "margin": ("margin-top", "margin-left"),
-    "padding": ("padding-top", "padding-bottom"),
-    "text-wrap": ("white-space",),
-    "inset-block": ("top", "bottom"),
-    "inset-inline": ("left", "right"),
-    "margin-block": ("margin-top",),
-    "margin-inline": ("margin-left",),
-    "offset": ("offset-path",),
-    "block-size": ("height",),
-    "inline-size": ("width",),
-    "inset-block-start": ("top",),
-    "max-block-size": ("max-height",),
-    "max-inline-size": ("max-width",),
-    "inset-block-end": ("bottom",),
-    "inset-inline-start": ("left",),
-    "inset-inline-end": ("right",),
-    "margin-block-start": ("margin-top",),
-    "margin-inline-start": ("margin-left",),
-    "overflow-block": ("overflow-y",),
-    "overflow-inline": ("overflow-x",),
+    name: tuple(properties.split())
+    for name, properties in read_text_table(Path(__file__).with_name("shorthands.txt")).items()
 }
+"""properties, of those that may hide, that a shorthand sets"""
 _EDGES = ("top", "right", "bottom", "left")
 _MOVING = tuple("transition animation will-change".split())
 _ELSEWHERE = {"position": "absolute", "overflow-x": "hidden", "white-space": "pre"}
