@@ -67,7 +67,7 @@ SIZE_LIMITS = {
     "evidence": (1_040, 6),
     "learn": (6_448, 25),  # a run shows itself, and stops where its reward is hacked
     "library": (4_439, 16),  # own libraries are places
-    "measure": (1_458, 11),
+    "measure": (1_436, 11),
     "models": (1_507, 7),
     "network": (1_303, 5),
     "pages": (8_308, 26),  # documents are read as their reader sees them, PDFs and styles too

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -44,30 +45,7 @@ FILE_ONLY_PARTS = re.compile(
 )
 """parts needed only if the SVG is a file of its own"""
 
-PLOT_STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "svg.fonttype": "none",
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "axes.facecolor": PAPER,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.7,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "figure.constrained_layout.w_pad": 0.09,
-    "figure.constrained_layout.h_pad": 0.07,
-    "figure.facecolor": PAPER,
-    "legend.frameon": False,
-    "lines.linewidth": 1.7,
-    "lines.markersize": 4.5,
-    "path.simplify": False,
-}
+PLOT_STYLE = Path(__file__).with_name("plot.mplstyle")
 
 
 def render_svg(figure: "Figure") -> str:

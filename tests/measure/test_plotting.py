@@ -12,11 +12,21 @@ import numpy as np
 import pytest
 from figures import BARS, EVIL, figure, figures, line
 from hypothesis import given, settings
+from matplotlib import rc_params_from_file
 from msgspec.structs import replace
 
 from rookery.measure import plotting
 from rookery.measure.figures import Figure, FigureLine, FigurePicture
-from rookery.measure.plotting import LINE_COLOURS, MARKERS, render_png, render_svg
+from rookery.measure.plotting import (
+    FAINT,
+    INK,
+    LINE_COLOURS,
+    MARKERS,
+    PAPER,
+    PLOT_STYLE,
+    render_png,
+    render_svg,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
@@ -242,3 +252,8 @@ def test_a_picture_within_a_page_has_names_and_colours_of_the_page() -> None:
     assert "var(--line0)" in drawn
     assert not re.search(r"style=\"[^\"]*#(?!0{6}|f{6})\w{6}", drawn)
     assert "<style" not in drawn
+
+
+def test_the_style_has_the_colours_that_change_with_the_page() -> None:
+    style = rc_params_from_file(str(PLOT_STYLE), use_default_template=False)
+    assert {value for name, value in style.items() if "color" in name} == {INK, FAINT, PAPER}
