@@ -192,7 +192,7 @@ def test_an_own_function_is_the_reward(
     file = lesson(shelf, "reinforce", [("HERE/reward", "python:own_rewards.be_short")], tmp_path)
     code, out, err = run("learn", "reinforce", "--config", file, "--out", tmp_path / "run")
     assert (code, err) == (0, "")
-    assert "reward, by question" in out
+    assert "mean of an episode" in out
     samples = lines(tmp_path / "run" / "samples.jsonl")
     rewards = [sample["reward"] for sample in samples if sample["reward"] is not None]
     assert rewards
