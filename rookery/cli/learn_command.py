@@ -21,6 +21,7 @@ from rookery.answers.answer_session import EvidenceSources
 from rookery.answers.best_of_n import load_reward
 from rookery.answers.gophercite import GopherCiteSettings
 from rookery.answers.trained_policies import POLICY_FILE, TrainedPolicy, find_prompt_kind
+from rookery.answers.training_rows import describe_rows, read_demonstration_rows, read_rows
 from rookery.answers.webglm import WebglmSettings
 from rookery.errors import Failed, Outcome
 from rookery.learn.action_constraints import (
@@ -71,7 +72,7 @@ from rookery.records import Episode, Failure, Library, Question
 from rookery.settings import COMPLETION_FIELDS, LocalModelSettings, Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
 from rookery.shell.terminal_output import StreamConsole, sanitize_text
-from rookery.typed_files import merge_tables, parse_settings, read_json_lines, read_toml_table
+from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
 if TYPE_CHECKING:
     from rookery.desk.human_feedback import HumanFeedback
@@ -141,8 +142,12 @@ def run_learn(what: str, config: Path, out: Path | None, json: bool, desk: str =
     table = read_toml_table(config)
     folder = out or _get_run_folder(table, config)
     table.pop("out", None)
+    _refuse_other_training(what, table, config)
     main = _is_main_process()
     err = StreamConsole(stderr=True)
+    for place in (table.get("comparisons"), *(table.get("episodes") or ())):
+        if isinstance(place, str) and main and (rows := describe_rows(Path(place))):
+            err.print_note(sanitize_text(f"taken: {rows}"))
     with _TrainingProgress(err, folder, main) as progress:
         try:
             reached = _train(what, table, config, folder, progress.show_step, desk, main)
@@ -155,9 +160,36 @@ def run_learn(what: str, config: Path, out: Path | None, json: bool, desk: str =
                 f"weights cannot be written ({error}): make room and run the same command again"
             )
             raise Failed(Failure(str(folder), Outcome.UNWRITABLE, detail)) from error
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            raise Failed(Failure(str(config), Outcome.BAD_CONFIG, MEMORY_ADVICE)) from error
     if main:
         _show_result(what, reached, folder, json, err)
     return EXIT_ANSWERED
+
+
+MEMORY_ADVICE = (
+    "memory ran out: lower `piece` first, which changes no result; then set recompute = true or a "
+    "`lora` for the model, or let prompts and actions be shorter (`context`, `max_tokens`)"
+)
+"""what helps where a training needs more memory than there is"""
+TRAINING_KEYS = {
+    "episodes": "imitate",
+    "comparisons": "prefer",
+    "settings": "reinforce",
+    "sources": "retrieve",
+}
+"""keys at the top of a file that only one kind of training has"""
+
+
+def _refuse_other_training(what: str, table: Mapping[str, Any], config: Path) -> None:
+    """Raise Failed (bad_config) for a file of another kind of training."""
+    kinds = {kind: key for key, kind in TRAINING_KEYS.items() if key in table}
+    if kinds and what not in kinds:
+        kind, key = next(iter(kinds.items()))
+        detail = f"its `{key}` is for rookery learn {kind}: run that, or name another --config FILE"
+        raise Failed(Failure(str(config), Outcome.BAD_CONFIG, detail))
 
 
 def _describe_stop(stopped: Failure, folder: Path) -> str:
@@ -313,6 +345,9 @@ def _format_summary(summary: TrainingSummary, reached: dict[str, Any]) -> Iterat
             yield from [_describe_gain(gains, learnt)] if learnt else []
     else:
         yield "nothing was held out, so nothing says how good it is"
+    losses = [each.get("validation_loss", each.get("loss")) or 0.0 for each in (before, after)]
+    if losses[1] > 0.99 * losses[0] > 0:
+        yield "it learnt next to nothing: raise `rate` in [optimising], or `epochs`"
     if reached.get("left_out"):
         yield f"left out: {reached['left_out']}"
     if too_long := reached.get("too_long"):
@@ -452,7 +487,9 @@ def _run_imitation(
                 opened = open_reward_environment(world, config, model, tokens)
                 environment = stack.enter_context(opened)
         result = train_by_imitation(settings, out, observer, environment)
-    episodes = read_json_lines(Path(settings.episodes[0]), Episode)
+    source = Path(settings.episodes[0])
+    rows = describe_rows(source)
+    episodes = read_demonstration_rows(source, "") if rows else read_rows(source, Episode)
     prompts = (step.prompt for episode in episodes for step in episode.steps)
     if trained is None and (kind := find_prompt_kind(next(prompts, ""))):
         trained = TrainedPolicy(kind, LocalModelSettings(chat=settings.chat))

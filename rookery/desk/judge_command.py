@@ -330,7 +330,7 @@ def run_judge_convert(source: Path, out: Path, by: str = "import") -> None:
     --by NAME  Who judged or wrote the rows of another library.
     """
     with translate_failures("serve", "the desk"):
-        from rookery.desk.training_formats import convert_training_file
+        from rookery.answers.training_rows import convert_training_file
 
         written, left_out = convert_training_file(source, out, by)
     print_lines([f"{out}: {written:,} lines"])

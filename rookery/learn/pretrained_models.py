@@ -129,6 +129,11 @@ def require_model_files(folder: Path) -> None:
     """Raise Failed (no_model) unless a folder has all files of a saved model."""
     if not folder.is_dir():
         detail = "there is no such folder, and no model of this name: see rookery models list"
+        if len(folder.parts) == 2:
+            detail = (
+                f"there is no such folder: a model of the Hugging Face hub is added first, by "
+                f"rookery models add {folder}, and then named {folder.name}"
+            )
         raise Failed(Failure(str(folder), Outcome.NO_MODEL, detail))
     if missing := [name for name in REQUIRED_FILES if not any(folder.glob(name))]:
         lacks = " and ".join(f"{REQUIRED_FILES[name]} ({name})" for name in missing)
@@ -551,6 +556,9 @@ def tokenize_prompt(
     prompt = replace_surrogates(prompt)
     if chat is None:
         chat = tokenizer.chat_template is not None
+    if chat and tokenizer.chat_template is None:
+        detail = "it has no chat template: leave `chat` out, or set it to false"
+        raise Failed(Failure(str(tokenizer.name_or_path), Outcome.BAD_MODEL, detail))
     if chat:
         tokens = _encode(tokenizer, _render_chat(tokenizer, prompt))["input_ids"]
         parts = _render_chat(tokenizer, _PLACEHOLDER).partition(_PLACEHOLDER)

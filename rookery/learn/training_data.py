@@ -14,6 +14,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from rookery.answers.training_rows import (
+    describe_rows,
+    read_demonstration_rows,
+    read_preference_rows,
+    read_rows,
+)
 from rookery.browser.browser import replace_surrogates
 from rookery.browser.page_view import PageViewCache
 from rookery.browser.rollout import replay_episode
@@ -77,14 +83,15 @@ class ImitationExamples(NamedTuple):
 def read_episodes(
     paths: Sequence[Path], recording: CallRecording | None = None
 ) -> Iterator[Episode]:
-    """Yield the episodes of these files, in their order.
+    """Yield the episodes of these files, or of the rows of another library, in their order.
 
     Prompts that are not stored are built again from the recording. Raises Failed: not_found,
     bad_line, no_prompts where no recording is given, and what `replay_episode` raises.
     """
     views = PageViewCache()
     for path in paths:
-        for episode in read_json_lines(path, Episode):
+        rows = describe_rows(path)
+        for episode in read_demonstration_rows(path, "rows") if rows else read_rows(path, Episode):
             if all(step.prompt for step in episode.steps):
                 yield episode
             elif recording is None:
@@ -281,12 +288,13 @@ class ComparisonSplit(NamedTuple):
 
 
 def load_comparisons(path: Path) -> list[Comparison]:
-    """Load the comparisons of a file.
+    """Load the comparisons of a file, or of the rows of another library or a dataset.
 
     Raises Failed: not_found, bad_line, no_data where it has none, one_sided where each is a tie of
     all its answers.
     """
-    comparisons = list(read_json_lines(path, Comparison))
+    rows = describe_rows(path)
+    comparisons = list(read_preference_rows(path, "rows") if rows else read_rows(path, Comparison))
     if not comparisons:
         detail = "there are no comparisons in it: write one Comparison as JSON a line"
         raise Failed(Failure(str(path), Outcome.NO_DATA, detail))

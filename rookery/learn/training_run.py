@@ -25,6 +25,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
+from rookery.answers.training_rows import list_dataset_files
 from rookery.errors import Failed, Outcome
 from rookery.learn.run_page import PAGE_SECONDS, MetricHistory, render_run_page
 from rookery.library.page_archive import write_whole_file
@@ -189,7 +190,7 @@ class ResumableRun:
         With other data, what was held out before would be learnt, and measured as if it was not.
         """
         place = self.folder / "data.json"
-        files = [Path(file) for file in data if file]
+        files = [file for each in data if each for file in list_dataset_files(Path(each))]
         now = {str(file): _digest_file(file) for file in files if file.is_file()}
         if (self.folder / progress).exists() and place.exists():
             before = json.loads(place.read_bytes())

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.desk.training_formats import (
+from rookery.answers.training_rows import (
     DemonstrationRow,
     PreferenceRow,
     convert_training_file,
+    describe_rows,
     format_answer_with_quotes,
     make_demonstration_rows,
     make_preference_rows,
@@ -61,7 +62,8 @@ def test_ties_are_left_out_and_counted() -> None:
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=6).filter(any))
 def test_as_many_rows_and_ties_as_there_are_pairs(weights: list[int]) -> None:
     rows, left_out = make_preference_rows([comparison(*(w / sum(weights) for w in weights))])
-    assert len(rows) + left_out.total() == len(weights) * (len(weights) - 1) // 2
+    ties = left_out["pairs of equal weight"]
+    assert len(rows) + ties == len(weights) * (len(weights) - 1) // 2
 
 
 def test_an_answer_is_shown_with_the_quotes_that_it_cites() -> None:
@@ -77,7 +79,7 @@ def test_an_answer_is_shown_with_the_quotes_that_it_cites() -> None:
 def test_every_step_is_a_prompt_and_a_completion() -> None:
     steps = (Step("shown", Completion("Search crows")), Step("", Completion("Back")))
     assert make_demonstration_rows([Episode(WHY, "person", steps)]) == (
-        [DemonstrationRow("shown", "Search crows")],
+        [DemonstrationRow("shown", "Search crows", Episode(WHY, "person").to_json())],
         {"steps whose prompt is not stored": 1},
     )
 
@@ -94,8 +96,7 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     episode = Episode(odd, "person", (Step(odd.text, Completion("Back")),))
     write_training_rows(make_demonstration_rows([episode]).rows, tmp_path / "steps.jsonl")
     [again] = read_demonstration_rows(tmp_path / "steps.jsonl", "person")
-    assert (again.steps, again.by) == (episode.steps, "person")
-    assert again.answer == Answer("Back")
+    assert again == episode
 
 
 def test_conversations_of_one_message_are_texts(tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ def test_trl_reads_the_rows_and_trains_on_them(loads: Any, tmp_path: Path) -> No
     trl: Any = import_module("trl")
     rows = make_preference_rows([comparison(1, 0), comparison(0, 0, 1, 0)]).rows
     pairs = loads(rows)
-    assert sorted(pairs.column_names) == ["chosen", "prompt", "rejected"]
+    assert sorted(pairs.column_names) == ["chosen", "prompt", "record", "rejected"]
     write_tiny_model(tmp_path / "model", ["Answer 1"], vocabulary=300)
     model = str(tmp_path / "model")
     usual: Any = {"output_dir": str(tmp_path / "out"), "report_to": [], "max_steps": 1}
@@ -253,21 +254,75 @@ def test_a_file_is_converted_by_what_its_first_line_holds(tmp_path: Path) -> Non
     ours, rows, back = (tmp_path / name for name in ("ours.jsonl", "rows.jsonl", "back.jsonl"))
     ours.write_text(f"{comparison(1, 0).to_json()}\n{comparison(0.5, 0.5).to_json()}\n")
     assert convert_training_file(ours, rows, "") == (1, {"pairs of equal weight": 1})
-    assert json.loads(rows.read_text()) == {
-        "prompt": WHY.text,
-        "chosen": "Answer 0",
-        "rejected": "Answer 1",
-    }
+    row = json.loads(rows.read_text())
+    assert Comparison.from_json(row.pop("record")) == comparison(1, 0)
+    assert row == {"prompt": WHY.text, "chosen": "Answer 0", "rejected": "Answer 1"}
+    assert convert_training_file(rows, back, "TRL") == (1, {})
+    assert Comparison.from_json(back.read_text()) == comparison(1, 0)
+    rows.write_text(rows.read_text().replace('"chosen":"Answer 0"', '"chosen":"Answer 2"'))
     assert convert_training_file(rows, back, "TRL") == (1, {})
     found = Comparison.from_json(back.read_text())
     assert (found.question.text, found.weights, found.by) == (WHY.text, (1.0, 0.0), "TRL")
-    assert [answer.text for answer in found.answers] == ["Answer 0", "Answer 1"]
+    assert [answer.text for answer in found.answers] == ["Answer 2", "Answer 1"]
 
     episode = Episode(WHY, "ada", (Step("Why?", Completion("Because.")),))
     ours.write_text(episode.to_json() + "\n")
     assert convert_training_file(ours, rows, "") == (1, {})
     assert convert_training_file(rows, back, "TRL") == (1, {})
     assert Episode.from_json(back.read_text()).steps == (Step("Why?", Completion("Because.")),)
+
+
+def test_quotes_ids_and_steps_come_back(tmp_path: Path) -> None:
+    answer = Answer("They are fed.", (PAGE.quote(0, 13),), (Claim(0, 13, (0,)),))
+    judged = Comparison(WHY, (answer, Answer("No idea.")), (1.0, 0.0), "ada")
+    said = [Completion("Search crows"), Completion("End: Answer"), Completion("They are fed [1].")]
+    steps = tuple(Step(f"screen {number}", each) for number, each in enumerate(said))
+    episodes = [Episode(WHY, "ada", steps, answer), Episode(WHY, "bob", steps[:1])]
+    write_training_rows(make_preference_rows([judged]).rows, tmp_path / "pairs.jsonl")
+    assert list(read_preference_rows(tmp_path / "pairs.jsonl", "x")) == [judged]
+    write_training_rows(make_demonstration_rows(episodes).rows, tmp_path / "steps.jsonl")
+    assert list(read_demonstration_rows(tmp_path / "steps.jsonl", "x")) == episodes
+
+
+def test_what_rows_cannot_hold_is_counted() -> None:
+    assert make_preference_rows([comparison(0.7, 0.3)]).left_out == {
+        "weights other than 0 and 1": 1
+    }
+    sampled = Step("shown", Completion("Back", (3, 4), (-0.5, -0.1)))
+    rows = make_demonstration_rows([Episode(WHY, "policy", (sampled,))])
+    assert rows.left_out == {"tokens and log-probabilities of steps": 1}
+
+
+def test_each_reply_of_a_conversation_is_a_step(tmp_path: Path) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, *say("Why?", "So.", "And?", "No.")]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": messages}))
+    [episode] = read_demonstration_rows(tmp_path / "rows.jsonl", "x")
+    assert [step.said.text for step in episode.steps] == ["So.", "No."]
+    assert episode.steps[0].prompt == "system: Be brief.\n\nuser: Why?"
+    assert episode.answer == Answer("No.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["disk", "splits", "parquet"])
+def test_datasets_on_disk_are_read_as_they_are(tmp_path: Path, kind: str) -> None:
+    datasets: Any = import_module("datasets")
+    row = {"prompt": say("Why?"), "chosen": say("x", "So.")[1:], "rejected": say("x", "No.")[1:]}
+    rows = datasets.Dataset.from_list([row | {"score": number} for number in range(3)])
+    place = tmp_path / "data"
+    if kind == "parquet":
+        place = tmp_path / "data.parquet"
+        rows.to_parquet(place)
+    elif kind == "splits":
+        datasets.DatasetDict({"test": rows.select([0]), "train": rows}).save_to_disk(place)
+    else:
+        rows.save_to_disk(place, num_shards=2)
+    read = list(read_preference_rows(place, "x"))
+    assert [each.question.text for each in read] == ["Why?"] * 3
+    assert [answer.text for answer in read[0].answers] == ["So.", "No."]
+    assert describe_rows(place) == (
+        f"rows (prompt, chosen, rejected) of {place}; they are texts, without quotes; "
+        "not read: score"
+    )
 
 
 @pytest.mark.parametrize("first", ["", '{"text": "crows"}', "[]"])
