@@ -4,6 +4,7 @@ Tokens are drawn by numbers between 0 and 1, so that a seed means the same on ev
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from rookery.learn.action_batches import (
     mask_logits,
 )
 from rookery.learn.pretrained_models import LoadedModel, load_model
+from rookery.learn.shared_layers import StateRecorder
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Failure
 from rookery.settings import CompletionSettings
@@ -108,6 +110,8 @@ class SampledAction(NamedTuple):
     logprobs: Sequence[float]
     ended: bool
     """whether it ends with an end token; else it was cut off"""
+    lower_TD: Tensor | None = None
+    """of its row's tokens but the last, the hidden states that a `StateRecorder` kept"""
 
 
 def sample_actions(
@@ -117,6 +121,7 @@ def sample_actions(
     ends: frozenset[int],
     settings: SamplingSettings = SamplingSettings(),
     allow: Sequence[AllowedTokens] | None = None,
+    recorder: StateRecorder | None = None,
 ) -> list[SampledAction]:
     """Sample an action for each context, up to an end token or `settings.max_tokens` tokens.
 
@@ -134,7 +139,11 @@ def sample_actions(
             _SampledSequence(contexts[n], Random(f"{seeds[n]}"), allow[n] if allow else None)
             for n in numbers
         ]
-        _sample_to_end(model, speakers, ends, settings)
+        recording = recorder.record() if recorder else nullcontext(list[Tensor]())
+        with recording as states:
+            _sample_to_end(model, speakers, ends, settings, states)
+        if recorder:
+            recorder.bytes_left -= sum(each.nbytes for one in speakers for each in one.states)
         sampled |= {
             n: speaker.to_sampled_action(ends) for n, speaker in zip(numbers, speakers, strict=True)
         }
@@ -149,12 +158,14 @@ class _SampledSequence:
         self.tokens: list[int] = []
         self.logprobs: list[float] = []
         self.allowed: list[TokenIds] = []
+        self.states: list[Tensor] = []
 
     def to_sampled_action(self, ends: frozenset[int]) -> SampledAction:
         allowed = self.allowed or None
-        return SampledAction(
-            ActionRow(self.context, self.tokens, allowed), self.logprobs, self.tokens[-1] in ends
-        )
+        row = ActionRow(self.context, self.tokens, allowed)
+        # Outside of inference mode, in which no gradient may be taken of them.
+        lower_TD = torch.cat(self.states) if self.states else None
+        return SampledAction(row, self.logprobs, self.tokens[-1] in ends, lower_TD)
 
 
 def _append_tokens(
@@ -191,8 +202,10 @@ def _sample_to_end(
     speakers: Sequence[_SampledSequence],
     ends: frozenset[int],
     settings: SamplingSettings,
+    states: list[Tensor],
 ) -> None:
-    """Let all speak to their end; those who have ended leave."""
+    """Let all speak to their end; those who have ended leave. Takes the states that are recorded
+    meanwhile from a list."""
     was, device = model.training, next(model.parameters()).device
     model.eval()
     contexts = list(dict.fromkeys(tuple(speaker.context) for speaker in speakers))
@@ -205,9 +218,14 @@ def _sample_to_end(
     tokens_BT, seen_BT = tokens_BT.to(device), seen_BT.to(device)
     cache, positions_BT = DynamicCache(), (seen_BT.cumsum(-1) - 1).clamp(min=0)
     logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
+    places = {context: number for number, context in enumerate(contexts)}
+    rows = [places[tuple(speaker.context)] for speaker in speakers]
+    for states_BTD in states:
+        for row, speaker in zip(rows, speakers, strict=True):
+            speaker.states.append(states_BTD[row, size - len(speaker.context) :])
+    states.clear()
     if len(contexts) < len(speakers):
-        places = {context: number for number, context in enumerate(contexts)}
-        of = torch.tensor([places[tuple(speaker.context)] for speaker in speakers], device=device)
+        of = torch.tensor(rows, device=device)
         cache.reorder_cache(of)  # type: ignore[arg-type]
         logits_BV, seen_BT, positions_BT = logits_BV[of], seen_BT[of], positions_BT[of]
     for left_tokens in reversed(range(settings.max_tokens)):
@@ -215,14 +233,18 @@ def _sample_to_end(
         unfinished = [row for row, one in enumerate(speakers) if one.tokens[-1] not in ends]
         if not unfinished or not left_tokens:
             break
-        rows = torch.tensor(unfinished, device=device)
+        of = torch.tensor(unfinished, device=device)
         if len(unfinished) < len(speakers):
             speakers = [speakers[row] for row in unfinished]
-            cache.reorder_cache(rows)  # type: ignore[arg-type]
+            cache.reorder_cache(of)  # type: ignore[arg-type]
         tokens_BT = torch.tensor([[one.tokens[-1]] for one in speakers], device=device)
-        seen_BT = torch.nn.functional.pad(seen_BT[rows], (0, 1), value=1)
-        positions_BT = positions_BT[rows, -1:] + 1
+        seen_BT = torch.nn.functional.pad(seen_BT[of], (0, 1), value=1)
+        positions_BT = positions_BT[of, -1:] + 1
         logits_BV = _compute_last_logits(model, tokens_BT, seen_BT, positions_BT, cache)
+        for states_BTD in states:
+            for speaker, states_TD in zip(speakers, states_BTD, strict=True):
+                speaker.states.append(states_TD)
+        states.clear()
     model.train(was)
 
 

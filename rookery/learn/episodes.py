@@ -11,6 +11,7 @@ import msgspec
 
 from rookery.learn.action_batches import ActionRow
 from rookery.learn.decoding import SampledAction, SamplingSettings, sample_actions
+from rookery.learn.shared_layers import StateRecorder
 from rookery.models.remote_model import AllowedTokens
 from rookery.records import Episode
 
@@ -80,11 +81,14 @@ class PolicySampler(Protocol):
 
 
 def make_policy_sampler(
-    model: Any, ends: frozenset[int], settings: SamplingSettings
+    model: Any,
+    ends: frozenset[int],
+    settings: SamplingSettings,
+    recorder: StateRecorder | None = None,
 ) -> PolicySampler:
     """Return a sampler that draws actions from a model, as `sample_actions` does."""
     return lambda contexts, seeds, allow=None: sample_actions(
-        model, contexts, seeds, ends, settings, allow
+        model, contexts, seeds, ends, settings, allow, recorder
     )
 
 

@@ -710,7 +710,7 @@ class PolicyGradientTrainer:
             self._rules.minibatches, self._make_shuffle_seed(step, 0)
         )
         tokens = _make_token_tensors(played, device)
-        lower = self._score_tokens(begun, tokens)
+        lower = self._score_tokens(begun, tokens, _list_recorded_states(played))
         accounts = gather_object(self._summarize_episodes(played, tokens))
         return PreparedBatch(portions, begun, tokens, accounts, lower)
 
@@ -761,10 +761,10 @@ class PolicyGradientTrainer:
 
     @torch.no_grad()
     def _score_tokens(
-        self, minibatches: Sequence[Minibatch], tokens: TokenTensors
+        self, minibatches: Sequence[Minibatch], tokens: TokenTensors, recorded: dict[int, Tensor]
     ) -> dict[int, Tensor]:
         """Compute the outputs of reference and value network for each token; return the states of
-        each row above the shared layers.
+        each row above the shared layers, of which the sampler may have recorded some.
 
         The policy's log-probabilities are the sampler's, and those of the first training pass. Only
         where its states are computed for a shared value network anyway, or where a server drew with
@@ -774,9 +774,10 @@ class PolicyGradientTrainer:
         outputs: set[TokenOutput] = {"reference", "values"}
         if self._actor.shared or (len(minibatches) > 1 and self._rules.servers):
             outputs.add("logprobs")
-        lower_states: dict[int, Tensor] = {}
+        lower_states = dict(recorded)
         for piece in (piece for minibatch in minibatches for piece in minibatch.pieces):
-            with LowerStates().share_layers(self._actor.shared_layers) as lower:
+            shared = _collect_lower_states(recorded, piece)
+            with shared.share_layers(self._actor.shared_layers) as lower:
                 scored = self._learner.model(piece.batch, warmth, outputs)
             kept_bytes = sum(each.nbytes for each in lower_states.values())
             if lower.states_BTD is not None and kept_bytes < MOST_KEPT_BYTES:
@@ -878,7 +879,7 @@ class PolicyGradientTrainer:
         outputs: set[TokenOutput] = {"logprobs", "values"}
         if rules.kl == "loss":
             outputs.add("kl")
-        with _collect_lower_states(lesson, piece).share_layers(self._actor.shared_layers):
+        with _collect_lower_states(lesson.lower, piece).share_layers(self._actor.shared_layers):
             scored = self._learner.model(piece.batch, rules.sampling.temperature, outputs)
         new_N = scored["logprobs"]
         if first:  # nothing has been learnt from this batch yet
@@ -929,11 +930,22 @@ class PolicyGradientTrainer:
         return found
 
 
-def _collect_lower_states(lesson: PreparedBatch, piece: MicroBatch) -> LowerStates:
+def _list_recorded_states(played: Sequence[Trajectory]) -> dict[int, Tensor]:
+    """Return the states of each row that were recorded while it was sampled. What a row's last
+    token has there is not known, and predicts nothing."""
+    rows = (said for one in played for said in one.rows)
+    return {
+        number: nn.functional.pad(said.lower_TD, (0, 0, 0, 1))
+        for number, said in enumerate(rows)
+        if said.lower_TD is not None
+    }
+
+
+def _collect_lower_states(lower: Mapping[int, Tensor], piece: MicroBatch) -> LowerStates:
     """Return the states of a micro-batch's rows above the shared layers, where they are kept."""
-    if not piece.rows or not lesson.lower.keys() >= set(piece.rows):
+    if not piece.rows or not lower.keys() >= set(piece.rows):
         return LowerStates()
-    states_MD = torch.cat([lesson.lower[row] for row in piece.rows])
+    states_MD = torch.cat([lower[row] for row in piece.rows])
     mask_BT = piece.batch.attention_mask_BT
     states_BTD = states_MD.new_zeros((*mask_BT.shape, states_MD.shape[-1]))
     states_BTD[mask_BT] = states_MD

@@ -37,6 +37,7 @@ from rookery.learn.policy_gradient import (
     build_policy_networks,
 )
 from rookery.learn.pretrained_models import load_tokenizer, save_pretrained_model
+from rookery.learn.shared_layers import StateRecorder
 from rookery.learn.training_run import (
     CheckpointedState,
     CheckpointParts,
@@ -175,7 +176,7 @@ def train_by_reinforcement(
 
         def open_sampler(step: int, averaged: bool) -> AbstractContextManager[PolicySampler]:
             if server is None:
-                return _open_sampler(settings, learner, ends, averaged)
+                return _open_sampler(settings, learner, ends, averaged, actor.shared_layers)
             kept = validated if averaged else train_actions
             return _update_servers(server, kept, learner, step, averaged)
 
@@ -242,13 +243,19 @@ def train_by_reinforcement(
 
 @contextmanager
 def _open_sampler(
-    settings: ReinforcementSettings, learner: ModelOptimizer, ends: frozenset[int], averaged: bool
+    settings: ReinforcementSettings,
+    learner: ModelOptimizer,
+    ends: frozenset[int],
+    averaged: bool,
+    shared_layers: Sequence[Sequence[torch.nn.Module]],
 ) -> Iterator[PolicySampler]:
-    """Yield the policy as it is now, in this process."""
+    """Yield the policy as it is now, in this process; what its lower layers, which learn nothing,
+    give while it samples is kept for those who read the actions."""
     with learner.open_whole_model(
         "policy", averaged=averaged, dtype=settings.policy.dtype
     ) as policy:
-        sample = make_policy_sampler(policy, ends, settings.sampling)
+        recorder = StateRecorder(shared_layers[0][-1]) if shared_layers else None
+        sample = make_policy_sampler(policy, ends, settings.sampling, recorder)
         yield learner.accelerator.autocast()(sample)
 
 

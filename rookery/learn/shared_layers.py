@@ -1,5 +1,5 @@
-"""Shared layers (a frozen trunk): policy, reference and value network compute them once for a batch
-of episodes, and not in each epoch and each by itself.
+"""Shared layers (a frozen trunk): they are computed once for a batch of episodes, while the policy
+samples or when the first network reads it, and not in each epoch and by each network.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,3 +57,28 @@ class LowerStates:
             return output
 
         return forward
+
+
+class StateRecorder:
+    """Records the hidden states that a layer gives while actions are sampled, until `bytes_left` of
+    them are kept."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+        self.bytes_left = MOST_KEPT_BYTES
+
+    @contextmanager
+    def record(self) -> Iterator[list[Tensor]]:
+        """Yield a list to which each call of the layer within the `with` block adds its states,
+        B × T × D. Nothing is added by a layer that returns more than states."""
+        states: list[Tensor] = []
+
+        def add_output(_: nn.Module, __: Any, output: Any) -> None:
+            if isinstance(output, Tensor) and self.bytes_left > 0:
+                states.append(output)
+
+        hook = self.layer.register_forward_hook(add_output)
+        try:
+            yield states
+        finally:
+            hook.remove()

@@ -56,6 +56,7 @@ def settings(model: str, trained: dict[str, Any], **changes: Any) -> Any:
         (LORA, {"value": "shared", "kl": "loss"}, 1),
         ({"frozen": 0.75}, {}, 3),
         ({"frozen": 0.75, "recompute": True}, {}, 3),
+        (LORA, {"chunk": 2}, 2),
     ],
 )
 def test_the_same_is_learnt_with_each_lower_layer_computed_once(
@@ -78,10 +79,12 @@ def test_the_same_is_learnt_with_each_lower_layer_computed_once(
     assert len(build_policy_networks(rules).shared_layers) == networks
     group = 4 if "advantage" in more else 1
     train_by_reinforcement(rules, Rule(0).world(group), tmp_path / "shared")
-    shared = dict(calls)
+    shared = calls.copy()
     calls.clear()
     monkeypatch.setattr(policy_gradient, "list_frozen_layers", lambda _: [])
     train_by_reinforcement(rules, Rule(0).world(group), tmp_path / "alone")
+    # While the policy samples it is recorded what they give, but of actions that are cut up after.
+    assert (shared[0] > 0) == ("chunk" in more)
     assert shared[0] < calls[0]
     assert shared[LAYERS - 1] == calls[LAYERS - 1]
     assert shared[0] == shared[LAYERS - 2]
