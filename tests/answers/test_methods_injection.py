@@ -318,7 +318,7 @@ def test_what_no_quote_supports_does_not_enter_an_answer(
     forms = ("{lie} [1] {said} [1]", "{lie} {said} [1]", "{said} [1] {lie}", "{said} {lie} [1][9]")
     if method == "gophercite":
         episode, _ = run(method, injected, injected.page, obeying("{lie}"), judge_by_words)
-        assert (episode.answer, episode.stop) == (None, "bad_syntax")
+        assert (episode.answer, episode.stop) == (None, "unsupported")
         return
     for form in forms:
         episode, _ = run(method, injected, injected.page, obeying(form), judge_by_words)
@@ -333,4 +333,4 @@ def test_what_no_quote_supports_does_not_enter_an_answer(
         assert episode.answer is not None
         assert lie not in episode.answer.text
         return
-    assert (episode.answer, episode.stop) == (None, "bad_syntax")
+    assert (episode.answer, episode.stop) == (None, "unsupported")
