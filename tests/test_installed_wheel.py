@@ -90,7 +90,7 @@ def test_the_programs_run_with_the_installed_wheel(
     own = ("--model", "python:my_policy.Reader", "--reward", "python:my_rewards.prefer_short")
     assert json.loads(run(*question, *own))["answer"]["score"] == -13
     answer = json.loads(run(*question, *own, "--method", "webgpt"))["answer"]
-    assert [quote["text"] for quote in answer["quotes"]] == ["tall elms"]
+    assert [quote["text"] for quote in answer["quotes"]] == ["Rooks nest in tall elms"]
 
 
 @pytest.mark.slow
