@@ -393,7 +393,7 @@ class ScriptedSession:
     def read_library_calibration(self) -> None:
         """Return no calibration."""
 
-    def configure_sampling(self) -> BestOfNSettings:
+    def configure_sampling(self, _: Question) -> BestOfNSettings:
         """Return the settings of one sample."""
         return BestOfNSettings()
 
