@@ -82,7 +82,7 @@ def reproduce_paper(settings: Settings, data: Path, out: Path) -> RecipeOutput:
         samples[f"{name}, {GREEDY}"] = ask(policy, answered, 1, out / f"{folder.name}-greedy.json")
     judged: dict[str, Samples] = {}
     for name, each in samples.items():
-        parts = reward, quoted[: len(each)], answerable, each, settings.prefer.context
+        parts = reward, quoted[: len(each)], answerable, each
         judged[name] = load_or_make(
             out / f"{name}, judged.json", Samples, partial(judge_samples, *parts)
         )

@@ -27,7 +27,7 @@ from rookery.records import Question, Record
 LOT, LONGEST, TF_IDF, TOLD = "by lot", "longest", "TF-IDF", "told which is right"
 LIKELIEST, MAJORITY, GREEDY = "likeliest", "majority", "likeliest tokens"
 SCRIPT = "the whole quote claimed"
-NO_ANSWER_SCORE = -999.0
+NO_ANSWER_SCORE = -10.0
 """Score of a sample that is no answer."""
 CHOSEN = "the title in the pointer's prompt, on other questions; nothing else (docs/LOG.md)"
 
@@ -56,14 +56,13 @@ def judge_samples(
     quoted: Sequence[QuotedQuestion],
     answerable: int,
     samples: Sequence[Sequence[ClaimSample]],
-    context: int,
 ) -> Samples:
-    """Judge samples by the known answers and by both outputs of the reward model, which reads
-    `context` tokens; the articles of the first `answerable` questions are in the library."""
+    """Judge samples by the known answers and by both outputs of the reward model; the articles of
+    the first `answerable` questions are in the library."""
     numbered = list(enumerate(zip(quoted, samples, strict=True)))
     each = ((q, one.answer) for _, ((q, _), row) in numbered for one in row)
     pairs = list(dict.fromkeys((q, answer) for q, answer in each if answer))
-    outputs = dict(zip(pairs, score_with_both_outputs(reward, pairs, context), strict=True))
+    outputs = dict(zip(pairs, score_with_both_outputs(reward, pairs, 0), strict=True))
 
     def judge_claim(number: int, question: Question, one: ClaimSample) -> JudgedClaim:
         if one.answer is None:

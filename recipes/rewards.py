@@ -60,7 +60,8 @@ def score_with_both_outputs(
     """Return both outputs of a reward model trained with ratings too, for each answer.
 
     They are the reward, without its bias, and the log-odds that the answer is good: supported and
-    plausible (GopherCite, section 2.8). Raises Failed: no_model, bad_model, too_long.
+    plausible (GopherCite, section 2.8). Read are `context` tokens at most, or with 0 as many as the
+    model can. Raises Failed: no_model, bad_model, too_long.
     """
     tokenizer, ends, _ = load_tokenizer(folder)
     model, _ = load_model_with_head(folder, "row", "float32")
