@@ -3,18 +3,27 @@
     import rookery
 
     answer = rookery.ask("Why do crows bring gifts to people?", "rookery:corvids")
-    print(answer.text, answer.score)
-    for quote in answer.quotes:
-        print(quote.text, quote.url)
+    print(answer)
     assert all(rookery.verify(answer))
 
 `ask` and `browse` are functions here although packages have these names too: import from the
 packages by their whole path (`from rookery.library.web_library import WebLibrary`).
 """
 
+import signal
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+if "rookery" in (Path(*sys.argv[:1]).name, *sys.orig_argv[1:3]):
+    # The command loads for a second: Ctrl-C then ends it without a traceback.
+    with suppress(ValueError):  # in a thread
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import msgspec
 
 from rookery.errors import Failed
 from rookery.records import (
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from rookery.answers.answer_session import AnswerSession
     from rookery.browser.browser import BrowseResult
     from rookery.browser.browser_commands import Observation
+    from rookery.library.call_recording import WrappedLibrary
     from rookery.quotes.verification import ClaimedVerdict, Verdict
     from rookery.settings import ModelSettings, Settings
 
@@ -79,6 +89,11 @@ __all__ = [
     "open_library",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 Progress = Callable[[int, int, str], None]
 """receives how many documents are read, of how many, and the name of the one being read"""
@@ -116,15 +131,16 @@ def ask(
     read. `policy` is your own model, any object with `complete`, and `reward` your own function,
     which chooses among `settings.models.samples` answers of a model; a mistake in either is raised
     as a ValueError with its file and line. Raises Failed where no answer could be made (no source
-    could be searched, a model gave none, a setting is wrong), and ValueError for a question that is
-    empty or too long.
+    could be searched, a model gave none, a setting is wrong), ValueError for a question that is
+    empty or too long, and TypeError, which names the argument, for one of a wrong type.
     """
-    with _open_session(places, method, settings, progress, policy, reward) as session:
-        episode = session.answer(_make_question(question))
-    if episode.answer is not None:
-        return episode.answer
-    detail = "; ".join(f"{each.what}: {each.detail or each.outcome}" for each in episode.failures)
-    raise Failed(Failure(episode.question.text, episode.stop, detail))
+    with _speak_python():
+        with _open_session(places, method, settings, progress, policy, reward) as session:
+            episode = session.answer(_make_question(question))
+        if episode.answer is not None:
+            return episode.answer
+        detail = "; ".join(f"{f.what}: {f.detail or f.outcome}" for f in episode.failures)
+        raise Failed(Failure(episode.question.text, episode.stop, detail))
 
 
 def ask_many(
@@ -140,28 +156,41 @@ def ask_many(
 
     The library is opened once, when the first episode is asked for, and closed after the last. An
     episode without an answer names the reasons in `stop` and `failures`. Raises Failed only where a
-    setting is wrong, and ValueError at a question that is empty or too long.
+    setting is wrong, ValueError at a question that is empty or too long, and TypeError for wrong
+    types, all when the first episode is asked for.
     """
-    with _open_session(places, method, settings, progress, policy, reward) as session:
+    from rookery.settings import describe_in_python
+
+    if isinstance(questions, str):
+        raise TypeError("questions must be a list of questions, not str")
+    _require_type("questions", questions, Iterable)
+    with _speak_python(), _open_session(places, method, settings, progress, policy, reward) as it:
         for number, question in enumerate(questions, 1):
-            yield session.answer(_make_question(question, str(number)))
+            episode = it.answer(_make_question(question, str(number)))
+            failures = tuple(map(describe_in_python, episode.failures))
+            yield msgspec.structs.replace(episode, failures=failures)
 
 
 def open_library(
     *places: str | Path | Library,
     settings: "Settings | None" = None,
     progress: Progress | None = None,
-) -> Library:
+) -> "WrappedLibrary":
     """Open folders, files, WARC files and sites as one library, or the web if none is named.
 
     Documents are indexed at the first use and again where they change. Close the library, or use
-    it in a `with` statement through `contextlib.closing`. Raises Failed where a place cannot be
-    opened.
+    it in a `with` statement. Raises Failed where a place cannot be opened.
     """
     from rookery.answers.answer_session import open_library_alone
+    from rookery.library.call_recording import WrappedLibrary
+    from rookery.settings import describe_in_python
 
+    _require_type("progress", progress, Callable | None)
     names, libraries = _split_places(places)
-    return open_library_alone(_combine_settings(names, "", settings), progress, libraries)
+    with _speak_python():
+        opened = open_library_alone(_combine_settings(names, "", settings), progress, libraries)
+    search, fetch = _speak_python()(opened.search), _speak_python()(opened.fetch)
+    return WrappedLibrary(opened, search, fetch, None, describe_in_python)
 
 
 def browse(
@@ -179,6 +208,8 @@ def browse(
     from rookery.browser.browser import browse_library
     from rookery.browser.browser_commands import BrowserRules, BrowserTask
 
+    _require_type("library", library, "fetch")
+    _require_type("max_actions", max_actions, int)
     task = BrowserTask(_make_question(question), BrowserRules(actions=max_actions))
     return browse_library(task, library)
 
@@ -196,6 +227,8 @@ def verify(
     """
     from rookery.quotes.verification import check_typed_quotes, verify_quotes
 
+    _require_type("answer", answer, Answer)
+    _require_type("find_page", find_page, Callable | None)
     if find_page is not None:
         return [*verify_quotes(answer, find_page), *check_typed_quotes(answer, find_page)]
     from rookery.library.page_archive import PageArchive
@@ -205,9 +238,31 @@ def verify(
         return verify(answer, archive.find_quoted)
 
 
+def _require_type(name: str, value: object, kind: Any) -> None:
+    """Raise TypeError where an argument is not of a type, or has no method of the name `kind`."""
+    if not (hasattr(value, kind) if isinstance(kind, str) else isinstance(value, kind)):
+        expected = kind.__name__ if isinstance(kind, type) else kind
+        expected = f"an object with {kind}" if isinstance(kind, str) else expected
+        raise TypeError(f"{name} must be {expected}, not {type(value).__name__}")
+
+
+@contextmanager
+def _speak_python() -> Iterator[None]:
+    """Name settings where a failure names options of the command line."""
+    try:
+        yield
+    except Failed as failed:
+        from rookery.settings import describe_in_python
+
+        said = Failed(describe_in_python(failed.failure))
+        failed.failure, failed.args = said.failure, said.args
+        raise
+
+
 def _make_question(question: "str | Question", number: str = "1") -> Question:
     from rookery.library.question_files import parse_question
 
+    _require_type("question", question, str | Question)
     return parse_question(question, number) if isinstance(question, str) else question
 
 
@@ -221,6 +276,11 @@ def _open_session(
 ) -> "AnswerSession":
     from rookery.answers.answer_session import AnswerSession
 
+    _require_type("method", method, str)
+    _require_type("progress", progress, Callable | None)
+    if policy is not None:
+        _require_type("policy", policy, "complete")
+    _require_type("reward", getattr(reward, "score_answers", reward), Callable | None)
     names, libraries = _split_places(places)
     combined = _combine_settings(names, method, settings, policy)
     return AnswerSession(combined, progress, None, None, libraries, policy, reward)
@@ -239,8 +299,7 @@ def _split_places(
         elif is_library(place):
             libraries.append(place)
         else:
-            kind = type(place).__name__
-            raise TypeError(f"places: a {kind} is no path, address or object with search and fetch")
+            _require_type("places", place, "search and fetch")
     return names, libraries
 
 
@@ -250,10 +309,9 @@ def _combine_settings(
     settings: "Settings | None",
     policy: Policy | None = None,
 ) -> "Settings":
-    import msgspec
-
     from rookery.settings import Settings
 
+    _require_type("settings", settings, Settings | None)
     settings = settings or Settings()
     if policy is not None:
         model = f"python:{type(policy).__module__}.{type(policy).__qualname__}"

@@ -46,6 +46,7 @@ from rookery.shell.command_options import (
     make_option,
     require_known_method,
 )
+from rookery.text_escaping import replace_control_characters, sanitize_text
 from rookery.version import __version__
 
 app = CommandGroup()
@@ -63,7 +64,7 @@ app.add_typer(serve_group, name="serve")
 @app.command("ask")
 @add_settings_options(*SETTINGS_OPTIONS, method="")
 def run_ask(
-    question: str = "",
+    words: list[str] | None = None,
     settings: Settings = Settings(),
     write: bool = False,
     both_sides: bool = False,
@@ -81,9 +82,11 @@ def run_ask(
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
 
-    QUESTION  The question; - reads it from standard input.
+    [QUESTION...]  The question, in quotes or not; - reads it from standard input.
     --write  Have a model on this machine put the answer into words: --method webglm with --model
-        or, without it, a model that rookery models add added, smollm2 before others.
+        or, without it, a model that rookery models add added, smollm2 before others. Some seconds
+        more; a sentence that no quote supports is taken out, and of 31 answers that were measured,
+        nothing was left of 16, for which the quotes stood. The last line says so.
     --both-sides  Show what speaks for, and apart from it what speaks against, the claim that the
         question assumes, by --model or by the evidence model of --ranker DIR.
     --batch FILE  Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}, or a
@@ -99,7 +102,10 @@ def run_ask(
     from rookery.cli import ask_command
     from rookery.models.installed_models import choose_writing_model
 
-    models = settings.models
+    words, models = words or [], settings.models
+    if len(words) > 1 and any(" " in word or Path(word).is_file() for word in words):
+        raise CommandError(f"give one question, and --in before each place: {shlex.join(words)}")
+    question = " ".join(words)
     if write:
         server = models.base_url or models.endpoints
         if settings.method not in ("", "extract", "webglm") or both_sides or server:
@@ -228,7 +234,7 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
     text = (
         terminal_output.to_terminal_json(page)
         if as_json
-        else terminal_output.replace_control_characters(join_visible_text(page, full))
+        else replace_control_characters(join_visible_text(page, full))
     )
     sys.stdout.write(text + "\n")
 
@@ -397,10 +403,10 @@ def main() -> None:
 
     Exits quietly with code 0 where the reader of a pipe has closed it.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _raise_stop_signal)
     _accept_any_character()
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _raise_stop_signal)
         code = _run_to_exit_code(sys.argv[1:])
     except BrokenPipeError:
         code = EXIT_ANSWERED
@@ -433,7 +439,7 @@ def _report_error(sentence: str, code: int) -> int:
 
     Returns the exit code.
     """
-    from rookery.shell.terminal_output import sanitize_text, to_terminal_json
+    from rookery.shell.terminal_output import to_terminal_json
 
     with suppress(OSError):
         sys.stderr.write(f"rookery: {sanitize_text(sentence)}\n")

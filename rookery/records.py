@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
+from rookery.text_escaping import escape_markdown, percent_encode_url, sanitize_text
+
 T = TypeVar("T")
 
 
@@ -49,10 +51,15 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def from_json(cls, line: str | bytes) -> Self:
         """Return the record of this class that one line of JSON holds.
 
-        Raises `msgspec.ValidationError`, naming the field, for JSON that is no such record, and
-        `msgspec.DecodeError` for what is not JSON.
+        Raises ValueError, naming the field, for JSON that is no such record and for what is not
+        JSON, and TypeError for what is no text.
         """
-        return msgspec.json.decode(line, type=prepare_type(cls))
+        if not isinstance(line, str | bytes):
+            raise TypeError(f"line must be str or bytes, not {type(line).__name__}")
+        try:
+            return msgspec.json.decode(line, type=prepare_type(cls))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"it is no {cls.__name__} in JSON: {error}") from error
 
 
 class Block(Record, frozen=True, array_like=True):
@@ -119,8 +126,8 @@ class Page(Record, frozen=True):
     def quote(self, start: int, end: int) -> "Quote":
         """Return text[start:end] of the page as a Quote.
 
-        Rookery makes quotes in no other way, so that each is verbatim. Raises ValueError for an
-        empty span, for one outside the text, and for one that cuts a word or a number, as
+        Rookery makes its own quotes in no other way, so that each is verbatim. Raises ValueError
+        for an empty span, for one outside the text, and for one that cuts a word or a number, as
         `is_word_edge` says.
         """
         if not 0 <= start < end <= len(self.text):
@@ -338,7 +345,11 @@ def digest_of(text: str) -> str:
 
 
 class Quote(Record, frozen=True):
-    """A verbatim span of one version of one page."""
+    """A verbatim span of one version of one page, as `Page.quote` makes it.
+
+    One that was made by hand or read from a file only claims to be that, until `rookery.verify` has
+    compared it with the page.
+    """
 
     url: str
     """address of the page"""
@@ -437,6 +448,53 @@ class Answer(Record, frozen=True):
             if any(not 0 <= number < len(self.quotes) for number in claim.quotes):
                 size = len(self.quotes)
                 raise ValueError(f"a claim cites quotes {claim.quotes}; there are {size}")
+
+    def __str__(self) -> str:
+        """Return the text with [n] behind each claim, then each quote with title and address."""
+        return "\n\n".join(self._list_paragraphs(sanitize_text, sanitize_text))
+
+    def to_markdown(self) -> str:
+        """Return the same as Markdown, with links to pages on the web. It does not say whether the
+        quotes are verified."""
+        return "\n\n".join(self._list_paragraphs(_clean_markdown, _link_markdown)) + "\n"
+
+    def _list_paragraphs(
+        self, escape: Callable[[str], str], link: Callable[[str], str]
+    ) -> Iterator[str]:
+        if self.certain is False:
+            yield "A possible answer, to be checked:"
+        if self.citations == "unchecked":
+            yield "Unchecked: the model cites nothing that it was shown, which is below."
+        yield "".join(
+            escape(text) + "".join(f"[{number}{mark}]" for number, mark in numbers)
+            for text, numbers in self.split_at_claims()
+        )
+        for number, quote in enumerate(self.quotes, 1):
+            words = escape(" ".join(quote.text.split()))
+            yield f"[{number}] “{words}” · {escape(quote.title)} · {link(quote.url)}"
+
+    def split_at_claims(self, before: int = 0) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
+        """Yield the whole text, cut where claims end, with the numbers that are cited there.
+
+        They are counted from `before` + 1, each with "?" where it is doubtful, else "".
+        """
+        last = 0
+        for claim in sorted(self.claims, key=lambda claim: claim.end):
+            yield (
+                self.text[last : claim.end],
+                tuple((before + n + 1, "?" * (n in claim.doubtful)) for n in claim.quotes),
+            )
+            last = claim.end
+        yield self.text[last:], ()
+
+
+def _clean_markdown(text: str) -> str:
+    return escape_markdown(sanitize_text(text))
+
+
+def _link_markdown(url: str) -> str:
+    on_web = url.startswith(("http://", "https://"))
+    return f"<{percent_encode_url(url)}>" if on_web else _clean_markdown(url)
 
 
 class Completion(Record, frozen=True):

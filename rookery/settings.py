@@ -1,14 +1,16 @@
 """Settings: how questions are answered and models are asked, and the folders of Rookery's data."""
 
 import math
+import re
+from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from platformdirs import user_cache_path, user_data_path
 
 from rookery.python_objects import PYTHON_PREFIX
-from rookery.records import Record
+from rookery.records import Failure, Record, prepare_type
 
 ARCHIVE = "archive.sqlite"
 """file name of the page archive in the data folder"""
@@ -16,6 +18,24 @@ LOCAL, SCRIPT = "path:", "script:"
 """prefixes of model names: a transformers folder on this machine, a file of scripted replies"""
 WORDS = "words"
 """value of `Settings.ranker` for ranking by words alone"""
+
+
+def check_field_types(record: msgspec.Struct) -> None:
+    """Raise TypeError, which names the field, where a value is not of its field's type.
+
+    A list takes the place of a tuple. Literals are left to those who know what they mean.
+    """
+    for field in msgspec.structs.fields(record):
+        kind, value = field.type, getattr(record, field.name)
+        if get_origin(kind) is Literal:
+            continue
+        try:
+            converted: object = msgspec.convert(value, prepare_type(kind))
+        except msgspec.ValidationError as error:
+            expected = kind.__name__ if isinstance(kind, type) else kind
+            raise TypeError(f"{field.name} must be {expected}, and is {value!r}") from error
+        if isinstance(value, list):
+            msgspec.structs.force_setattr(record, field.name, converted)
 
 
 class FileSelection(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,6 +50,9 @@ class FileSelection(msgspec.Struct, frozen=True, omit_defaults=True):
     """files and folders that match one of them are not read"""
     follow_links: bool = False
     """whether symbolic links that lead out of the folders are followed"""
+
+    def __post_init__(self) -> None:
+        check_field_types(self)
 
 
 Precision = Literal["", "float32", "bfloat16", "float16"]
@@ -63,6 +86,7 @@ class CompletionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """precision of a model on this machine"""
 
     def __post_init__(self) -> None:
+        check_field_types(self)
         for name in ("max_tokens", "threads"):
             if (number := getattr(self, name)) is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1")
@@ -162,6 +186,8 @@ class ModelSettings(Record, CompletionSettings, frozen=True):
         super().__post_init__()
         if self.samples is not None and self.samples < 1:
             raise ValueError(f"samples must be at least 1, and is {self.samples}")
+        if self.context_tokens is not None and self.context_tokens < 500:
+            raise ValueError(f"context_tokens must be at least 500, and is {self.context_tokens}")
         if self.choose_by not in ("", "model", "evidence"):
             raise ValueError(f"choose_by must be model or evidence, and is {self.choose_by!r}")
         if self.choose_by and self.reward:
@@ -230,10 +256,11 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
         msgspec leaves out those alone, and equal settings are to be written alike, in every
         process. Raises ValueError.
         """
+        check_field_types(self)
         if self.decline is not None and not 0 <= self.decline <= 1:
             raise ValueError(f"decline must be a probability from 0 to 1, and is {self.decline}")
-        if self.quotes is not None and self.quotes < 1:
-            raise ValueError(f"quotes must be at least 1, and is {self.quotes}")
+        if self.quotes is not None and not 1 <= self.quotes <= 20:
+            raise ValueError(f"quotes must be from 1 to 20, and is {self.quotes}")
         for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
             if getattr(self, name) == default:
                 msgspec.structs.force_setattr(self, name, default)
@@ -243,6 +270,41 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
         names = ("places", "engine", "method", "ranker", "quotes", "selection", "render")
         relevant = Settings(**{name: getattr(self, name) for name in names})
         return msgspec.json.encode(relevant).decode()
+
+
+_OPTION = re.compile(r"(?<![\w-])(--[a-z-]+|-n)\b(?: ([A-Z]+)\b)?")
+
+
+def describe_in_python(failure: Failure) -> Failure:
+    """Return the failure with settings named in place of options: `Settings(private=True)`.
+
+    Commands of the terminal stay as they are.
+    """
+    what = _OPTION.sub(_name_setting, failure.what) if failure.what[:2] == "--" else failure.what
+    clauses = re.split(r"(?<=[;:] )", failure.detail)
+    parts = (each if "rookery " in each else _OPTION.sub(_name_setting, each) for each in clauses)
+    return msgspec.structs.replace(failure, what=what, detail="".join(parts))
+
+
+def _name_setting(option: re.Match[str]) -> str:
+    struct, field, is_switch = _list_options().get(option[1], ("", "", False))
+    value = str(not option[1].startswith("--no-")) if is_switch else option[2]
+    behind = f"({field}={value})" if value else f".{field}"
+    return f"{struct}{behind}" if struct else option[0]
+
+
+@cache
+def _list_options() -> dict[str, tuple[str, str, bool]]:
+    """Return the struct and the field that each option sets, and whether it is a switch."""
+    table = (Path(__file__).parent / "shell" / "settings_options.toml").read_bytes()
+    return {
+        option: (part.__name__, name, field.type in (bool, bool | None))
+        for name, usage in msgspec.toml.decode(table).items()
+        for part in (Settings, FileSelection, ModelSettings)
+        for field in msgspec.structs.fields(part)
+        if field.name == name
+        for option in re.findall(r"--?[a-z-]+", usage["usage"].strip().partition("  ")[0])
+    }
 
 
 def get_data_folder() -> Path:

@@ -4,13 +4,29 @@ import re
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 import rookery
-from rookery import Failed, Failure, Hit, Library, Page, Question
+from rookery import (
+    Answer,
+    Claim,
+    Failed,
+    Failure,
+    Hit,
+    Library,
+    ModelSettings,
+    Page,
+    Question,
+    Quote,
+    Settings,
+)
 from rookery.library.search_index import SearchIndex
+from rookery.settings import FileSelection, describe_in_python
 
 HOUSE = Path(rookery.__file__).parent
 DOCS = Path(__file__).parent.parent / "docs"
@@ -107,14 +123,184 @@ def test_a_library_is_searched_browsed_and_closed(home: Path) -> None:
     library.close()
 
 
+def test_an_opened_library_is_closed_by_with(home: Path) -> None:
+    (home / "notes").mkdir()
+    (home / "notes" / "rooks.md").write_text("# Rooks\n\nRooks nest in tall elms near farms.\n")
+    with rookery.open_library(home / "notes", settings=Settings(ranker="words")) as library:
+        assert len(library.search("rooks", 3)) == 1
+        page = library.fetch((home / "notes" / "rooks.md").as_uri())
+    assert "tall elms" in page.text
+    with pytest.raises(Exception, match="closed"):
+        library.fetch((home / "notes" / "rooks.md").as_uri())
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(rookery) == sorted(rookery.__all__)
+
+
+WRONG_TYPES: dict[str, Callable[[Any], object]] = {
+    "question": lambda wrong: rookery.ask(wrong, "rookery:corvids"),
+    "places": lambda wrong: rookery.ask(GIFTS, wrong),
+    "method": lambda wrong: rookery.ask(GIFTS, "rookery:corvids", method=wrong),
+    "settings": lambda wrong: rookery.ask(GIFTS, "rookery:corvids", settings=wrong),
+    "progress": lambda wrong: rookery.ask(GIFTS, "rookery:corvids", progress=wrong),
+    "policy": lambda wrong: rookery.ask(GIFTS, "rookery:corvids", policy=wrong),
+    "reward": lambda wrong: rookery.ask(GIFTS, "rookery:corvids", reward=wrong),
+    "questions": lambda wrong: next(rookery.ask_many(wrong, "rookery:corvids")),
+    "library": lambda wrong: next(rookery.browse(GIFTS, wrong)),
+    "max_actions": lambda wrong: next(rookery.browse(GIFTS, OnePage(), max_actions=wrong)),
+    "answer": lambda wrong: rookery.verify(wrong),
+    "find_page": lambda wrong: rookery.verify(Answer("a"), wrong),
+    "line": lambda wrong: Answer.from_json(wrong),
+    "quotes": lambda wrong: Settings(quotes=wrong),
+    "offline": lambda wrong: Settings(offline=wrong),
+    "models": lambda wrong: Settings(models=wrong),
+    "samples": lambda wrong: ModelSettings(samples=wrong),
+    "glob": lambda wrong: FileSelection(glob=wrong),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_a_wrong_type_is_a_type_error_that_names_the_argument(name: str, home: Path) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must be "):
+        WRONG_TYPES[name](3.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Settings("notes"), "places"),  # type: ignore[arg-type]
+        (lambda: Settings(quotes=True), "quotes"),
+        (lambda: Settings(quotes="2"), "quotes"),  # type: ignore[arg-type]
+        (lambda: rookery.open_library(progress=1), "progress"),  # type: ignore[arg-type]
+        (lambda: next(rookery.ask_many(GIFTS, "rookery:corvids")), "questions"),
+    ],
+)
+def test_what_is_nearly_right_is_named_too(make: Callable[[], object], name: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} must be "):
+        make()
+
+
+def test_a_list_takes_the_place_of_a_tuple() -> None:
+    settings = Settings(["notes"])  # type: ignore[arg-type]
+    assert settings == Settings(("notes",))
+    assert hash(settings) == hash(Settings(("notes",)))
+
+
+def test_settings_have_the_ranges_of_the_command_line() -> None:
+    options = msgspec.toml.decode((HOUSE / "shell" / "settings_options.toml").read_bytes())
+    outside = [
+        (name, bounds[end] + step)
+        for name, bounds in options.items()
+        for end, step in (("min", -1), ("max", 1))
+        if end in bounds
+    ]
+    assert len(outside) > 10
+    for name, value in outside:
+        owner = Settings if name in Settings.__struct_fields__ else ModelSettings
+        with pytest.raises(ValueError, match=f"^{name} must "):
+            owner(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("detail", "expected"),
+    [
+        ("allow it (--allow-private)", "allow it (Settings(private=True))"),
+        ("use --model, or --ranker DIR", "use ModelSettings.model, or Settings(ranker=DIR)"),
+        ("allow more (--max-tokens)", "allow more (ModelSettings.max_tokens)"),
+        ("set --no-chat", "set ModelSettings(chat=False)"),
+        ("use -n NUMBER", "use ModelSettings(samples=NUMBER)"),
+        ("name a folder with --in", "name a folder with Settings.places"),
+        ("links: --follow-links reads it", "links: FileSelection(follow_links=True) reads it"),
+        # Commands of the terminal, options of others and names of files stay.
+        ("run rookery ask --in DIR; or --offline", "run rookery ask --in DIR; or {offline}"),
+        ("start vLLM with --structured-outputs", "start vLLM with --structured-outputs"),
+        ("my--model was read", "my--model was read"),
+    ],
+)
+def test_messages_name_settings_in_python(detail: str, expected: str) -> None:
+    told = describe_in_python(Failure("what --in means", "x", detail))
+    assert told.detail == expected.replace("{offline}", "Settings(offline=True)")
+    assert told.what == "what --in means"
+
+
+@pytest.mark.slow
+def test_a_private_address_is_allowed_by_the_setting_that_the_error_names(home: Path) -> None:
+    site = "http://127.0.0.1:9/birds/"
+    with pytest.raises(Failed, match=re.escape("(Settings(private=True))")) as refused:
+        rookery.ask(GIFTS, site)
+    assert "--" not in str(refused.value)
+    [episode] = rookery.ask_many([GIFTS], site)
+    assert "Settings(private=True)" in episode.failures[0].detail
+    with pytest.raises(Failed, match="Settings") as refused, rookery.open_library(site) as library:
+        library.search("gifts", 1)
+    with pytest.raises(Failed) as refused:
+        rookery.ask(GIFTS, site, settings=Settings(private=True))
+    assert "private" not in str(refused.value)
+
+
+def test_json_errors_are_value_errors_that_name_the_record() -> None:
+    for line in ('{"text": 3}', '{"text": "a", "txt": 1}', "{", b"\xff", "[" * 100_000):
+        with pytest.raises(ValueError, match=r"^it is no Answer in JSON: ") as refused:
+            Answer.from_json(line)
+        assert not isinstance(refused.value, msgspec.MsgspecError)
+
+
+ROOKS = Page("https://birds.example/rooks", "Rooks [1]", "Rooks nest *high*. Jays do not.")
+TWO_CLAIMS = Answer(
+    "Rooks nest *high*. Jays do not, perhaps.",
+    (ROOKS.quote(0, 18), Quote("file:///tmp/a.md", "A\x1b", "d" * 32, 0, 4, "Jays\ndo")),
+    (Claim(0, 18, (0,)), Claim(19, 40, (0, 1), (1,))),
+)
+
+
+def test_print_shows_an_answer_with_numbers_and_sources() -> None:
+    assert str(TWO_CLAIMS) == (
+        "Rooks nest *high*.[1] Jays do not, perhaps.[1][2?]\n\n"
+        "[1] “Rooks nest *high*.” · Rooks [1] · https://birds.example/rooks\n\n"
+        "[2] “Jays do” · A\ufffd · file:///tmp/a.md"
+    )
+    possible = msgspec.structs.replace(TWO_CLAIMS, certain=False)
+    assert str(possible).startswith("A possible answer, to be checked:\n\nRooks nest")
+    unchecked = msgspec.structs.replace(TWO_CLAIMS, citations="unchecked")
+    assert str(unchecked).startswith("Unchecked: ")
+
+
+def test_markdown_reads_as_the_same_characters() -> None:
+    assert TWO_CLAIMS.to_markdown() == (
+        "Rooks nest \\*high\\*.[1] Jays do not, perhaps.[1][2?]\n\n"
+        "[1] “Rooks nest \\*high\\*.” · Rooks \\[1\\] · <https://birds.example/rooks>\n\n"
+        "[2] “Jays do” · A\ufffd · file:///tmp/a.md\n"
+    )
+    cunning = Quote("https://x.example/> <script>", "t", "d" * 32, 0, 1, "x")
+    assert Answer("x", (cunning,)).to_markdown().count("<") == 1
+
+
+def test_a_quote_made_by_hand_is_a_claim_until_it_is_verified(home: Path) -> None:
+    by_hand = Quote(ROOKS.url, ROOKS.title, ROOKS.digest, 0, 18, "Rooks nest *high*.")
+    assert by_hand == ROOKS.quote(0, 18)
+    assert "claims" in (Quote.__doc__ or "")
+    [verdict] = rookery.verify(Answer("a", (by_hand,)))
+    assert not verdict
+    assert "stored" in verdict.detail
+    [verdict] = rookery.verify(Answer("a", (by_hand,)), lambda quote: ROOKS)
+    assert verdict
+    forged = msgspec.structs.replace(by_hand, text="Rooks nest *lows*.")
+    [verdict] = rookery.verify(Answer("a", (forged,)), lambda quote: ROOKS)
+    assert not verdict
+
+
+class OnePage(Library):
+    """A library of nothing."""
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        return []
+
+    def fetch(self, url: str) -> Page:
+        raise Failed(Failure(url, "not_found"))
+
+
 def test_a_library_needs_search_and_fetch_only() -> None:
-    class OnePage(Library):
-        def search(self, query: str, k: int) -> list[Hit]:
-            return []
-
-        def fetch(self, url: str) -> Page:
-            raise Failed(Failure(url, "not_found"))
-
     library = OnePage()
     assert library.failures == ()
     library.close()

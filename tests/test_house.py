@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 HOUSE = ROOT / "rookery"
 PACKAGES = (
     "version",
+    "text_escaping",
     "records",
     "errors",
     "python_objects",
@@ -59,21 +60,21 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_524, 9),  # outcomes are an enum, what a word is, own rewards and policies
+    "(top)": (1_680, 10),  # arguments are checked, answers print, failures speak Python
     "answers": (3_948, 18),  # follow-ups without a model; what a newer source says
     "browser": (1_475, 7),
     "cli": (3_182, 13),
     "desk": (7_811, 32),
     "evidence": (1_040, 6),
     "learn": (6_517, 25),  # sampling records what frozen layers give: a pass through them less
-    "library": (4_439, 16),  # own libraries are places
+    "library": (4_446, 16),  # own libraries are places; an open one is closed by with
     "measure": (1_436, 11),
     "models": (1_507, 7),
     "network": (1_303, 5),
     "pages": (8_308, 26),  # documents are read as their reader sees them, PDFs and styles too
     "quotes": (3_158, 13),  # a typed quotation reads as its page does
     "server": (7_491, 20),
-    "shell": (2_635, 14),
+    "shell": (2_611, 14),
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended
 LAYOUT_TOKENS = (

@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 
-import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -65,7 +64,7 @@ def test_a_quote_outside_its_page_is_refused(start: int, end: int) -> None:
 
 def test_a_page_whose_text_was_changed_is_refused() -> None:
     changed = SKY.to_json().replace("Sunsets are red", "Sunsets are not red")
-    with pytest.raises(msgspec.ValidationError, match="does not have the digest"):
+    with pytest.raises(ValueError, match="does not have the digest"):
         Page.from_json(changed)
 
 
@@ -82,7 +81,7 @@ def test_views_are_two_lists_over_one_text() -> None:
 
 
 def test_records_refuse_unknown_fields_and_changes() -> None:
-    with pytest.raises(msgspec.ValidationError, match="unknown field `txt`"):
+    with pytest.raises(ValueError, match="unknown field `txt`"):
         Question.from_json('{"id": "1", "text": "Why?", "txt": "Why?"}')
     with pytest.raises(AttributeError):
         SKY.text = "other"  # type: ignore[misc]

@@ -304,7 +304,7 @@ def replay_episode(
 def _load_task(session: str, recording: CallRecording) -> BrowserTask:
     try:
         return BrowserTask.from_json(recording.load_metadata(session))
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         why = f"it was not begun with a BrowserTask ({error})"
         raise _make_replay_error(session, why) from error
 

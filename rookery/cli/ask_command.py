@@ -53,6 +53,7 @@ from rookery.shell.command_line import (
     EXIT_NO_EVIDENCE,
     EXIT_UNVERIFIED,
 )
+from rookery.shell.command_options import get_option_name
 from rookery.shell.terminal_output import (
     LiveDisplay,
     ProgressBar,
@@ -61,13 +62,13 @@ from rookery.shell.terminal_output import (
     format_skipped_files,
     format_spending,
     print_indented,
-    sanitize_text,
     show_answer,
     show_failures,
     summarize_answer,
     to_terminal_json,
     warn_of_recipients,
 )
+from rookery.text_escaping import sanitize_text
 from rookery.typed_files import require_regular_file
 from rookery.version import __version__
 
@@ -517,18 +518,13 @@ def _require_same_settings(out: Path, saved: Sequence[_SavedLine], now: AnswerPr
             )
 
 
-OPTION_NAMES = {"places": "--in", "private": "--allow-private", "samples": "-n"}
-"""options that are not called as their setting is"""
-
-
 def _list_differences(before: Settings, now: Settings) -> list[str]:
     """Return the options whose values differ, with both."""
     old, new = _flatten_settings(before), _flatten_settings(now)
     names = [name for name in new if old[name] != new[name]]
-    options = [OPTION_NAMES.get(name, f"--{name.replace('_', '-')}") for name in names]
     return [
-        f"{option} {_format_value(old[name])}, now {_format_value(new[name])}"
-        for name, option in zip(names, options, strict=True)
+        f"{get_option_name(name)} {_format_value(old[name])}, now {_format_value(new[name])}"
+        for name in names
     ]
 
 

@@ -45,8 +45,8 @@ from rookery.shell.terminal_output import (
     StreamConsole,
     format_quote,
     print_indented,
-    sanitize_text,
 )
+from rookery.text_escaping import sanitize_text
 
 QUICK_WORDS = {"down": "Scrolled down 1", "up": "Scrolled up 1", "answer": "End: Answer"}
 """one word for a command that people often give"""

@@ -48,7 +48,8 @@ from rookery.settings import (
     is_local_model,
 )
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
-from rookery.shell.terminal_output import StreamConsole, sanitize_text, to_terminal_json
+from rookery.shell.terminal_output import StreamConsole, to_terminal_json
+from rookery.text_escaping import sanitize_text
 
 LOW_DISK = 500_000_000
 """bytes free below which an index may not fit"""

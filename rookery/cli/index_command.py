@@ -511,7 +511,7 @@ def _list_stores() -> Iterator[StoreSize]:
 
     for home in dict.fromkeys((get_data_folder(), get_cache_folder())):
         for path in sorted(home.iterdir()) if home.is_dir() else ():
-            if path.name.endswith(_SQLITE_SUFFIXES) or path == get_cache_folder():
+            if path.name.endswith((*_SQLITE_SUFFIXES, ".lock")) or path == get_cache_folder():
                 continue
             what = STORE_DESCRIPTIONS.get(path.name, "not made by this version of Rookery")
             store = StoreSize(what, str(path), _measure_store(path))

@@ -71,7 +71,8 @@ from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Episode, Failure, Library, Question
 from rookery.settings import COMPLETION_FIELDS, LocalModelSettings, Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
-from rookery.shell.terminal_output import StreamConsole, sanitize_text
+from rookery.shell.terminal_output import StreamConsole
+from rookery.text_escaping import sanitize_text
 from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
 if TYPE_CHECKING:

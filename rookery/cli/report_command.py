@@ -4,8 +4,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from rookery.answers.answer_results import AskResult
 from rookery.answers.answer_session import EvidenceSources
 from rookery.quotes.saved_answers import SavedAnswer
@@ -70,7 +68,7 @@ def _parse_results(data: bytes, name: str) -> Iterator[AskResult]:
     for number, line in lines:
         try:
             yield AskResult.from_json(line)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise ValueError(
                 f"{name}, line {number}: not an answer of rookery ask --json or --batch ({error})"
             ) from error

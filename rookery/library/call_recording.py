@@ -319,7 +319,10 @@ def _select_first_answer(recording: CallRecording, kind: str, what: str, k: int)
 
 
 class WrappedLibrary(Library):
-    """The library `library`, with these functions in the place of its methods of the same name."""
+    """The library `library`, with these functions in the place of its methods of the same name.
+
+    `describe` changes what is said of each of its failures.
+    """
 
     def __init__(
         self,
@@ -327,16 +330,25 @@ class WrappedLibrary(Library):
         search: Callable[[str, int], Sequence[Hit]] | None = None,
         fetch: Callable[[str], Page] | None = None,
         close: Callable[[], None] | None = None,
+        describe: Callable[[Failure], Failure] | None = None,
     ) -> None:
         self._library = library
+        self._describe = describe
         self._search = search or library.search
         self._fetch = fetch or library.fetch
         self._close = close or library.close
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
     def failures(self) -> Sequence[Failure]:
         """The failures of the wrapped library."""
-        return self._library.failures
+        failures = self._library.failures
+        return tuple(map(self._describe, failures)) if self._describe else failures
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return what the function for searches returns."""

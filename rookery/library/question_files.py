@@ -318,12 +318,12 @@ def parse_question(text: str, identity: str = "1") -> Question:
     """
     text = " ".join(text.encode("utf-8", "replace").decode().split())  # a shell passes any bytes
     if not text:
-        raise ValueError('the question is empty: type it in quotes, as in rookery ask "Why ...?"')
+        raise ValueError("the question is empty: write one")
     if len(text) > MOST_QUESTION_CHARACTERS:
         most = f"at most {MOST_QUESTION_CHARACTERS:,} are taken"
         raise ValueError(
             f"the question has {len(text):,} characters and {most}: "
-            "put documents into a folder and name it with --in"
+            "put documents into a folder and ask about that"
         )
     return Question(identity, text)
 

@@ -254,7 +254,7 @@ def build_user_agent(contact: str) -> str:
     if not contact:
         return USER_AGENT
     if not re.fullmatch(r"[!-'*-~]{3,200}", contact) or not re.search(r"@|\.", contact):
-        detail = "give one mail address or web address, as in --contact you@example.org"
+        detail = "give one mail address or web address, such as you@example.org"
         raise Failed(Failure(contact, Outcome.BAD_CONTACT, detail))
     return f"{USER_AGENT[:-1]}; contact: {contact})"
 

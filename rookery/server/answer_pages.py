@@ -100,8 +100,8 @@ from rookery.shell.terminal_output import (
     NO_ANSWER_MESSAGES,
     format_failure_counts,
     is_declined_by_model,
-    sanitize_text,
 )
+from rookery.text_escaping import sanitize_text
 
 
 def export_answer(request: Request) -> Response:

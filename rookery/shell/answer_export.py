@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote as percent_encoded
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -27,18 +26,13 @@ from rookery.shell.terminal_output import (
     describe_missing_answer,
     format_failure_counts,
     is_declined_by_model,
-    sanitize_text,
     to_terminal_json,
 )
+from rookery.text_escaping import escape_markdown, percent_encode_url, sanitize_text
 
 if TYPE_CHECKING:
     from rookery.shell.docx_writer import DocxWriter
 
-_MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>&#|~^$])")
-_MARKDOWN_LINE_START = re.compile(r"^(\s*)([-+=]|\d+(?=[.)]))", re.MULTILINE)
-_UNSAFE = re.compile(
-    r"[\x00-\x20\x7f-\xa0\\{}<>\"^`|\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 _TEX_ESCAPES = {
     **{mark: f"\\{mark}" for mark in "%#&_$"},
     "\\": "\\textbackslash{}",
@@ -171,7 +165,7 @@ def _build_cited_page(quote: Quote, page: Page | None, number: int) -> CitedPage
     title = " ".join(sanitize_text(quote.title).split()) or sanitize_text(holder)
     day = (page.fetched if page else "")[:10]
     date = day if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII) else ""
-    url = _percent_encode(quote.url) if web else ""
+    url = percent_encode_url(quote.url) if web else ""
     return CitedPage(f"{name}{number}", title, url, sanitize_text(holder), date, quote.digest)
 
 
@@ -179,31 +173,9 @@ def _list_quotes(exported: ExportedAnswer) -> Sequence[Quote]:
     return exported.episode.answer.quotes if exported.episode.answer else ()
 
 
-def _percent_encode(url: str) -> str:
-    """Return an address without what would end it where it is written."""
-    return _UNSAFE.sub(lambda found: percent_encoded(found[0], errors="replace"), url)
-
-
 def _link_to_quote(quote: Quote, page: Page | None) -> str:
     """Return the address of the live page at the quote; empty if it is not on the web."""
-    return _percent_encode(make_deep_link(quote, page)) if is_url(quote.url) else ""
-
-
-def _split_at_claims(
-    answer: Answer, before: int = 0
-) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
-    """Yield the whole text, cut where claims end, with the numbers that are cited there.
-
-    They are counted from `before` + 1, each with "?" where it is doubtful, else "".
-    """
-    last = 0
-    for claim in sorted(answer.claims, key=lambda claim: claim.end):
-        yield (
-            answer.text[last : claim.end],
-            tuple((before + n + 1, "?" * (n in claim.doubtful)) for n in claim.quotes),
-        )
-        last = claim.end
-    yield answer.text[last:], ()
+    return percent_encode_url(make_deep_link(quote, page)) if is_url(quote.url) else ""
 
 
 def _format_headline(exported: ExportedAnswer) -> str:
@@ -348,7 +320,7 @@ def _answer_html(exported: ExportedAnswer, answer: Answer, before: int = 0) -> s
             for part, answers in _split_answering_words(exported, text)
         )
         + "".join(f'<a class="n" href="#quote-{n}">[{n}{mark}]</a>' for n, mark in numbers)
-        for text, numbers in _split_at_claims(answer, before)
+        for text, numbers in answer.split_at_claims(before)
     )
 
 
@@ -397,7 +369,7 @@ _HTML_HEAD = (Path(__file__).with_suffix(".html").read_text("utf-8").rstrip()).r
 
 def export_markdown(exported: ExportedAnswer) -> str:
     """Return the answer as Markdown; each quote is a footnote that says whether it is verified."""
-    parts = [f"# {_escape_markdown(_format_question(exported))}", *_list_markdown_parts(exported)]
+    parts = [f"# {escape_markdown(_format_question(exported))}", *_list_markdown_parts(exported)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -405,45 +377,34 @@ def _list_markdown_parts(exported: ExportedAnswer, before: int = 0) -> list[str]
     """Return the paragraphs below the question; `before` is the number of earlier quotes."""
     answer, searched = _get_answer_text(exported), _format_searched(exported)
     words = exported.language.translate("Searched as")
-    parts = [f"*{words} “{_escape_markdown(searched)}”*"] if searched else []
+    parts = [f"*{words} “{escape_markdown(searched)}”*"] if searched else []
     if answer:
         parts.append(
             "".join(
                 "".join(
-                    f"**{_escape_markdown(part)}**" if answers else _escape_markdown(part)
+                    f"**{escape_markdown(part)}**" if answers else escape_markdown(part)
                     for part, answers in _split_answering_words(exported, text)
                 )
                 + "".join(f"[^{number}]{mark}" for number, mark in numbers)
-                for text, numbers in _split_at_claims(answer, before)
+                for text, numbers in answer.split_at_claims(before)
             )
         )
     lines = filter(None, (_format_headline(exported), _format_remarks(exported)))
-    parts += [f"*{_escape_markdown(each)}*" for each in lines]
+    parts += [f"*{escape_markdown(each)}*" for each in lines]
     evidence = enumerate(_list_evidence(exported), before + 1)
     parts += [_format_footnote(exported.language, number, *each) for number, each in evidence]
-    return [*parts, f"*{_escape_markdown(_format_summary(exported))}.*"]
+    return [*parts, f"*{escape_markdown(_format_summary(exported))}.*"]
 
 
 def _format_footnote(
     language: ExportLanguage, number: int, quote: Quote, page: Page | None, check: str, source: str
 ) -> str:
     link = _link_to_quote(quote, page)
-    title = _escape_markdown(_get_title(quote, language))
+    title = escape_markdown(_get_title(quote, language))
     head = f"[{title}](<{link}>)" if link else title
-    lines = [line for line in re.split(r"\s*\n\s*", _escape_markdown(quote.text)) if line.strip()]
+    lines = [line for line in re.split(r"\s*\n\s*", escape_markdown(quote.text)) if line.strip()]
     said = "\\\n".join(f"    > {line.strip()}" for line in lines)  # lines stay lines
-    return f"[^{number}]: {head} · {_escape_markdown(source)} · {_escape_markdown(check)}\n\n{said}"
-
-
-def _escape_markdown(text: str) -> str:
-    """Text that Markdown reads as these very characters, but for white space."""
-    shown = text.replace("\0", "\ufffd").replace("\r", "\n")
-    return _MARKDOWN_LINE_START.sub(_escape_line_start, _MARKDOWN_CHARACTERS.sub(r"\\\1", shown))
-
-
-def _escape_line_start(match: re.Match[str]) -> str:
-    space = match[1].replace(" ", "").replace("\t", "")  # which would make it code
-    return f"{space}{match[2]}\\" if match[2].isdigit() else f"{space}\\{match[2]}"
+    return f"[^{number}]: {head} · {escape_markdown(source)} · {escape_markdown(check)}\n\n{said}"
 
 
 # Reports of several answers
@@ -545,25 +506,25 @@ def _format_section_html(number: int, exported: ExportedAnswer, before: int) -> 
 def _render_report_markdown(report: ExportedReport) -> str:
     title, say = " ".join(sanitize_text(report.title).split()), report.language.translate
     parts = [
-        f"# {_escape_markdown(title)}",
-        f"*{_head_report(report)}. {_escape_markdown(summarize_report(report))} "
+        f"# {escape_markdown(title)}",
+        f"*{_head_report(report)}. {escape_markdown(summarize_report(report))} "
         f"{say(_VERIFIED_MEANING)}*",
     ]
     for number, exported, before in _number_answers(report):
-        parts.append(f"## {number}. {_escape_markdown(_format_question(exported))}")
+        parts.append(f"## {number}. {escape_markdown(_format_question(exported))}")
         parts += _list_markdown_parts(exported, before)
     sources = list_cited_pages(*report.answers)
     parts += [f"## {say('Sources')}"] * bool(sources)
     parts += [
         f"{number}. {_format_source_markdown(source)} · "
-        f"{_escape_markdown(_describe_source(source, quotes, report.language))}"
+        f"{escape_markdown(_describe_source(source, quotes, report.language))}"
         for number, (source, quotes) in enumerate(sources.items(), 1)
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _format_source_markdown(source: CitedPage) -> str:
-    title = _escape_markdown(source.title)
+    title = escape_markdown(source.title)
     return f"[{title}](<{source.url}>)" if source.url else title
 
 
@@ -596,7 +557,7 @@ def _add_answer_to_docx(document: "DocxWriter", exported: ExportedAnswer, before
         document.add_paragraph(f"{words} “{searched}”", "Note")
     if answer := _get_answer_text(exported):
         runs = []
-        for text, numbers in _split_at_claims(answer, before):
+        for text, numbers in answer.split_at_claims(before):
             parts = _split_answering_words(exported, text)
             runs += [DocxRun(part, bold=answers) for part, answers in parts]
             runs += [DocxRun(f"[{n}{mark}]", anchor=f"quote_{n}") for n, mark in numbers]

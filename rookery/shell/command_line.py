@@ -74,7 +74,7 @@ def translate_failures(extra: str = "", needing: str = "this") -> Iterator[None]
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
     """Print lines, on standard output if no stream is named, so that none commands a terminal."""
-    from rookery.shell.terminal_output import sanitize_text
+    from rookery.text_escaping import sanitize_text
 
     (stream or sys.stdout).writelines(f"{sanitize_text(line)}\n" for line in lines)
 
@@ -152,7 +152,7 @@ class _PlainGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Without any argument, show what there is; it stays wrong use, as scripts expect."""
-        if not args and not self.invoke_without_command:
+        if not (args or self.invoke_without_command or ctx.resilient_parsing):
             typer.echo(ctx.get_help())
             raise typer.Exit(EXIT_USAGE)
         return super().parse_args(ctx, args)

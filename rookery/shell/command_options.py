@@ -164,8 +164,19 @@ def _make_settings(values: dict[str, Any]) -> Settings:
         fields = kind.__struct_fields__
         return kind(**{name: values.pop(name) for name in fields if name in values})
 
-    selection, models = take_fields(FileSelection), take_fields(ModelSettings)
-    return Settings(selection=selection, models=models, **values)
+    try:
+        selection, models = take_fields(FileSelection), take_fields(ModelSettings)
+        return Settings(selection=selection, models=models, **values)
+    except ValueError as error:  # whose first word is the field
+        sentence = re.sub(r"^\w+", lambda field: get_option_name(field[0]), str(error))
+        raise ValueError(sentence) from error
+
+
+def get_option_name(field: str) -> str:
+    """Return the option that sets a field of the settings, in its long form."""
+    option = SETTINGS_OPTIONS.get(field)
+    names = [option.default, *option.param_decls] if option else [f"--{field}"]
+    return str(max(names, key=len)).partition("/")[0]
 
 
 def require_known_method(settings: Settings) -> Settings:

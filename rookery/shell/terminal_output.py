@@ -33,16 +33,11 @@ from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Claim, Episode, Failure, Mark, Page, Quote, Record
 from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
+from rookery.text_escaping import escape_json_controls, sanitize_text
 
 if TYPE_CHECKING:
     from rookery.models.openai_protocol import SpendingTotal
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# What turns the direction of a line, or is there and cannot be seen. Joiners stay: Persian and
-# emoji need them.
-_INVISIBLE = re.compile(
-    "[\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
-)
 _WORD = re.compile(r"[^\W_]+")
 _ORDINAL = re.compile(r"\d(?:st|nd|rd|th)", re.IGNORECASE)
 _SCRIPT_SIGNS = {"sup": "^", "sub": "_"}
@@ -83,29 +78,12 @@ class StreamConsole(Console):
         raise
 
 
-def sanitize_text(text: str) -> str:
-    """Return the text without what could harm a terminal.
-
-    Control characters become U+FFFD, except tab and line feed; direction marks and other invisible
-    characters are removed.
-    """
-    return _INVISIBLE.sub("", replace_control_characters(text))
-
-
-def replace_control_characters(text: str) -> str:
-    """Replace each control character by U+FFFD, so that offsets still hold.
-
-    Tab and line feed stay.
-    """
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
 def to_terminal_json(record: Record) -> str:
     """Return the record as one line of JSON in which all control characters are escaped.
 
     JSON itself escapes only a part of them, and the others could command a terminal.
     """
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", record.to_json())
+    return escape_json_controls(record.to_json())
 
 
 def show_answer(

@@ -54,6 +54,14 @@ def unused_for(days: float, index: object) -> None:
     os.utime(note, (then, then))
 
 
+def test_lock_files_are_not_listed(run: Run) -> None:
+    get_data_folder().mkdir(parents=True, exist_ok=True)
+    for name in ("documents.lock", "documents.uploads.lock", "desk.sqlite"):
+        (get_data_folder() / name).touch()
+    assert {"desk.sqlite"} <= listed(run)[1].keys() <= {"desk.sqlite", "archive.sqlite"}
+    assert ".lock" not in run("index", "list").out
+
+
 @pytest.mark.slow
 def test_what_was_left_out_is_told_with_an_answer_and_in_json(run: Run, docs: Path) -> None:
     (docs / "same.txt").write_text("Jays bury acorns in the moss.")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,6 +68,46 @@ def test_h_prints_the_help_of_every_command(run: Run, path: tuple[str, ...]) -> 
     assert len(lines) >= len(options) + 1  # one line each, however long: they are piped
 
 
+@pytest.mark.slow
+def test_a_question_needs_no_quotes(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "rooks.md").write_text("Rooks nest in tall elms near farms.\n")
+    unquoted = run("ask", "Where", "do", "rooks", "nest", "--in", tmp_path, "--json")
+    quoted = run("ask", "Where do rooks nest", "--in", tmp_path, "--json")
+    assert (unquoted.code, unquoted.out) == (0, quoted.out)
+    monkeypatch.chdir(tmp_path)  # where a pattern of the shell named files behind --in
+    assert "give one question" in run("ask", "Where", "do", "rooks.md").err
+
+
+@pytest.mark.slow
+def test_completion_of_commands_and_options(home: Path) -> None:
+    def complete(*words: str) -> list[str]:
+        asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        with started(home, more={"_ROOKERY_COMPLETE": "complete_bash", **asked}) as shell:
+            out, err = shell.communicate(timeout=60)
+        assert (shell.returncode, err) == (0, b"")
+        return out.decode().split()
+
+    assert complete("rookery", "as") == ["ask"]
+    assert complete("rookery", "index", "re") == ["refresh", "remove"]
+    assert complete("rookery", "ask", "--pass") == ["--passages"]
+
+
+@pytest.mark.slow
+def test_a_signal_while_it_loads_ends_it_quietly(home: Path) -> None:
+    for late in (0.1, 0.3, 0.5, 0.8, 1.2):  # from where Python itself has started
+        with started(home, "ask", GIFTS, *CORVIDS) as loading:
+            begun = Path(f"/proc/{loading.pid}/maps")
+            while begun.exists() and b"msgspec" not in begun.read_bytes():
+                assert loading.poll() is None
+            try:
+                loading.communicate(timeout=late)
+            except subprocess.TimeoutExpired:
+                loading.send_signal(signal.SIGINT)
+            err = loading.communicate(timeout=60)[1].decode()
+        assert loading.returncode in (-signal.SIGINT, 130)
+        assert err == "" or (err.startswith("rookery: stopped") and err.count("\n") == 1)
+
+
 def test_numbers_say_their_bounds_and_defaults(run: Run) -> None:
     out = run("serve", "-h").out
     assert re.search(r"--port NUMBER .*\(0 to 65535; default: 8500\)", out)
@@ -94,7 +135,9 @@ WRONG = {
     ("ask", "--batch", "q", "--out", "a", "--passages"): "for one question",
     ("ask", "--batch", "no.jsonl", "--out", "a.jsonl"): "no.jsonl: No such file",
     ("ask",): "give one question",
-    ("ask", "a", "b"): "unexpected extra argument",
+    ("ask", "Is a quoted", "b"): "give one question, and --in before each place: 'Is a quoted' b",
+    ("ask", "a", "--choose-by", "x"): "--choose-by must be model or evidence, and is 'x'",
+    ("ask", "a", "--dtype", "int8"): "--dtype must be one of float32, bfloat16, float16, and is",
     ("ask", "Why?", "--in"): "'--in' requires an argument",
     ("cite", "verify"): "FILE is missing",
     ("cite", "verify", "no.json"): "no.json: No such file",

@@ -13,13 +13,12 @@ from rookery.quotes.verification import verify_quotes
 from rookery.records import Answer, Claim, Episode, Failure, Page, Question, Quote
 from rookery.shell.terminal_output import (
     format_quote,
-    replace_control_characters,
-    sanitize_text,
     show_answer,
     show_failures,
     summarize_answer,
     to_terminal_json,
 )
+from rookery.text_escaping import replace_control_characters, sanitize_text
 
 HTML = """<!doctype html><title>Crows in numbers</title><article><h1>Numbers</h1>
 <p>A raven has 1.2 × 10<sup>9</sup> neurons and breathes CO<sub>2</sub> out.<sup>[3]</sup></p>
