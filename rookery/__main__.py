@@ -84,9 +84,9 @@ def run_ask(
 
     [QUESTION...]  The question, in quotes or not; - reads it from standard input.
     --write  Have a model on this machine put the answer into words: --method webglm with --model
-        or, without it, a model that rookery models add added, smollm2 before others. Some seconds
-        more; a sentence that no quote supports is taken out, and of 31 answers that were measured,
-        nothing was left of 16, for which the quotes stood. The last line says so.
+        or, without it, a model that rookery models add added, smollm2 before others, which takes
+        some ten seconds on one core. A sentence that no quote supports is taken out: in 16 of 31
+        answers measured nothing was left, and the quotes stood. The last lines then say why.
     --both-sides  Show what speaks for, and apart from it what speaks against, the claim that the
         question assumes, by --model or by the evidence model of --ranker DIR.
     --batch FILE  Answer a file of questions, one a line as {"id": "1", "text": "Why ...?"}, or a

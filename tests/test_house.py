@@ -63,7 +63,7 @@ SIZE_LIMITS = {
     "(top)": (1_680, 10),  # arguments are checked, answers print, failures speak Python
     "answers": (3_948, 18),  # follow-ups without a model; what a newer source says
     "browser": (1_475, 7),
-    "cli": (3_182, 13),
+    "cli": (3_184, 13),
     "desk": (7_811, 32),
     "evidence": (1_040, 6),
     "learn": (6_517, 25),  # sampling records what frozen layers give: a pass through them less

@@ -297,7 +297,9 @@ def _open_live_display(
     near, by_model = settings.places or settings.offline, bool(settings.models)
     if not err.is_interactive or (near and not by_model):
         return nullcontext()
-    return LiveDisplay(err, "thinking" if near else "searching the web")
+    writes = f"{settings.models.model} writes (smollm2 takes some ten seconds on one core)"
+    thinks = writes if is_local_model(settings.models) else "thinking"
+    return LiveDisplay(err, thinks if near else "searching the web")
 
 
 def run_batch_command(

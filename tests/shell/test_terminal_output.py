@@ -1,7 +1,12 @@
 """Answers in a terminal: what the eye gets, which is never what is stored."""
 
 import io
+import os
+import pty
 import re
+import subprocess
+import sys
+import termios
 
 import msgspec
 import pytest
@@ -237,3 +242,41 @@ def test_the_counts_read_well() -> None:
         "rookery: f4: timed_out",
         "rookery: and 2 more",
     ]
+
+
+COLOURS = """
+import os
+from rookery.shell.terminal_output import StreamConsole
+for name, value in [("", ""), ("NO_COLOR", "1"), ("TERM", "dumb"), ("COLUMNS", "40")]:
+    before = dict(os.environ)
+    os.environ.update({name: value} if name else {})
+    console = StreamConsole()
+    console.print(f"{name}:{console.width}", style="red")
+    os.environ.clear()
+    os.environ.update(before)
+"""
+
+
+@pytest.mark.slow
+def test_colour_and_width_are_as_the_environment_says() -> None:
+    """On a terminal, which a pseudo-terminal is; and in a pipe."""
+    bare = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE")
+    env = {name: value for name, value in os.environ.items() if name not in bare}
+    program = [sys.executable, "-c", COLOURS]
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 90))
+    subprocess.run(program, stdin=theirs, stdout=theirs, env=env | {"TERM": "xterm"}, check=True)
+    shown = os.read(ours, 4096).decode().splitlines()
+    assert shown == [
+        "\x1b[31m:90\x1b[0m",
+        "NO_COLOR:90",
+        "TERM:80",
+        "\x1b[31mCOLUMNS:40\x1b[0m",
+    ]
+    piped = subprocess.run(program, stdout=subprocess.PIPE, env=env, check=True).stdout.decode()
+    assert "\x1b" not in piped
+    assert piped.startswith(":1000000\n")
+    program = [*program[:2], "import os; os.environ['FORCE_COLOR'] = '1'" + COLOURS]
+    forced = subprocess.run(program, stdout=subprocess.PIPE, env=env, check=True).stdout.decode()
+    assert forced.startswith("\x1b[")
+    assert "\nNO_COLOR:1000000\n" in forced
