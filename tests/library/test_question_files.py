@@ -18,7 +18,7 @@ def test_an_empty_question_is_refused(text: str) -> None:
 
 
 def test_an_enormous_question_is_refused_with_advice() -> None:
-    with pytest.raises(ValueError, match=r"1,000,000 characters .* name it with --in"):
+    with pytest.raises(ValueError, match=r"1,000,000 characters .* ask about that"):
         parse_question("x" * 1_000_000)
     assert parse_question("x" * MOST_QUESTION_CHARACTERS)
 
