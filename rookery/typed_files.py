@@ -68,7 +68,7 @@ def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T], where: str) -> T
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, ValueError) as error:
-        name = decoder.type.__name__.strip("_")
+        name = decoder.type.__name__.strip("_").replace("dict", "JSON object")
         detail = f"no {name} ({error}): write it again, or take the line out"
         raise Failed(Failure(where, Outcome.BAD_LINE, detail)) from error
 

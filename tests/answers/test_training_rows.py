@@ -328,6 +328,6 @@ def test_datasets_on_disk_are_read_as_they_are(tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize("first", ["", '{"text": "crows"}', "[]"])
 def test_a_file_of_another_kind_is_told(tmp_path: Path, first: str) -> None:
     (tmp_path / "some.jsonl").write_text(first + "\n")
-    with pytest.raises(Failed, match=r"some.jsonl.*(first line is no comparison|no dict)"):
+    with pytest.raises(Failed, match=r"some.jsonl.*(first line is no comparison|no JSON object)"):
         convert_training_file(tmp_path / "some.jsonl", tmp_path / "rows.jsonl", "")
     assert not (tmp_path / "rows.jsonl").exists()

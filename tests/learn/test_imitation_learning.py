@@ -333,7 +333,7 @@ def test_a_tokenizer_without_a_pad_token_will_do(place: Place, tmp_path: Path) -
     [
         ("", {}, r"nothing_chosen: no step is left to learn from \(the files hold no episode\)"),
         (None, {"chosen": {"by": ["nobody"]}}, r"nothing_chosen: .* \(25 episodes by others\)"),
-        ("{", {}, r"line 1: bad_line: no Episode \(.*\): write it again"),
+        ("{", {}, r"line 1: bad_line: no JSON object \(.*\): write it again"),
         (None, {"recording": "nowhere"}, "nowhere: not_found: there is no such recording"),
         (None, {"ratings": "nowhere"}, "nowhere: not_found: it cannot be read"),
     ],

@@ -482,7 +482,10 @@ def test_a_question_is_searched_for_once_in_a_run(speech: PolicyTokenizer) -> No
 def test_a_question_without_a_page_has_neither_action_nor_reward(speech: PolicyTokenizer) -> None:
     for made in (make_quote_environment, make_reference_environment):
         world = made(QUESTIONS[2:], Counted(), score_one_by_one(length), speech)
-        assert world.play_episodes(Says(speech, knows), [3], seed=0) == [Trajectory(3, [], None, 3)]
+        [played] = world.play_episodes(Says(speech, knows), [3], seed=0)
+        assert played._replace(record=None) == Trajectory(3, [], None, 3)
+        assert played.record is not None
+        assert played.record.stop == "no_evidence"
 
 
 def test_references_are_asked_for_as_webglm_asks_and_citations_are_set_right(
