@@ -66,18 +66,21 @@ def extract_catalog(package: Path) -> Catalog:
 
 
 def _read_strings(package: Path) -> str:
-    """Return the strings and the names of enum members in the modules of a package, one a line."""
+    """Return the strings and the names of enum members in the modules of a package, one a line,
+    and its tables of text."""
     nodes = (
         node
         for path in sorted(package.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     )
-    return "\n".join(
+    strings = [
         node.id.lower() if isinstance(node, ast.Name) else str(node.value)
         for node in nodes
         if (isinstance(node, ast.Name) and node.id.isupper())
         or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-    )
+    ]
+    tables = (path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.txt")))
+    return "\n".join([*strings, *tables])
 
 
 def _is_said(sentence: str, said: str) -> bool:

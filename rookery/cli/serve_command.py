@@ -307,9 +307,11 @@ def _open_listener(host: str, port: int) -> socket.socket:
 def _print_welcome(store: "Store", at: str, what: str, local: bool) -> None:
     """Say at which address it is, and as long as nobody has ever come in, let whoever starts it in
     if they are `local`."""
-    from rookery.desk.accounts import create_invite, list_audit_entries
+    from rookery.desk.accounts import create_invite, list_audit_entries, write_audit_entry
 
     entered = any(line.action == "enter" for line in list_audit_entries(store))
+    with store.begin_write() as connection:  # rookery judge invite makes links of it
+        write_audit_entry(connection, get_user_name("admin"), "serve", at, store.clock())
     if local and not entered:
         name = get_user_name("admin")
         token = create_invite(store, name, "admin", by=name)

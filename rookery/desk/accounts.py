@@ -130,6 +130,21 @@ def create_invite(store: Store, person: str, role: PersonRole, by: str, days: fl
     return token
 
 
+def find_invited_person(store: Store, token: str) -> Person | None:
+    """Return whom an invitation is for; None if it is unknown or was used."""
+    fresh = (invites.c.token == _hash_token(token)) & invites.c.used.is_(None)
+    with store.begin_read() as connection:
+        row = connection.execute(select(tables.people).join(invites).where(fresh)).first()
+    return Person(*row) if row else None
+
+
+def is_only_person(store: Store, person: Person) -> bool:
+    """Return whether nobody else has access."""
+    others = (tables.people.c.gone.is_(None)) & (tables.people.c.name != person.name)
+    with store.begin_read() as connection:
+        return connection.execute(select(tables.people.c.name).where(others)).first() is None
+
+
 def redeem_invite(store: Store, token: str) -> str:
     """Use up an invitation, begin a session of its person, and return the session's token.
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MOST_PRELUDE_ITEMS = 500
 """people before whom an attention check is put, where it is not said: more than will ever come"""
 DEFAULT_ADDRESS = "http://127.0.0.1:8500"
-"""of the desk, as `rookery serve desk` opens it"""
+"""of a desk that was never opened, as `rookery serve desk` opens it"""
 
 FormFiles = Annotated[
     list[Path], make_argument("FILE...  TOML files of forms; - is standard input.")
@@ -55,7 +55,10 @@ TrialOption = Annotated[
         "admitted."
     ),
 ]
-AddressOption = Annotated[str, make_option("--address URL  The address of the desk.")]
+AddressOption = Annotated[
+    str,
+    make_option("--address URL  The address of the desk; without it, where it was served last."),
+]
 DaysOption = Annotated[float, make_option("--days NUMBER  Days for which the link works.", min=0)]
 ProjectArgument = Annotated[str, make_argument("PROJECT  The project.")]
 NamedOption = Annotated[
@@ -97,7 +100,7 @@ def run_judge_invite(
     name: str,
     role: str = "labeller",
     days: DaysOption = 7,
-    address: AddressOption = DEFAULT_ADDRESS,
+    address: AddressOption = "",
     store: DeskStoreOption = "",
 ) -> None:
     """Print a link that lets one person in, once.
@@ -108,11 +111,20 @@ def run_judge_invite(
     with _open_store(store) as desk:
         from rookery.desk.accounts import ROLES, create_invite
 
+        address = address or _find_address(desk)
         if role not in ROLES:
             raise ValueError(f"there is no role {role!r}: use one of {', '.join(ROLES)}")
         token = create_invite(desk, name, role, get_user_name("rookery judge"), days)
     print_lines([f"{address.rstrip('/')}/enter/{token}"])
     _write_error(f"lets {name} in as {role}, once, within {days:g} days")
+
+
+def _find_address(desk: "Store") -> str:
+    """Return the address at which the desk was served last."""
+    from rookery.desk.accounts import list_audit_entries
+
+    served = [entry.what for entry in list_audit_entries(desk) if entry.action == "serve"]
+    return served[-1] if served else DEFAULT_ADDRESS
 
 
 @judge_group.command("import")
@@ -192,7 +204,8 @@ def run_judge_export(
     """Freeze what was judged as a snapshot, and write the files that rookery learn reads.
 
     DIR  The folder to write to.
-    --name NAME  A new snapshot's name, or that of one to write again; without it, the folder's.
+    --name NAME  A new snapshot's name, or that of one to write again; without it, the folder's,
+        with the time where the folder holds that one already.
     --form NAME  Only this form; may be repeated.
     --csv  Also write values.csv: a row for every value given.
     """
@@ -200,9 +213,12 @@ def run_judge_export(
         from rookery.desk import snapshots
         from rookery.desk.snapshots import SnapshotSelection
 
+        named, names = name, snapshots.list_snapshot_names(desk)
         name = name or folder.resolve().name
+        if name in names and not named and (folder / snapshots.MANIFEST_NAME).is_file():
+            name = f"{name} {datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
         selection = SnapshotSelection(tuple(batch or ()), tuple(form or ()))
-        new = name not in snapshots.list_snapshot_names(desk)
+        new = name not in names
         if new:
             snapshots.freeze_snapshot(desk, name, selection, get_user_name("rookery judge"))
         snapshot = snapshots.export_snapshot(
@@ -403,7 +419,7 @@ def run_judge_link(
     project: ProjectArgument,
     days: DaysOption = 14,
     study: str = "",
-    address: AddressOption = DEFAULT_ADDRESS,
+    address: AddressOption = "",
     store: DeskStoreOption = "",
 ) -> None:
     """Print a signed link by which people of Prolific come to work on a project.
@@ -413,6 +429,7 @@ def run_judge_link(
     with _open_store(store) as desk:
         from rookery.desk.crowd_entry import make_crowd_link
 
+        address = address or _find_address(desk)
         path = make_crowd_link(desk, project, days, study, get_user_name("rookery judge"))
     print_lines([f"{address.rstrip('/')}{path}"])
     _write_error("give it to the platform as the study's link, with its parameters as they are")

@@ -589,7 +589,7 @@ def build_desk_pages() -> tuple[list[Route], list[NavigationLink]]:
         NavigationLink("/history", "History", crowd=True),
         NavigationLink("/guides", "Guides", crowd=True),
         NavigationLink("/demonstrate", "Demonstrate"),
-        NavigationLink("/cord", "Runs"),
+        NavigationLink("/cord", "Training"),
         NavigationLink("/disagreements", "Disagreements", "reviewer"),
         NavigationLink("/board", "Board", "researcher"),
     ]

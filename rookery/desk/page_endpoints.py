@@ -36,60 +36,19 @@ from rookery.desk.store import RETRY_SECONDS, Store
 from rookery.errors import Failed, Outcome
 from rookery.shell.languages import LANGUAGES, get_language, mark_text, translate_borrowed_text
 from rookery.shell.rendering import PageAssets
+from rookery.shell.security import is_loopback
+from rookery.typed_files import read_text_table
 
 if TYPE_CHECKING:
     from rookery.settings import Settings
 
+THEME_COOKIE = "theme"
+"""name of the cookie that is "light" or "dark" for people who chose one"""
 SHORTCUTS_COOKIE = "keys"
 """name of the cookie that is "off" for people who turned single-key shortcuts off"""
 READER_PREFIXES = ("/ask", "/answers", "/notebook", "/pages", "/documents")
 """path prefixes of the pages for readers; all other pages belong to the desk"""
-NOTICES = {
-    "noted": mark_text("Noted. Thank you."),
-    "cancelled": mark_text("Cancelled."),
-    "in": mark_text("Welcome. You are signed in."),
-    "out": mark_text("You are signed out."),
-    "done": mark_text("Handed in. Thank you."),
-    "extra": mark_text(
-        "Handed in. The time for this task had run out and somebody else has taken it up, so yours "
-        "is kept as an additional judgement."
-    ),
-    "again": mark_text(
-        "This was handed in already, and the first is what is kept. If that is not what you meant, "
-        "correct it in your history."
-    ),
-    "skipped": mark_text("Skipped. You will not be given this task again."),
-    "flagged": mark_text("Flagged. Thank you: somebody will look at it."),
-    "corrected": mark_text("Corrected. The earlier version is kept beside it."),
-    "decided": mark_text("Decided. What the raters handed in stays beside it."),
-    "saved": mark_text("Saved. You can go on whenever you like."),
-    "nothing": mark_text("There is nothing more to do for you just now. Look in again later."),
-    "late": mark_text(
-        "The time for this task has run out and others have taken it up. Thank you all the same."
-    ),
-    "keys": mark_text("Saved for this browser."),
-    "shared": mark_text("Set. Who may read this answer is said below the question."),
-    "linked": mark_text("Set. The link stands below the question: whoever has it can read this."),
-    "withdrawn": mark_text("The link is withdrawn, and never works again."),
-    "deleted": mark_text("Deleted for good."),
-    "pulled": mark_text("Stopped. The run makes no further step."),
-    "released": mark_text("Released. The run goes on when it is begun again."),
-    "retired": mark_text("Retired. It is handed out no more; what was made of it stays."),
-    "excluded": mark_text("Excluded. The judgements stay, and do not count."),
-    "lifted": mark_text("Lifted. The judgements count again."),
-    "frozen": mark_text("Frozen. It can be downloaded, the same bytes each time."),
-    "role": mark_text("The role is changed."),
-    "shut_out": mark_text("Shut out. What they did stays."),
-    "form": mark_text(
-        "That is the newest version now. Judgements keep the version they were given on."
-    ),
-    "project": mark_text("Made. Open it to set it up."),
-    "settings": mark_text("The settings are saved."),
-    "batch": mark_text("Saved. It holds from the next task on."),
-    "admission": mark_text("Saved. It holds from their next task on."),
-    "reply": mark_text("Answered. They see it in their history."),
-    "guide": mark_text("That is the newest version now. The earlier ones are kept."),
-}
+NOTICES = read_text_table(Path(__file__).with_name("notices.txt"))
 """notice at the top of a page about what was just done, by the value of `?said=`"""
 
 
@@ -106,8 +65,9 @@ class NavigationLink(msgspec.Struct, frozen=True):
 def render_page(request: Request, template: str, status_code: int = 200, **values: Any) -> Response:
     """Render a template as a response.
 
-    Besides `values` it receives request, person, links, keys (whether shortcuts are on), nonce (of
-    the content security policy), said (the notice), alive (whether a training run is alive),
+    Besides `values` it receives request, person, links, keys (whether shortcuts are on), theme (the
+    one that was chosen), nonce (of the content security policy), said (the notice), alive (whether
+    a training run is alive), alone (whether the server is this person's only, on this machine),
     language and languages (codes and names), and texts (of the scripts, translated).
     """
     look: PageAssets = request.app.state.desk.look
@@ -117,16 +77,20 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
         "request": request,
         "person": person,
         "links": select_navigation_links(links, person, request.url.path),
+        "theme": request.cookies.get(THEME_COOKIE, ""),
         "keys": request.cookies.get(SHORTCUTS_COOKIE) != "off",
         "nonce": request.state.nonce,
         "alive": False,
+        "alone": False,
         "language": get_language(),
         "languages": LANGUAGES,
         "texts": look.translate_script_texts(),
         "said": NOTICES.get(request.query_params.get("said", ""), ""),
     }
     if person and person.project is None and "alive" not in values:
-        values["alive"] = has_live_run(request.app.state.desk.store)
+        store = request.app.state.desk.store
+        values["alive"] = has_live_run(store)
+        values["alone"] = is_on_this_machine(request) and accounts.is_only_person(store, person)
     html = look.templates.get_template(template).render({**common, **values})
     return HTMLResponse(html.encode("utf-8", "replace"), status_code)
 
@@ -252,6 +216,12 @@ def make_public_url(request: Request, path: str) -> str:
     host = f"[{host}]" if ":" in host else host
     at = host if port in (None, {"http": 80, "https": 443}[scheme]) else f"{host}:{port}"
     return (get_app_context(request).address or f"{scheme}://{at}") + path
+
+
+def is_on_this_machine(request: Request) -> bool:
+    """Return whether both the client and the host asked for are this very machine."""
+    host = request.client.host if request.client else ""
+    return is_loopback(host) and is_loopback(request.url.hostname or "")
 
 
 def get_signed_in_person(request: Request) -> Person:

@@ -197,7 +197,7 @@ def open_places(
     named = [place for place in places if place.startswith(PYTHON_PREFIX)]
     paths = [resolve_place_path(each) for each in places if not is_url(each) and each not in named]
     sharded = [path for path in paths if (path / NOTE_FILE).is_file()]
-    files = [path for path in paths if not _is_warc_file(path) and path not in sharded]
+    files = [path for path in paths if not is_warc_file(path) and path not in sharded]
     if selection != FileSelection() and not any(path.is_dir() for path in files):
         detail = "these choose among the files of a folder: name one with --in"
         raise Failed(Failure("--glob, --exclude, --follow-links", Outcome.NO_FOLDER, detail))
@@ -216,7 +216,7 @@ def open_places(
 
             add_library(ShardedLibrary(path, archive))
             record_shards_use(cache, path)
-        for path in filter(_is_warc_file, paths):
+        for path in filter(is_warc_file, paths):
             from rookery.library.warc import WarcLibrary
 
             add_library(WarcLibrary(path, archive, cache, progress))
@@ -230,7 +230,8 @@ def open_places(
     return parts[0] if len(parts) == 1 else CombinedLibrary(parts)
 
 
-def _is_warc_file(path: Path) -> bool:
+def is_warc_file(path: Path) -> bool:
+    """Return whether a path names a web archive."""
     return path.name.lower().endswith(_WARC_SUFFIXES) and not path.is_dir()
 
 

@@ -27,6 +27,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from rookery.answers.answer_results import split_remarks
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
+from rookery.answers.follow_ups import join_questions
 from rookery.answers.methods import METHODS, MODEL_METHODS
 from rookery.desk import accounts, form_parsing, form_versions, labelling_queue
 from rookery.desk.accounts import has_role
@@ -67,7 +68,6 @@ from rookery.records import (
 from rookery.server.api import answer_queue
 from rookery.server.api.answer_queue import AnswerService, StoredAnswer, get_answer_service
 from rookery.server.api.answer_sessions import (
-    DOCUMENTS_PLACE,
     FINAL_EVENTS,
     AnswerEvent,
     QuestionRequest,
@@ -75,7 +75,10 @@ from rookery.server.api.answer_sessions import (
 )
 from rookery.server.api.endpoints import EventFrames, build_event_response, encode_event
 from rookery.server.api.questions import BAD_REQUEST_OUTCOMES
-from rookery.server.documents import load_document_records, make_safe_file_name
+from rookery.server.documents import (
+    list_searched_places,
+    make_safe_file_name,
+)
 from rookery.server.stored_pages import make_quote_address
 from rookery.shell.answer_export import (
     EXPORT_TYPES,
@@ -95,7 +98,7 @@ from rookery.shell.languages import (
 )
 from rookery.shell.languages import translate_text as _
 from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
-from rookery.shell.rendering import format_host, replace_unseen_characters
+from rookery.shell.rendering import cut_between_words, format_host, replace_unseen_characters
 from rookery.shell.terminal_output import (
     NO_ANSWER_MESSAGES,
     format_failure_counts,
@@ -220,6 +223,13 @@ def show_answer_page(request: Request) -> Response:
     return render_page(request, "answer.html", shown=view, rated=rating, method=method, **common)
 
 
+def preview_follow_up(request: Request) -> Response:
+    """Return the text that a follow-up question of an answer would be searched with."""
+    stored = find_requested_answer(request)
+    question = request.query_params.get("question", "")[:2000].strip()
+    return PlainTextResponse(join_questions([stored.searched, question]) if question else "")
+
+
 def cancel_own_answer(request: Request) -> Response:
     """Cancel an answer of the person's own, unless it is finished; 403 for somebody else's."""
     found = find_requested_answer(request)
@@ -319,9 +329,8 @@ def render_ask_page(
         methods=[(name, METHODS[name].title, METHODS[name].summary) for name in offered.methods],
         models=list(offered.models),
         by_models=MODEL_METHODS,
-        places=list(offered.places) if len(offered.places) > 1 else [],
+        places=list_searched_places(offered),
         looked=_list_checked_places(offered, inquiry),
-        documents=_list_document_choices(offered),
         strict=DECLINE_CHOICES,
         chosen="" if decline is None else f"{decline:g}",
         recent=recent[:RECENT_COUNT],
@@ -368,31 +377,15 @@ def _list_checked_places(offered: ServerCapabilities, inquiry: QuestionRequest) 
     """Return the names of what is searched; of a place with single files of it, both."""
     if inquiry.places is None:
         return offered.default_places
-    narrowed = any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in inquiry.places)
-    return (*inquiry.places, *[DOCUMENTS_PLACE] * narrowed)
-
-
-def _list_document_choices(offered: ServerCapabilities) -> list[tuple[str, str]]:
-    """Return the name, as a place, and the title of each document; none if there is only one."""
-    if offered.file_place != DOCUMENTS_PLACE or DOCUMENTS_PLACE not in offered.places:
-        return []
-    try:
-        records = load_document_records()
-    except Failed:  # damaged, which the page of documents says
-        return []
-    current = {name: record.shown for name, record in records.items() if record.shown}
-    documents = [
-        (f"{DOCUMENTS_PLACE}/{name}", version.text.title if version.text else "")
-        for name, version in current.items()
-    ]
-    return documents if len(documents) > 1 else []
+    files = tuple(inquiry.places)
+    return (*files, *(p for p in offered.places if any(f.startswith(f"{p}/") for f in files)))
 
 
 def _narrow_places(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the chosen places; where single documents are among them, only these of all."""
-    if names and any(name.startswith(f"{DOCUMENTS_PLACE}/") for name in names):
-        return tuple(name for name in names if name != DOCUMENTS_PLACE)
-    return names
+    if names is None:
+        return None
+    return tuple(n for n in names if not any(each.startswith(f"{n}/") for each in names))
 
 
 def find_requested_answer(request: Request) -> StoredAnswer:
@@ -511,7 +504,10 @@ def show_answer_trace(request: Request) -> Response:
         episode=episode,
         stop=STOP_DESCRIPTIONS.get(episode.stop, episode.stop) if episode else "",
         events=summarize_events(get_answer_service(request).read_events(stored.id)),
-        steps=[one._replace(said=_shorten_line(one.said)) for one in _list_steps(episode)],
+        steps=[
+            one._replace(said=cut_between_words(one.said, MAX_LINE_CHARACTERS))
+            for one in _list_steps(episode)
+        ],
         failures=sentences[:MAX_LISTED_FAILURES],
         more=len(sentences[MAX_LISTED_FAILURES:]),
     )
@@ -541,12 +537,6 @@ def _list_steps(episode: Episode | None) -> list[AnswerStep]:
         AnswerStep(n, clean(one.prompt), clean(one.said.text), len(one.said.tokens))
         for n, one in enumerate(episode.steps if episode else (), 1)
     ]
-
-
-def _shorten_line(text: str) -> str:
-    line = " ".join(text.split())
-    long = len(line) > MAX_LINE_CHARACTERS
-    return line[: MAX_LINE_CHARACTERS - 1].rstrip() + "…" if long else line
 
 
 class ProgressLine(Record, frozen=True):
@@ -626,7 +616,8 @@ def _describe_event_data(kind: str, data: dict[str, Any]) -> tuple[str, str]:
     if kind == "saying":
         return data["command"], _("in the text browser")
     if kind == "quote":
-        return f"“{_shorten_line(data['quote']['text'])}”", data["quote"]["title"]
+        text = cut_between_words(data["quote"]["text"], MAX_LINE_CHARACTERS)
+        return f"“{text}”", data["quote"]["title"]
     if kind == "stopped":
         return _("Stopped"), data.get("detail", "")
     return {"asked": _("Waiting for its turn"), "begun": _("Begun")}.get(kind, ""), ""
@@ -711,6 +702,8 @@ class AnswerView(NamedTuple):
     """score of the answer in words; empty if it has none"""
     score_meaning: str
     """sentence on the meaning of the score; empty if none is known"""
+    verbatim: bool
+    """the answer is its quotes, word for word and nothing else"""
     asked: str
     """question whose answering words are marked in quotes; empty: a model wrote the text"""
 
@@ -751,6 +744,7 @@ def make_answer_view(
         refused,
         word_score(episode),
         explain_score(episode),
+        bool(cards) and [p.text.strip() for p in pieces] == [c.layout.text for c in cards],
         question if episode.by == "extract" else "",
     )
 
@@ -1009,7 +1003,7 @@ def show_notebook(request: Request) -> Response:
         "notebook.html",
         found=stored,
         rows=rows,
-        title=_suggest_title(request, [row.found for row in rows]),
+        title=_suggest_title([row.found for row in rows]),
         options=list_option_fields(stored),
         mine=stored.person == get_person_name(request),
         going=sum(not row.found.over for row in rows),
@@ -1032,7 +1026,7 @@ def download_report(request: Request) -> Response:
         )
         return render_problem_page(request, 409, why)
     title = " ".join(request.query_params.get("title", "").split())[:MAX_TITLE_CHARACTERS]
-    title = title or _suggest_title(request, answers)
+    title = title or _suggest_title(answers)
     report = ExportedReport(
         title,
         [_export_stored_answer(request, each) for each in answers],
@@ -1072,19 +1066,17 @@ def _export_stored_answer(request: Request, stored: StoredAnswer) -> ExportedAns
     return ExportedAnswer(episode, (), (), day, language=get_export_language())
 
 
-def _suggest_title(request: Request, answers: list[StoredAnswer]) -> str:
-    """Return a title that says how many questions were asked over which documents."""
-    default = get_answer_service(request).capabilities.default_places
-    places = dict.fromkeys(
-        place for each in answers for place in (each.wanted.places or default) if place
-    )
-    many = translate_plural("%(num)s question", "%(num)s questions", len(answers), num=len(answers))
-    if not places:
-        return many
-    return _(
-        "%(questions)s over %(places)s",
-        questions=many,
-        places=", ".join(place.removeprefix(f"{DOCUMENTS_PLACE}/") for place in places),
+def _suggest_title(answers: Sequence[StoredAnswer]) -> str:
+    """Return a title that names the first question, and says how many others there are."""
+    others = len(answers) - 1
+    if not others:
+        return answers[0].question
+    return translate_plural(
+        "%(question)s and %(num)s other question",
+        "%(question)s and %(num)s other questions",
+        others,
+        question=answers[0].question,
+        num=others,
     )
 
 
@@ -1100,6 +1092,7 @@ ANSWER_PAGES: Mapping[str, PageHandler] = {
     "POST /ask": submit_question,
     "/asked": show_history,
     "/answers/{answer}": show_answer_page,
+    "/answers/{answer}/searched": preview_follow_up,
     "POST /answers/{answer}/cancel": cancel_own_answer,
     "POST /answers/{answer}/rate": rate_answer,
     "POST /answers/{answer}/wrong": report_wrong_citation,

@@ -37,11 +37,11 @@ from rookery.desk.page_endpoints import (
     SHORTCUTS_COOKIE,
     TEMPLATE_FOLDER,
     TEMPLATE_FUNCTIONS,
+    THEME_COOKIE,
     AppContext,
     NavigationLink,
     PageHandler,
     get_posted_value,
-    get_posted_values,
     get_session_token,
     get_store,
     make_routes,
@@ -200,7 +200,17 @@ def show_invite_page(request: Request) -> Response:
     It sets a Secure cookie without content: if that comes back, the session cookie can be Secure,
     too.
     """
-    return _probe_secure_cookies(render_page(request, "enter.html"))
+    invited = accounts.find_invited_person(get_store(request), request.path_params["token"])
+    places = []
+    if hasattr(request.app.state, "answering") and not _is_rater(invited):
+        from rookery.server.documents import list_searched_places
+
+        places = list_searched_places(request.app.state.answering.capabilities)
+    return _probe_secure_cookies(render_page(request, "enter.html", places=places))
+
+
+def _is_rater(person: accounts.Person | None) -> bool:
+    return person is not None and person.role in ("labeller", "reviewer")
 
 
 def _probe_secure_cookies(answer: Response) -> Response:
@@ -214,9 +224,10 @@ def post_invite_acceptance(request: Request) -> Response:
     Sets the new session's cookie, which is Secure over https or where a Secure cookie came back.
     Raises Failed (no_invite).
     """
-    store = get_store(request)
-    session = accounts.redeem_invite(store, request.path_params["token"])
-    return _let_in(request, session, "/?said=in")
+    store, token = get_store(request), request.path_params["token"]
+    person = accounts.find_invited_person(store, token)
+    session = accounts.redeem_invite(store, token)
+    return _let_in(request, session, f"{'/desk' if _is_rater(person) else '/'}?said=in")
 
 
 def show_crowd_entry(request: Request) -> Response:
@@ -269,13 +280,26 @@ def post_shortcut_preference(request: Request) -> Response:
 
 def post_language(request: Request) -> Response:
     """Keep the chosen language in a cookie, and go back to the page."""
-    path, chosen = get_posted_values(request, "there", "language")
-    # Only paths of this site: browsers read a second slash, or a backslash, as another host.
-    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", path)
-    answer = redirect_after_post(path if local else "/")
+    answer, chosen = _return_to_page(request), get_posted_value(request, "language")
     if chosen in LANGUAGES:
         answer.set_cookie(LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
     return answer
+
+
+def post_theme(request: Request) -> Response:
+    """Keep the chosen theme in a cookie, and go back to the page; "" is that of the system."""
+    answer, chosen = _return_to_page(request), get_posted_value(request, "theme")
+    theme = chosen if chosen in ("light", "dark") else ""
+    answer.set_cookie(THEME_COOKIE, theme, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
+    return answer
+
+
+def _return_to_page(request: Request) -> Response:
+    """Redirect to the page on which a preference was chosen."""
+    path = get_posted_value(request, "there")
+    # Only paths of this site: browsers read a second slash, or a backslash, as another host.
+    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", path)
+    return redirect_after_post(path if local else "/")
 
 
 ACCOUNT_PAGES: Mapping[str, PageHandler] = {
@@ -286,6 +310,7 @@ ACCOUNT_PAGES: Mapping[str, PageHandler] = {
     "POST /leave": post_sign_out,
     "POST /keys": post_shortcut_preference,
     "POST /language": post_language,
+    "POST /theme": post_theme,
 }
 """pages for signing in and out and for preferences, for everybody"""
 

@@ -9,7 +9,9 @@ background, and fetched again as another version. Uploads are taken only from th
 unless the server was told otherwise (`app.state.uploads`).
 """
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -17,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from rookery.desk import accounts
 from rookery.desk.accounts import Person, has_role
@@ -29,15 +31,21 @@ from rookery.desk.page_endpoints import (
     get_session_token,
     get_signed_in_person,
     get_store,
+    is_on_this_machine,
     redirect_after_post,
     render_page,
     render_problem_page,
     require_role,
 )
 from rookery.errors import Failed, Outcome
+from rookery.library.libraries import list_skipped
 from rookery.library.page_archive import PageArchive
 from rookery.server.api.answer_queue import get_answer_service
-from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
+from rookery.server.api.answer_sessions import (
+    DOCUMENTS_PLACE,
+    QuestionRequest,
+    find_place_file,
+)
 from rookery.server.documents import (
     READABLE_TYPES,
     DocumentReader,
@@ -49,6 +57,7 @@ from rookery.server.documents import (
     delete_document_version,
     drop_upload,
     get_documents_folder,
+    list_searched_places,
     list_uploads,
     load_document_records,
     lock_documents,
@@ -59,9 +68,9 @@ from rookery.server.documents import (
     switch_document_version,
 )
 from rookery.settings import Settings, locate_archive
-from rookery.shell.languages import mark_text
+from rookery.shell.file_reading import read_document_file
+from rookery.shell.languages import mark_text, translate_borrowed_text
 from rookery.shell.languages import translate_text as _
-from rookery.shell.security import is_loopback
 
 NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
 """sentence for a request that may not add a page by its address"""
@@ -118,11 +127,48 @@ def show_documents(request: Request) -> Response:
         may_fetch=_may_fetch(request),
         last=request.query_params.get("removed", ""),
         last_version=request.query_params.get("version", ""),
-        others=[name for name in answering.capabilities.places if name != DOCUMENTS_PLACE],
+        started=[
+            place
+            for place in list_searched_places(answering.capabilities)
+            if place.name != DOCUMENTS_PLACE
+        ],
         read=_(READABLE_TYPES),
         limits=reader.limits,
         name=DOCUMENTS_PLACE,
     )
+
+
+def open_document(request: Request) -> Response:
+    """Read a file of a place that the server was started on, and show its page."""
+    name = request.query_params.get("name", "")
+    path = find_place_file(get_answer_service(request).capabilities, name)
+    if not path:
+        return render_problem_page(request, 404, "There is no such document.")
+    try:
+        page = read_document_file(Path(path))
+    except Failed as failed:
+        reason = translate_borrowed_text(failed.failure.detail or failed.failure.outcome)
+        sentence = _("%(name)s cannot be read: %(reason)s.", name=name, reason=reason)
+        return render_problem_page(request, 409, sentence)
+    with PageArchive(locate_archive(get_app_context(request).settings.archive)) as archive:
+        archive.store_page(page)
+    return RedirectResponse(f"/pages/{page.digest}", 303)
+
+
+def show_unread(request: Request) -> Response:
+    """Show what of the documents could not be read or is left out, with the reasons."""
+    try:
+        with get_answer_service(request).open_library(QuestionRequest("")) as library:
+            failures = [*library.failures, *list_skipped(library)]
+    except Failed as failed:
+        failures = [failed.failure]
+    reasons = (each.detail or each.outcome for each in failures)
+    # Where files lie on this machine is nobody's business.
+    rows = [
+        (Path(each.what).name, re.sub(r"(?<!\S)/\S*/", "", reason))
+        for each, reason in zip(failures, reasons, strict=True)
+    ]
+    return render_page(request, "unread.html", rows=rows)
 
 
 async def post_files(request: Request) -> Response:
@@ -276,8 +322,7 @@ def may_upload(request: Request) -> bool:
     setting: bool | None = getattr(request.app.state, "uploads", None)
     if setting is not None:
         return setting
-    host = request.client.host if request.client else ""
-    return is_loopback(host) and is_loopback(request.url.hostname or "")
+    return is_on_this_machine(request)
 
 
 def _may_fetch(request: Request) -> bool:
@@ -360,6 +405,8 @@ def _describe_document(
 
 DOCUMENT_PAGES: Mapping[str, PageHandler] = {
     "/documents": show_documents,
+    "/documents/open": open_document,
+    "/documents/unread": show_unread,
     "POST /documents/remove": post_removal,
     "POST /documents/restore": post_restoring,
     "POST /documents/delete": post_version_deletion,

@@ -24,7 +24,8 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -35,6 +36,7 @@ from rookery.answers.answer_session import EvidenceSources
 from rookery.desk.accounts import Person, has_role
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderLibrary
+from rookery.library.libraries import BUNDLED_PLACE
 from rookery.library.page_archive import PageArchive, translate_storage_errors, write_whole_file
 from rookery.library.search_index import hold_lock
 from rookery.network.access_rules import FetchError, normalize_url
@@ -44,12 +46,20 @@ from rookery.pages.page_reader import detect_type
 from rookery.pages.text_encoding import decode_text
 from rookery.records import Failure, Page, prepare_type
 from rookery.server.api.answer_queue import AnswerService
-from rookery.server.api.answer_sessions import DOCUMENTS_PLACE
+from rookery.server.api.answer_sessions import (
+    DOCUMENTS_PLACE,
+    PlaceFile,
+    ServerCapabilities,
+    list_place_files,
+)
 from rookery.settings import Settings, get_cache_folder, get_data_folder, locate_archive
 from rookery.shell.file_reading import read_document_files
 from rookery.shell.languages import mark_text
 from rookery.shell.rendering import replace_unseen_characters
+from rookery.typed_files import read_text_table
 
+LISTING_SECONDS = 10.0
+"""seconds for which the list of a place's files is kept"""
 _VERSIONS_FOLDER = "documents.versions"
 """folder of the data directory with the versions that are not current"""
 _RECORDS_FILE = "documents.versions.json"
@@ -109,6 +119,41 @@ DocumentRecords = dict[str, DocumentRecord]
 def get_documents_folder() -> Path:
     """Return the folder in which uploaded documents are kept."""
     return get_data_folder() / DOCUMENTS_PLACE
+
+
+class SearchedPlace(NamedTuple):
+    """A place that is searched, as pages name it."""
+
+    name: str
+    files: tuple[PlaceFile, ...]
+    """its files by name; none where they are not known, as of the web"""
+    newest: float
+    """time of the last change of any; 0 where that says nothing"""
+
+
+def list_searched_places(offered: ServerCapabilities) -> list[SearchedPlace]:
+    """List the places that a server searches, with the files of those on this machine."""
+    places, records = [], DocumentRecords()
+    with suppress(Failed):  # damaged, which the page of documents says
+        records = load_document_records()
+    for name, place in offered.places.items():
+        if name == DOCUMENTS_PLACE:
+            files = tuple(
+                each._replace(title=version.text.title)
+                for each in list_place_files(place)
+                if (version := records[each.name].shown) and version.text
+            )
+        else:
+            files = _recall_place_files(place, int(time.monotonic() / LISTING_SECONDS))
+        newest = max((each.changed for each in files), default=0.0)
+        # The bundled pages are as old as the installation.
+        places.append(SearchedPlace(name, files, 0.0 if place == BUNDLED_PLACE else newest))
+    return places
+
+
+@lru_cache(maxsize=64)
+def _recall_place_files(place: str, _period: int) -> tuple[PlaceFile, ...]:
+    return list_place_files(place)
 
 
 @contextmanager
@@ -280,40 +325,7 @@ MAX_ADDRESS_CHARACTERS = 2000
 """maximum length of an address"""
 ACCEPTED_TYPES = "text/html, application/xhtml+xml, */*;q=0.8"
 """Accept header of a request"""
-OUTCOME_SENTENCES = {
-    Outcome.INVALID_URL: mark_text(
-        "this is no address: copy the whole of it, as in https://example.org/guide"
-    ),
-    Outcome.UNSUPPORTED_SCHEME: mark_text(
-        "only addresses that begin with https:// or http:// are read"
-    ),
-    Outcome.BLOCKED_ADDRESS: mark_text(
-        "it leads to a private network, and only public pages are fetched: upload it as a file"
-    ),
-    Outcome.UNRESOLVED: mark_text("there is no site of this name: check the address"),
-    Outcome.REFUSED: mark_text("no connection could be made: try again later"),
-    Outcome.TLS_FAILED: mark_text("the site's certificate is not in order: try again later"),
-    Outcome.TIMED_OUT: mark_text("the site was too slow: try again later, or upload it as a file"),
-    Outcome.ROBOTS: mark_text(
-        "the site does not let programs read this page: save it in your browser and upload it"
-    ),
-    Outcome.TOO_MANY_REDIRECTS: mark_text("the site sends on without an end: check the address"),
-    Outcome.TOO_LARGE: mark_text("it is larger than what is fetched: upload a shorter file"),
-    Outcome.TRUNCATED: mark_text("the site broke off: try again later"),
-    Outcome.MALFORMED: mark_text("what the site sent is damaged: try again later"),
-    Outcome.UNSUPPORTED_TYPE: mark_text(
-        "what stands there holds no text, such as a picture or a film"
-    ),
-    "http_401": mark_text("the site wants a login: save it in your browser and upload it"),
-    "http_403": mark_text(
-        "the site does not let programs read this page: save it in your browser and upload it"
-    ),
-    "http_404": mark_text("there is no such page on the site: check the address"),
-    "http_410": mark_text("the page is gone for good"),
-    "http_429": mark_text("the site wants to be asked more slowly: try again later"),
-    "http_5": mark_text("the site has a failure of its own: try again later"),
-    "http_": mark_text("the site does not give this page out: save it and upload it"),
-}
+OUTCOME_SENTENCES = read_text_table(Path(__file__).with_name("fetch_outcomes.txt"))
 """for each outcome of a fetch, or its beginning, what a reader is told"""
 
 
@@ -729,7 +741,7 @@ def drop_upload(upload: DocumentUpload) -> None:
 def register_documents(answering: AnswerService) -> None:
     """Offer the documents folder as a place to search, reopened; withdraw it if it is empty."""
     if list_current_files():
-        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()), by_file=True)
+        answering.add_place(DOCUMENTS_PLACE, str(get_documents_folder()))
     elif DOCUMENTS_PLACE in answering.capabilities.places:
         answering.remove_place(DOCUMENTS_PLACE)
 

@@ -21,7 +21,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rookery.answers.answer_session import EvidenceSources
-from rookery.browser.page_view import truncate_line
 from rookery.desk.page_endpoints import (
     get_app_context,
     get_store,
@@ -44,7 +43,7 @@ from rookery.settings import get_cache_folder
 from rookery.shell.file_reading import read_document_file
 from rookery.shell.languages import localize_value, mark_text, translate_borrowed_text
 from rookery.shell.languages import translate_text as _
-from rookery.shell.rendering import format_host, replace_unseen_characters
+from rookery.shell.rendering import cut_between_words, format_host, replace_unseen_characters
 from rookery.typed_files import require_regular_file
 
 CONTEXT_CHARACTERS = 60_000
@@ -170,18 +169,31 @@ def _group_blocks(
         gap = page.text[before.end : block.start] if before is not None else ""
         same_row = "\t" in gap and "\n" not in gap
         empty = PageParagraph("cell", 0, (), one.aside, False)
+        if one.kind == "heading" and any("\t" in run.text for run in runs):
+            one = one._replace(kind="cell")  # the names of the columns of a file of values
         if groups and one.kind == groups[-1].kind and one.kind in ("cell", "code", "item"):
             if one.kind == "cell" and same_row:
-                groups[-1].rows[-1] += [*[empty] * (gap.count("\t") - 1), one]
+                groups[-1].rows[-1] += [*[empty] * (gap.count("\t") - 1), *_split_cells(one)]
             elif one.kind == "cell":
-                groups[-1].rows.append([*[empty] * gap.count("\t"), one])
+                groups[-1].rows.append([*[empty] * gap.count("\t"), *_split_cells(one)])
             else:
                 groups[-1].rows.append([one])
         else:
             lead = [empty] * gap.count("\t") if one.kind == "cell" else []
-            groups.append(PageBlockGroup(one.kind, [[*lead, one]]))
+            cells = _split_cells(one) if one.kind == "cell" else [one]
+            groups.append(PageBlockGroup(one.kind, [[*lead, *cells]]))
         before = block
     return groups
+
+
+def _split_cells(row: PageParagraph) -> list[PageParagraph]:
+    """Return the cells of a block, which is a whole row in files of values."""
+    cells: list[list[TextRun]] = [[]]
+    for run in row.runs:
+        head, *others = run.text.split("\t")
+        cells[-1].append(run._replace(text=head))
+        cells += [[run._replace(text=each, first=False)] for each in others]
+    return [row._replace(runs=tuple(cell)) for cell in cells]
 
 
 def _split_runs(
@@ -428,7 +440,7 @@ class StoredPageViewer:
 
 
 def _shorten_line(text: str) -> str:
-    return replace_unseen_characters(truncate_line(text, MAX_TITLE_CHARACTERS))
+    return replace_unseen_characters(cut_between_words(text, MAX_TITLE_CHARACTERS))
 
 
 def _make_page_address(digest: str, url: str, span: Span | None) -> str:

@@ -152,6 +152,14 @@ def render_guide_html(text: str) -> Markup:
     return Markup(reader.render(text))
 
 
+def cut_between_words(text: str, longest: int) -> str:
+    """Return a text on one line, cut between words if it has more characters than `longest`."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    return line[: max(line.rfind(" ", 0, longest), longest // 2)].rstrip() + "…"
+
+
 def format_host(url: str) -> str:
     """Return the host of an http(s) URL without "www."; an empty string for other URLs."""
     parts = urlsplit(url)

@@ -289,6 +289,11 @@ def test_an_export_is_read_by_those_who_learn_and_comes_back(
     assert "choose another --name" in again.err
     assert {file.name: file.read_bytes() for file in (tmp_path / "2").iterdir()} == before
 
+    assert run("judge", "export", out, "--store", place).code == 0
+    dated = run("judge", "export", out, "--store", place)
+    assert re.search(r"^snapshot out \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: ", dated.out, re.M)
+    assert run("judge", "export", out, "--name", "march", "--store", place).code == 0
+
     there = tmp_path / "there.sqlite"
     run("judge", "init", "--store", there)
     came = run("judge", "import", out, "--store", there)

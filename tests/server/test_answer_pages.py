@@ -94,16 +94,15 @@ def answered(visit: Visit, question: str = LONG, **how: str) -> str:
 def test_an_answer_is_read_without_a_script(reading: Reading) -> None:
     visit = reading.visit()
     answered(visit)
-    text = visit.first(".answer-text").text()
-    buttons = visit.page.css(".answer-text button.cite")
-    assert [button.text() for button in buttons] == ["1", "2"]
-    assert "seven or eight years" in text
-    for button in buttons:
-        popover = visit.first(f"#{button.attributes['popovertarget']}")
-        assert "popover" in popover.attributes
-        assert "verified" in popover.text()
-        assert popover.css_first("blockquote") is not None
-        shown = popover.css_first("a[href^='/pages/']")
+    quotes = visit.page.css(".answer-text .cited-quote")
+    marks = visit.page.css(".answer-text .number-mark")
+    assert [mark.text() for mark in marks] == ["1", "2"]
+    assert "seven or eight years" in visit.first(".answer-text").text()
+    assert visit.page.css(".cited-quote") == quotes, "no quote stands there twice"
+    for quote in quotes:
+        assert "verified" in quote.text()
+        assert quote.css_first("blockquote") is not None
+        shown = quote.css_first("a[href^='/pages/']")
         assert shown is not None
         assert re.search(r"start=\d+&end=\d+#quote$", shown.attributes["href"] or "")
     assert "How Long Do Crows Live?" in visit.text

@@ -47,6 +47,9 @@ def test_a_follow_up_is_searched_with_its_context_which_can_be_edited(service: S
     visit = ask(enter(service, "rita"), question=FACES)
     first = visit.at
     assert visit.page.css_first(".conversation, .searched-as") is None
+    preview = visit.first("form.follow-up").attributes["data-preview"]
+    assert visit.client.get(f"{preview}?question={LONGER}").text == STANDING
+    assert visit.client.get(f"{preview}?question=What do ravens eat?").text == "What do ravens eat?"
     ask(visit, question=LONGER, **fields_of(visit, "form.follow-up"))
     assert visit.first(".searched-as q").text() == STANDING
     assert visit.first("h1").text() == LONGER

@@ -59,7 +59,7 @@ def test_several_questions_are_answered_on_one_page_and_saved_as_one_report(
     assert list_questions(visit) == [FACES, RAVENS, NOTHING]  # each once
     first, second, third = visit.page.css(".notebook-row")
     assert first.css(".quotes .tag.good")
-    assert second.css(".answer-text sup a")
+    assert second.css(".answer-text .cited-quote")
     assert "Declined" in third.text()
     for kind, media_type in REPORT_TYPES.items():
         got = visit.client.get(f"{visit.at.partition('/notebook')[0]}/report.{kind}?title=Birds")

@@ -238,9 +238,16 @@ def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
     )
     drop(reader, ("notes.md", NOTE))
     assert answering.capabilities.default_places == ("corvids", "documents")
-    assert "The server was also started on corvids" in reader.get("/documents").text
+    listed = reader.get("/documents").page.css("[aria-labelledby^=started] .document a")
+    assert "poem.html" in [each.text() for each in listed]
     boxes = reader.get("/").page.css("[name=place][checked]")
     assert [box.attributes["value"] for box in boxes] == ["corvids", "documents"]
+    assert reader.get("/documents/open?name=corvids/poem.html").at.startswith("/pages/")
+    for name in ("corvids/../__init__.py", "corvids/none.html", "/etc/passwd", "corvids"):
+        assert reader.get(f"/documents/open?name={name}").status == 404
+    unread = reader.get("/documents/unread")
+    assert "spacer.png a picture" in unread.text
+    assert "style.css by .rookeryignore" in unread.text
 
 
 NESTS = "Where do rooks nest?"

@@ -660,11 +660,10 @@ class AnswerService:
         if self._archive:
             self._archive.close()
 
-    def add_place(self, name: str, place: str, by_file: bool = False) -> None:
+    def add_place(self, name: str, place: str) -> None:
         """Add a place by name, or reopen one whose content has changed.
 
-        Questions that name no place search it, too, unless they search the web. With `by_file`,
-        questions may name its files one by one.
+        Questions that name no place search it, too, unless they search the web.
         """
         offered = self.capabilities
         searched = offered.default_places
@@ -674,7 +673,6 @@ class AnswerService:
             offered,
             places={**offered.places, name: place},
             default_places=searched,
-            file_place=name if by_file else offered.file_place,
         )
         self._sessions.reopen_place(place)
 
@@ -906,10 +904,7 @@ class AnswerService:
         return resolve_settings(self._settings, self.capabilities, inquiry)
 
     def _names_single_files(self, inquiry: QuestionRequest) -> bool:
-        file_place = self.capabilities.file_place
-        return bool(file_place) and any(
-            name.startswith(f"{file_place}/") for name in inquiry.places or ()
-        )
+        return any(name not in self.capabilities.places for name in inquiry.places or ())
 
     def _run_keeper(self) -> None:
         """Write new events, renew leases and look for abandoned answers until closed."""

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,12 +19,15 @@ from rookery.answers.methods import (
 )
 from rookery.browser.page_view import is_subdomain
 from rookery.errors import Failed, Outcome
+from rookery.library.libraries import is_url, is_warc_file, resolve_place_path
 from rookery.library.question_files import parse_question
+from rookery.library.sharded_library import NOTE_FILE
 from rookery.models.remote_model import SlotTable
 from rookery.python_objects import PYTHON_PREFIX
 from rookery.quotes.verification import Verdict, verify_quotes
 from rookery.records import Episode, Failure, Hit, Library, Page, Question, Record, digest_of
 from rookery.settings import ModelSettings, Settings
+from rookery.shell.file_reading import list_document_files
 
 EXTRACT_METHOD = "extract"
 WEB_PLACE = "web"
@@ -95,8 +98,6 @@ class ServerCapabilities(Record, frozen=True):
     """locations of the places by their displayed names; empty for the web"""
     default_places: tuple[str, ...]
     """names of the places searched by default"""
-    file_place: str = ""
-    """name of the place whose files may be named one by one; empty: none"""
     default_method: str = EXTRACT_METHOD
     """method of requests that name none"""
 
@@ -172,9 +173,9 @@ def _resolve_model(
 
 def _resolve_places(offered: ServerCapabilities, inquiry: QuestionRequest) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(inquiry.places or offered.default_places))
-    files = {name: _find_file(offered, name) for name in names if name not in offered.places}
+    files = {name: find_place_file(offered, name) for name in names if name not in offered.places}
     for name, file in files.items():
-        if not file and offered.file_place and name.startswith(f"{offered.file_place}/"):
+        if not file and any(name.startswith(f"{place}/") for place in offered.places):
             raise Failed(Failure(name[:80], Outcome.UNKNOWN_PLACE, DOCUMENT_GONE))
         if not file:
             raise _build_unknown_failure("place", name, offered.places)
@@ -189,17 +190,45 @@ def _resolve_places(offered: ServerCapabilities, inquiry: QuestionRequest) -> tu
     return resolved
 
 
-def _find_file(offered: ServerCapabilities, name: str) -> str:
+class PlaceFile(NamedTuple):
+    """A file of a place that is searched."""
+
+    name: str
+    """its path below the place"""
+    path: Path
+    changed: float
+    """time of its last change, seconds since 1970"""
+    title: str = ""
+    """title of its page, where that is known"""
+
+
+def list_place_files(place: str) -> tuple[PlaceFile, ...]:
+    """Return the files of a folder, or the one file; none for other places, as for the web."""
+    if not place or is_url(place) or place.startswith(PYTHON_PREFIX):
+        return ()
+    root = resolve_place_path(place).resolve()
+    if (root / NOTE_FILE).is_file() or is_warc_file(root):
+        return ()
+    folder = root if root.is_dir() else root.parent
+    with suppress(Failed, OSError):  # asking says what is wrong with it
+        return tuple(
+            PlaceFile(str(each.relative_to(folder)), each, each.stat().st_mtime)
+            for each in list_document_files(root)
+        )
+    return ()
+
+
+def find_place_file(offered: ServerCapabilities, name: str) -> str:
     """Return the path of a single file, PLACE/FILE; empty if it is not among those of the place."""
-    place, _, file = name.partition("/")
-    if place != offered.file_place or place not in offered.places or file.startswith("."):
-        return ""
-    folder = Path(offered.places[place])
-    if not folder.is_dir():
-        return ""
     # Looked up among what is there, so that no path comes from outside.
-    matches = (each for each in folder.iterdir() if each.name == file and each.is_file())
-    return next(map(str, matches), "")
+    paths = (
+        file.path
+        for place, location in offered.places.items()
+        if name.startswith(f"{place}/")
+        for file in list_place_files(location)
+        if name == f"{place}/{file.name}"
+    )
+    return next(map(str, paths), "")
 
 
 def _build_unknown_failure(what: str, name: str, choices: Any) -> Failed:

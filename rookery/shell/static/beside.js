@@ -32,6 +32,7 @@
     if (loading) return;
     loading = true;
     view.setAttribute("aria-busy", "true");
+    if (!view.firstChild) view.textContent = _("Loading the page …");
     while (shown !== wanted) {
       shown = wanted;
       const page = await fetchPage(shown.split("#")[0]).catch(() => null);

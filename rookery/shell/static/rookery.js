@@ -27,6 +27,7 @@
     if (event.defaultPrevented || event.target.matches(TYPED)) return;
     if (event.key === "Enter" && event.target.matches(`${PRESSED}, input`)) return;
     if (all("[popover]").some((each) => each.matches(":popover-open"))) return;
+    if (event.key === "?") return one("#key-help").showPopover();
     const named = `[data-key="${CSS.escape(event.key)}"]`;
     const pressed = all(`button${named}, a${named}`).find(seen);
     const chosen = pressed ? null : choiceOf(named);
@@ -35,6 +36,93 @@
     if (pressed) pressed.click();
     else choose(chosen);
   });
+
+  // What the keys of this page do; what one has no words of its own for is left out.
+  const helpRow = ([key, what]) => {
+    const term = document.createElement("dt"), text = document.createElement("dd");
+    term.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+    text.textContent = what;
+    return [term, text];
+  };
+  const wordsOf = (element) => {
+    const copy = (element.matches("input") ? element.closest("label") : element).cloneNode(true);
+    all("kbd, .unseen", copy).forEach((each) => each.remove());
+    return copy.textContent.replace(/\s+/g, " ").trim();
+  };
+  one("#key-help").addEventListener("beforetoggle", (event) => {
+    if (event.newState !== "open") return;
+    const rows = [["?", _("Show the keys of this page")], ["Tab", _("Go to the next control")], ["Esc", _("Close what is open")]];
+    if (one("textarea[data-enter]")) rows.push(["Enter", _("Ask")], ["Shift Enter", _("Begin a new line")]);
+    if (one("#beside")) rows.push(["← →", _("Go to the quote before or after")]);
+    const own = all("[data-key]").filter((each) => seen(each) && document.body.dataset.keys !== "off");
+    for (const each of own) if (wordsOf(each)) rows.push([each.dataset.key, wordsOf(each)]);
+    const title = document.createElement("h2"), list = document.createElement("dl");
+    title.textContent = _("Keys");
+    list.append(...rows.flatMap(helpRow));
+    event.target.replaceChildren(title, list);
+  });
+
+  // <input data-filter="#list">: only what has these words in it stays.
+  document.addEventListener("input", (event) => {
+    const { filter } = event.target.dataset;
+    if (!filter) return;
+    const list = one(filter).closest("details");
+    if (list) list.open = true;
+    const words = event.target.value.toLowerCase().split(/\s+/);
+    for (const each of all(`${filter} > li, ${filter} > label`)) {
+      each.hidden = !words.every((word) => each.textContent.toLowerCase().includes(word));
+    }
+  });
+
+  // <form data-preview="/address">: what a follow-up question will be searched as, to be changed.
+  const preview = one("form[data-preview]");
+  if (preview) {
+    const asked = one("[name=question]", preview), part = one(".preview", preview);
+    const searched = one("#will-search");
+    const exact = Object.assign(document.createElement("input"), { type: "hidden", name: "exact", value: "yes", disabled: true });
+    preview.append(exact);
+    let pause = 0;
+    asked.addEventListener("input", () => {
+      clearTimeout(pause);
+      exact.disabled = true;
+      pause = setTimeout(async () => {
+        const question = asked.value.trim();
+        const answer = await fetch(`${preview.dataset.preview}?question=${encodeURIComponent(question)}`).catch(() => null);
+        if (!answer?.ok || question !== asked.value.trim()) return;
+        searched.value = await answer.text();
+        part.hidden = !question || searched.value === question;
+      }, 250);
+    });
+    searched.addEventListener("input", () => { exact.disabled = false; });
+    preview.addEventListener("submit", () => { if (!exact.disabled) asked.value = searched.value; });
+  }
+
+  // <button data-copy="/answers/ID.md">: the text at the address goes to the clipboard.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const text = fetch(button.dataset.copy).then((answer) => {
+      if (!answer.ok) throw new Error(String(answer.status));
+      return answer.text();
+    });
+    try {
+      await copyText(await text);
+      say(_("Copied as Markdown, with its sources."));
+    } catch {
+      say(_("This could not be copied: save it instead."));
+    }
+  });
+  // Browsers have the clipboard only over https and on this machine.
+  const copyText = async (text) => {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    if (!copied) throw new Error("not copied");
+  };
 
   // Where Enter sends: a question is one sentence.
   document.addEventListener("keydown", (event) => {
