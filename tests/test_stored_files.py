@@ -53,7 +53,8 @@ def restore_origin(stored: Path, output: str) -> str:
     """Name the folder and the version of the stored files in place of today's."""
     version = f'"version":"{rookery.__version__}"'
     assert version in output
-    output = output.replace('"choose_by":"","context_tokens":null,', "")  # which came later
+    later = '"choose_by":"","reward":"","context_tokens":null,'
+    output = output.replace(later, "")
     return output.replace(str(stored), FOLDER).replace(version, '"version":"0.2.0"')
 
 
