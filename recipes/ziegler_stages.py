@@ -232,16 +232,18 @@ class StagedRun:
             [row] = sample["rows"]  # with its end token
             tokens = self._speech.tokenizer(row["action"])["input_ids"]
             batches[sample["step"]] += filter(None, [decode_completion(tokens, self._speech)])
-        return batches
+        return [texts for texts in batches if texts]
 
     def _aim_policy(self, target: float, spread: float) -> ReinforcementSettings:
         """Return a policy's settings; at the first KL coefficient the optimum has the target's KL
-        where rewards are normally distributed."""
+        where rewards are normally distributed, and a policy that is farther than a quarter beyond
+        the target is not written: in few batches the controller cannot bring one back."""
         how = self.settings.policy
         return replace(
             how,
             policy=self._begin_as(how.policy, self.reference),
             target=target,
+            budget=1.25 * target,
             beta=spread / math.sqrt(2 * target),
             shown=how.episodes,
             seed=self.settings.seed,
