@@ -397,6 +397,9 @@ class ScriptedSession:
         """Return the settings of one sample."""
         return BestOfNSettings()
 
+    def find_trained_policy(self) -> None:
+        """Return no policy that was trained here."""
+
     def is_writer_local(self) -> bool:
         """Return True except for the form that a server's model is asked in."""
         return self._reader.method not in SERVED_FORMS

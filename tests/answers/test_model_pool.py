@@ -201,7 +201,7 @@ def test_servers_take_the_options_of_completions(
     assert opened == [override_settings(ModelSettings("path:m"), GIVEN)] * 2
     assert opened[0].threads == 2
     wrong = run("serve", "mcp", "--method", "webglm", "--model", "path:m", "--top-p", "0")
-    assert (wrong.code, "top_p must be a number above 0" in wrong.err) == (2, True)
+    assert (wrong.code, "--top-p must be a number above 0" in wrong.err) == (2, True)
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_sampling_is_set_by_options_and_by_a_table(run: Run, tiny: Path, tmp_pat
     assert cut["text"] == text[: text.find(text[2])]
     for wrong, said in (
         (("--dtype", "int3"), "dtype"),
-        (("--top-p", "0"), "top_p must be"),
+        (("--top-p", "0"), "--top-p must be"),
     ):
         result = run("ask", GIFTS, *CORVIDS, "--method", "webglm", *by_model, *wrong)
         assert (result.code, said in result.err) == (2, True)
