@@ -86,14 +86,14 @@ def test_a_question_is_asked_and_its_quotes_read_by_the_keyboard_alone(
         page.keyboard.type(LONG)
         page.keyboard.press("Enter")
         answered(page)
-        cites = page.locator(".answer-text .cite")
-        cites.nth(1).focus()
+        links = page.locator(".answer-text .show-quote")
+        links.nth(1).focus()
         page.keyboard.press("Enter")
         expect(page.locator(".beside-count")).to_have_text("Quote 2 of 2")
         for key, number in (("ArrowRight", 2), ("ArrowDown", 2), ("ArrowUp", 1), ("ArrowLeft", 1)):
             page.keyboard.press(key)
             expect(page.locator(".beside-count")).to_have_text(f"Quote {number} of 2")
-            expect(cites.nth(number - 1)).to_be_focused()
+            expect(links.nth(number - 1)).to_be_focused()
             quote_is_marked(page, number)
         assert said == []
 
@@ -112,7 +112,7 @@ def test_the_page_stands_beside_the_answer_and_a_click_moves_it_to_the_quote(
         assert left is not None
         assert right is not None
         assert left["x"] + left["width"] <= right["x"]
-        page.locator(".answer-text .cite").nth(1).click()
+        page.locator(".answer-text .show-quote").nth(1).click()
         quote_is_marked(page, 2)
         page.locator("#c1").get_by_role("link", name="Show in page").click()
         quote_is_marked(page, 1)
@@ -128,22 +128,22 @@ def test_in_a_narrow_window_the_page_is_a_sheet_that_can_be_closed(
     asking: tuple[Site, AnswerService],
 ) -> None:
     with asking[0].window("sheet", "reader", viewport={"width": 360, "height": 700}) as seen:
-        page, cite = seen.page, seen.page.locator(".answer-text .cite").nth(0)
+        page, link = seen.page, seen.page.locator(".answer-text .show-quote").nth(0)
         ask(page)
         answered(page)
         expect(page.locator("#beside")).to_be_hidden()
-        cite.click()
+        link.click()
         quote_is_marked(page, 1)
         page.get_by_role("button", name="Next quote").click()
         quote_is_marked(page, 2)
         page.get_by_role("button", name="Close").click()
         expect(page.locator("#beside")).to_be_hidden()
-        cite.press("Enter")
+        link.press("Enter")
         expect(page.locator("#beside")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator("#beside")).to_be_hidden()
-        expect(cite).to_be_focused()
-        cite.click()
+        expect(link).to_be_focused()
+        link.click()
         page.set_viewport_size({"width": 1280, "height": 700})
         expect(page.locator("#beside:not(:modal)")).to_be_visible()
         quote_is_marked(page, 1)
@@ -177,7 +177,7 @@ def test_axe_finds_nothing_in_the_page_beside_the_answer(
         for width in (360, 768, 1199, 1200, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             if width < 1200:
-                page.locator(".answer-text .cite").first.click()
+                page.locator(".answer-text .show-quote").first.click()
             quote_is_marked(page, 1)
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
@@ -212,8 +212,8 @@ def test_without_scripts_the_page_comes_again_until_the_answer_is_there(
             ask(page)
             expect(page.get_by_text("Waiting for its turn")).to_be_visible()
         expect(page.locator(".answer-text")).to_have_text(ANSWER)
-        page.locator(".answer-text .cite").first.click()
-        expect(page.locator("#q1")).to_be_visible()
+        page.locator(".answer-text .show-quote").first.click()
+        page.wait_for_url("**/pages/**#quote")
         assert said == []
 
 
