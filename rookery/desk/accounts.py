@@ -139,10 +139,11 @@ def find_invited_person(store: Store, token: str) -> Person | None:
 
 
 def is_only_person(store: Store, person: Person) -> bool:
-    """Return whether nobody else has access."""
+    """Return whether a person is the admin, and nobody else has access."""
     others = (tables.people.c.gone.is_(None)) & (tables.people.c.name != person.name)
     with store.begin_read() as connection:
-        return connection.execute(select(tables.people.c.name).where(others)).first() is None
+        nobody = connection.execute(select(tables.people.c.name).where(others)).first() is None
+    return nobody and person.role == "admin"
 
 
 def redeem_invite(store: Store, token: str) -> str:

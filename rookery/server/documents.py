@@ -139,9 +139,9 @@ def list_searched_places(offered: ServerCapabilities) -> list[SearchedPlace]:
     for name, place in offered.places.items():
         if name == DOCUMENTS_PLACE:
             files = tuple(
-                each._replace(title=version.text.title)
+                each._replace(title=record.shown.text.title)
                 for each in list_place_files(place)
-                if (version := records[each.name].shown) and version.text
+                if (record := records.get(each.name)) and record.shown and record.shown.text
             )
         else:
             files = _recall_place_files(place, int(time.monotonic() / LISTING_SECONDS))
