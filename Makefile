@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 RECIPES := ziegler webgpt gophercite webglm
 
-.PHONY: demo test test-learn test-all check mutate docs man catalogs lock bench reproduce clean
+.PHONY: demo test test-learn test-all check mutate docs pictures man catalogs lock bench reproduce clean
 
 demo: .venv/ready
 	@echo '$$ rookery ask "Why do crows bring gifts to people?" --in rookery:corvids'
@@ -48,6 +48,10 @@ mutate: .venv/dev
 docs: .venv/docs/ready
 	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet || { rm -rf site; exit 1; }
 	@echo "$(CURDIR)/site/index.html"
+
+# The pictures of the site and of README, with Chromium and the site that `make docs` built.
+pictures: .venv/dev docs
+	$(BIN)/python docs/pictures.py
 
 # The man page, from the help of the commands.
 man: .venv/ready

@@ -39,7 +39,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages, and the logo of the application."""
+    logo = PACKAGE / "shell" / "static" / "rook.svg"
+    files.append(File.generated(config, "pictures/rook.svg", abs_src_path=str(logo)))
     for path, text in (*_write_commands(), *_write_package(), _write_python()):
         files.append(File.generated(config, f"reference/{path}", content=text))
     return files

@@ -44,33 +44,38 @@ CURVES = {
 """Headings of the first page, and the names of the figures below them."""
 HEAD = """# Results
 
-Each of the four papers is played end to end by one recipe, at two sizes: `small` for two cores
-(`make -j2 reproduce SEEDS="0 1 2"`, with the data sets in `../shared/data`, and SmolLM2-135M by
-`rookery models add smollm2`), and `medium` for one GPU (`python -m recipes.NAME medium`), with
-about ten times the examples, which are others. This page, its pictures, the rows of each figure
-(CSV) and the scores of each seed are written by `python -m recipes.results`; nobody edits them. A
-result that is kept is not made again until its file in docs/results is deleted. The recipes were
-written anew for version 0.3: what those of version 0.2 found is in its docs/results.md (commit
-edb16b2) and, in short, in docs/LOG.md.
-Our models are six to two thousand times smaller than the papers', and learn from hundreds or
-thousands of examples, so that effects are compared and not their sizes. Minutes are of a machine
-that did other work beside. First come curves, then for each effect three answers:
+What was found when Rookery's recipes repeated the main experiments of the four papers at a small
+scale, effect by effect.
 
-- **(a) The paper's claim**: what was learnt less its own reference, on the same questions. "yes":
-  the whole interval lies above 0, and each seed does. "no": it lies below. "The same" is seen only
-  within a margin that was set before the run, and refuted beyond it.
-- **(b) Beyond fair floors**: what was learnt less each system that has the same access and learnt
-  nothing of it (by lot, likeliest, longest, majority, best of n at equal KL). "yes": above all of
-  them, beyond the interval; "no": below one.
-- **(c) Facts, without a verdict**: what scripts reach on the same questions, and the best possible
-  or known.
+Each paper has one recipe, in two sizes: `small` for two cores (`make -j2 reproduce SEEDS="0 1 2"`,
+with the data sets in `../shared/data`, and SmolLM2-135M by `rookery models add smollm2`), and
+`medium` for one GPU (`python -m recipes.NAME medium`), with about ten times as many examples, none
+of which are in `small`. Our models are six to two thousand times smaller than the papers', and
+learn from hundreds or thousands of examples: compare whether there is an effect, and not how large
+it is. The minutes are those of a machine that did other work at the same time.
+
+This page, its pictures, the rows of each figure (CSV) and the scores of each seed are written by
+`python -m recipes.results`, and not edited by hand. A result that is kept is not made again until
+its file in docs/results is deleted. The recipes were rewritten for version 0.3; the results of
+version 0.2 are in its docs/results.md (commit edb16b2) and, in short, in docs/LOG.md.
+
+The curves come first. Then there are three answers for each effect:
+
+- **(a) The paper's claim**: the score of what was learnt minus that of its own reference, on the
+  same questions. "yes": the whole interval lies above 0, and each seed does. "no": it lies below.
+  "the same" needs a margin that was set before the run, and is refuted beyond it.
+- **(b) Beyond fair floors**: the score of what was learnt minus that of each system that has the
+  same access and learnt nothing from it (by lot, likeliest, longest, majority, best of n at equal
+  KL). "yes": above all of them, beyond the interval. "no": below one of them.
+- **(c) Facts, without a verdict**: what scripts reach on the same questions, and the best score
+  that is possible or known.
 
 Intervals, in brackets, hold the true value 95 times in 100 (`python -m bench intervals`). They are
-over questions, each with its mean over the seeds; the seeds' own values stand beside them, since
-three seeds say little of others. "Could see" is the least effect that the measurement would have
-seen 80 times in 100: 2.8 standard errors, which is 1.43 times half the interval. Where what was
-expected before the run is less than that, and nothing is seen, the row is "too small to tell";
-where it is more, "not seen"; where nothing was expected, "undecided".
+over questions, each with its mean over the seeds; the values of single seeds are given too, since
+three seeds say little about others. "could see" is the smallest effect that the measurement would
+have seen 80 times in 100: 2.8 standard errors, which is 1.43 times half the interval. Where nothing
+was seen, the verdict is "too small to tell" if the effect that was expected before the run is
+smaller than that, "not seen" if it is larger, and "undecided" if none was expected.
 """
 
 
@@ -127,7 +132,7 @@ def _write_page() -> None:
             parts += _render_section(results)
         else:
             command = f"python -m recipes.{recipe} {size}"
-            parts.append(f"## {recipe}, {size}\n\nNo run is kept: `{command}`.\n")
+            parts.append(f"## {recipe}, {size}\n\nNo result is kept: run `{command}`.\n")
     curves = _render_curves([results[0] for results in results_by_size.values() if results])
     PAGE.write_text("\n".join([HEAD, *curves, *parts]), encoding="utf-8")
 
@@ -142,25 +147,27 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
     count = f"{_count_seeds(results)} ({', '.join(map(str, seeds))})"
     yield f"`python -m recipes.{first.recipe} {first.size}` · {count} · {minutes:.0f} min in all\n"
     findings = list(list_findings(first.effects, [each.tables for each in results]))
-    yield (
-        "| | effect | in the paper | (a) learnt less its reference | of each seed | could see | "
-        "(b) learnt less fair floors | (c) facts |\n|---|---|---|---|---|---|---|---|"
-    )
+    yield "| | effect | (a) the paper's claim | (b) beyond fair floors |\n|---|---|---|---|"
+    for number, each in enumerate(findings, 1):
+        floors = each.beyond if each.floors else "no floors"
+        cells = (str(number), each.effect, f"**{each.verdict}**", f"**{floors}**")
+        yield f"| {' | '.join(map(_escape_cell, cells))} |"
+    yield ""
     for number, (effect, each) in enumerate(zip(first.effects, findings, strict=True), 1):
-        yield _render_row(number, effect, each)
+        yield from _render_finding(number, effect, each)
     yield ""
     tables = {table.name: table for table in first.tables}
     for says, numbers in _group_numbers(tables[each.table].says for each in first.effects):
         questions = tables[first.effects[numbers[0] - 1].table].questions
-        yield f"- {_join_numbers(numbers)}: {says}; {len({*questions})} questions"
+        yield f"- {_name_effects(numbers)}: {says}; {len({*questions})} questions"
     for aimed, numbers in _group_numbers(map(_describe_aim, findings)):
-        yield f"- {_join_numbers(numbers)}, the reward that was aimed at: {aimed}"
+        yield f"- {_name_effects(numbers)}, the reward that was optimised: {aimed}"
     for hacked, numbers in _group_numbers(map(_describe_hacking, findings)):
-        yield f"- {_join_numbers(numbers)}, reward hacking: {hacked}"
+        yield f"- {_name_effects(numbers)}, reward hacking: {hacked}"
     for chosen, numbers in _group_numbers(each.chosen for each in first.effects):
-        yield f"- {_join_numbers(numbers)}, chosen: {chosen}"
+        yield f"- {_name_effects(numbers)}, chosen: {chosen}"
     for why, numbers in _group_numbers(each.why for each in findings):
-        yield f"- {_join_numbers(numbers)}, presumed reason: {why}"
+        yield f"- {_name_effects(numbers)}, the presumed reason: {why}"
     for note in dict.fromkeys(note for each in results for note in each.notes):
         noted = [str(each.seeds[0]) for each in results if note in each.notes]
         of = "" if len(noted) == len(results) else f"seed {', '.join(noted)}: "
@@ -181,7 +188,7 @@ def _render_curves(results: Sequence[Result]) -> Iterator[str]:
             (each, figure) for each in results for figure in each.figures if figure.name == name
         ]
         if not pairs:
-            yield "No run that is kept has stored this.\n"
+            yield "No result that is kept has this curve.\n"
         for each, curve in pairs:
             of = f"{each.recipe}, {each.size}"
             picture = f"{PICTURES.name}/{each.recipe}-{each.size}-{name}.svg"
@@ -195,23 +202,22 @@ def _render_title(result: Result) -> str:
     return f"## {result.recipe}, {result.size}\n\n{' '.join(about.split())}\n"
 
 
-def _render_row(number: int, effect: Effect, finding: Finding) -> str:
+def _render_finding(number: int, effect: Effect, finding: Finding) -> Iterator[str]:
+    """Render one effect as a list; a phone cuts off a table of eight columns."""
     scores = f"{_format_scores([finding.learnt])}, {_format_scores([finding.reference])}"
     floors = f"**{finding.beyond}**: {format_systems(finding.floors)}" if finding.floors else ""
     expected = f"{effect.margin:g} is the same" if effect.margin else "no margin was set"
     if effect.claim == "more":
         expected = f"{effect.expected:g} expected" if effect.expected else "none was expected"
-    cells = (
-        str(number),
-        finding.effect,
-        finding.paper,
-        f"**{finding.verdict}**: {format_estimate(finding.more, sized=False)}; {scores}",
-        ", ".join(f"{seed:.3f}" for seed in finding.seeds),
-        "nothing: no interval" if finding.least is None else f"{finding.least:.3f}; {expected}",
-        "; ".join(filter(None, (floors, effect.lacking))),
-        _format_scores(finding.facts) or "none",
+    least = "nothing: no interval" if finding.least is None else f"{finding.least:.3f}; {expected}"
+    seeds = ", ".join(f"{seed:.3f}" for seed in finding.seeds)
+    yield f"- **{number}. {finding.effect}.** In the paper: {finding.paper}"
+    yield (
+        f"    - (a) **{finding.verdict}**: {format_estimate(finding.more, sized=False)}; {scores}. "
+        f"Of each seed: {seeds}. Could see {least}"
     )
-    return f"| {' | '.join(map(_escape_cell, cells))} |"
+    yield f"    - (b) {'; '.join(filter(None, (floors, effect.lacking)))}"
+    yield f"    - (c) {_format_scores(finding.facts) or 'none'}"
 
 
 def _format_scores(systems: Iterable[SystemEstimate]) -> str:
@@ -220,7 +226,7 @@ def _format_scores(systems: Iterable[SystemEstimate]) -> str:
 
 def _describe_aim(finding: Finding) -> str:
     if finding.aimed is None or finding.correlation is None:
-        return "not stored by question, or there is none"
+        return "there is none, or its scores are not stored by question"
     more = format_estimate(finding.aimed, sized=False)
     return f"{more} more by it; its correlation with these scores is {finding.correlation:.2f}"
 
@@ -244,8 +250,8 @@ def _group_numbers(texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
     yield from found.items()
 
 
-def _join_numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _name_effects(numbers: Sequence[int]) -> str:
+    return f"Effect{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 def _render_figure(name: str, figure: Figure) -> Iterator[str]:

@@ -64,7 +64,7 @@ SIZE_LIMITS = {
     "answers": (3_948, 18),  # follow-ups without a model; what a newer source says
     "browser": (1_475, 7),
     "cli": (3_186, 13),
-    "desk": (7_798, 32),  # what is told is a table; invitations know whom they are for; a lone admin is "You"
+    "desk": (7_798, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_040, 6),
     "learn": (6_517, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_446, 16),  # own libraries are places; an open one is closed by with

@@ -80,27 +80,26 @@ def test_the_page_judges_over_all_seeds_that_there_are(
         (folder / "result.json").write_text(made.to_json())
     (tmp_path / "docs" / "results" / "webgpt-small-of-old.svg").write_text("old")
     page = write_page()
-    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| 1 | ")]
-    assert rows[0] == [
-        "| 1",
-        "best of 4 \\| beats one",
-        "68 %",
-        "**yes**: 0.375 (0.367 to 0.383); best 2.625, one 2.250",
-        "0.500, 0.250",
-        "0.012; none was expected",
-        "**yes**: lot 0.625 (0.617 to 0.633)",
-        "first 2.125 |",
-    ]
-    assert "| **undecided**: 0.000; PPO 2.250, one 2.250 | 0.000, 0.000 |" in page
-    assert "| nothing: no interval |" in page
-    assert "- 1, reward hacking: PPO 2.250, where one 2.250: " in page
-    assert "- 1, 2, 3, the reward that was aimed at: not stored" in page
+    assert "\n| 1 | best of 4 \\| beats one | **yes** | **yes** |\n" in page
+    assert (
+        "- **1. best of 4 | beats one.** In the paper: 68 %\n"
+        "    - (a) **yes**: 0.375 (0.367 to 0.383); best 2.625, one 2.250. "
+        "Of each seed: 0.500, 0.250. Could see 0.012; none was expected\n"
+        "    - (b) **yes**: lot 0.625 (0.617 to 0.633)\n"
+        "    - (c) first 2.125\n"
+    ) in page
+    assert (
+        "(a) **undecided**: 0.000; PPO 2.250, one 2.250. Of each seed: 0.000, 0.000. "
+        "Could see nothing: no interval\n"
+    ) in page
+    assert "- Effect 1, reward hacking: PPO 2.250, where one 2.250: " in page
+    assert "- Effects 1, 2, 3, the reward that was optimised: there is none, or" in page
     curves = page.split("## ziegler, small")[0]
     assert "## Gain by n\n\nwebgpt, small: As seen.\n\n![webgpt, small: Gain by n]" in curves
-    assert "## Reward by batch\n\nNo run that is kept has stored this." in curves
-    assert "- 2, presumed reason: too few steps\n" in page
-    assert "- 1, 2, 3: right answers; 30 questions\n" in page
-    assert "- 1, 2, 3, chosen: n on other questions\n" in page
+    assert "## Reward by batch\n\nNo result that is kept has this curve." in curves
+    assert "- Effect 2, the presumed reason: too few steps\n" in page
+    assert "- Effects 1, 2, 3: right answers; 30 questions\n" in page
+    assert "- Effects 1, 2, 3, chosen: n on other questions\n" in page
     assert "2 seeds (0, 1) · 25 min in all" in page
     assert "The figures below are of seed 0 alone." in page
     assert "### Best of n (WebGPT, fig. 8)" in page
@@ -121,8 +120,8 @@ def test_the_page_judges_over_all_seeds_that_there_are(
     ) as rows_file:
         assert list(csv.reader(rows_file))[:2] == [["n", "name"], ["0", "a, b | 0"]]
     for name in ("ziegler", "gophercite", "webglm"):
-        assert f"No run is kept: `python -m recipes.{name} small`." in page
-    assert "## webgpt, medium\n\nNo run is kept: `python -m recipes.webgpt medium`." in page
+        assert f"No result is kept: run `python -m recipes.{name} small`." in page
+    assert "## webgpt, medium\n\nNo result is kept: run `python -m recipes.webgpt medium`." in page
 
 
 def test_seeds_that_were_run_elsewhere_before_count(
