@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from math import exp, fsum, log
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +39,7 @@ from rookery.pages.passages import (
     list_table_rows,
 )
 from rookery.pages.search_terms import ENGLISH, find_language, reads_as_english, split_terms
+from rookery.quotes.answer_types import mark_question
 from rookery.quotes.differing_answers import differ_in_answer, tells_change
 from rookery.quotes.verification import is_quote_too_short
 from rookery.records import Answer, Block, Episode, Failure, Hit, Library, Page, Question, Quote
@@ -103,16 +105,7 @@ _EXCEPTS = re.compile(
 """beginning of a sentence that takes something back of the one before it"""
 
 
-_ASKING = frozenset(
-    """wann warum welche welcher welches welchen wieso weshalb wieviel wieviele viel viele haben
-    hast wird werden wurde wurden kann können muss müssen darf dürfen soll gibt sind waren wenn
-    eine einen einer einem mein meine nach über lange hoch quand comment combien pourquoi quel
-    quelle quelles quels quoi est-ce avoir peut peux doit dois faut fait sont était dans pour
-    avec cuándo cuánto cuánta cuántos cuántas cuál cuáles cómo dónde quién quiénes puede puedo
-    debe debo hace tiene tienen están para quando quanto quanta quanti quante come dove perché
-    quale quali posso deve devo sono onde quem qual quais como porque wanneer waarom welke
-    hoeveel moet heeft hebben worden voor""".split()
-)
+_ASKING = frozenset(Path(__file__).with_name("asking_words.txt").read_text("utf-8").split())
 """words by which other languages ask, or that are in most of their texts"""
 _LEAST_SIMILARITY, _LARGEST_MARGIN = 0.35, 0.5
 """cosine of a further quote to the question, and log-odds that it may lack to the best: of what is
@@ -310,7 +303,8 @@ def _judge_passages(
 
     The model does not know that 27 February 2026 is 2026-02-27.
     """
-    questions = [use_forms_of(question, f"{each.text} {each.heading}") for each in passages]
+    marked = mark_question(question)
+    questions = [use_forms_of(marked, f"{each.text} {each.heading}") for each in passages]
     judgements = dict[int, EvidenceJudgement]()
     for form in dict.fromkeys(questions):
         alike = [number for number, each in enumerate(questions) if each == form]

@@ -38,6 +38,7 @@ from rookery.models.chat_prompts import make_reply_form, read_json_objects, rend
 from rookery.models.constrained_decoding import PolicyConstrainer
 from rookery.pages.page_text import neutralize_line
 from rookery.pages.passages import find_sentences
+from rookery.quotes.answer_types import mark_question
 from rookery.quotes.chat_replies import read_chat_reply
 from rookery.quotes.citation_syntax import (
     CitationSyntaxError,
@@ -135,7 +136,7 @@ def answer_with_gophercite(
     def answers_question(quote: Quote) -> bool:
         if judge is None:
             return True
-        [judged] = judge(question.text, [EvidencePassage(quote.text, quote.title)])
+        [judged] = judge(mark_question(question.text), [EvidencePassage(quote.text, quote.title)])
         return convert_to_probability(judged.answers) >= settings.answers
 
     def check_claims(answer: Answer) -> Answer:

@@ -31,7 +31,7 @@ from rookery.evidence.claim_support import (
 from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage, convert_to_probability
 from rookery.evidence.passage_ranking import PassageRanker, RankingObserver, rank_passages
 from rookery.pages.page_text import neutralize_line, neutralize_text
-from rookery.quotes.answer_types import is_yes_no_question
+from rookery.quotes.answer_types import is_yes_no_question, mark_question
 from rookery.quotes.citation_syntax import UnsupportedAnswerError, order_quotes_by_use
 from rookery.quotes.repair import CorrectionSettings, measure_shared_words, parse_and_correct
 from rookery.records import (
@@ -177,7 +177,7 @@ def put_into_words(
         shared_words = max(measure_shared_words(each.answer, text) for each in shown_sources)
         if shared_words < SHARED_WORDS:
             return False
-        [judged] = judge(question, [EvidencePassage(text, quotes[0].title)])
+        [judged] = judge(mark_question(question), [EvidencePassage(text, quotes[0].title)])
         return convert_to_probability(judged.answers) >= LEAST_ANSWER
 
     def sample(n: int) -> list[AnswerDraft]:

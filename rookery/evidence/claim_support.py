@@ -29,7 +29,7 @@ from rookery.evidence.evidence_model import (
 from rookery.pages.passages import find_sentences
 from rookery.pages.search_terms import QUESTION_WORDS
 from rookery.pages.text_folding import fold_text
-from rookery.quotes.answer_types import is_yes_no_question
+from rookery.quotes.answer_types import is_yes_no_question, mark_question
 from rookery.quotes.citation_syntax import NUMBERED, UnsupportedAnswerError, order_quotes_by_use
 from rookery.quotes.repair import CorrectionSettings, list_guarded_words, measure_shared_words
 from rookery.quotes.word_overlap import split_words
@@ -177,7 +177,7 @@ def make_evidence_reward(judge: EvidenceJudge) -> Reward:
         if not cited:
             return 0.0
         quotes = [_make_evidence_passage(answer.quotes[number]) for number in cited]
-        answers = max(each.answers for each in judge_once(question.text, quotes))
+        answers = max(each.answers for each in judge_once(mark_question(question.text), quotes))
         supported = [0.0 for _ in _list_uncited_sentences(answer)]
         for claim in answer.claims:
             passages = [_make_evidence_passage(answer.quotes[number]) for number in claim.quotes]
@@ -248,6 +248,7 @@ def locate_answers(
     """
     if judge is None:
         return [AnswerSource(quote, quote.text, quote.text) for quote in quotes]
+    question = mark_question(question)
     judged = judge(question, [EvidencePassage(quote.text, quote.title) for quote in quotes])
     return [
         _cut_source(question, quote, *each.span, judge)

@@ -23,7 +23,12 @@ from rookery.pages.search_terms import (
     join_pairs,
     split_terms,
 )
-from rookery.quotes.answer_types import detect_answer_type, extract_answer_terms, is_yes_no_question
+from rookery.quotes.answer_types import (
+    detect_answer_type,
+    extract_answer_terms,
+    is_yes_no_question,
+    mark_question,
+)
 from rookery.records import Hit, Page
 
 Similarity = Callable[[str, Sequence[str]], Sequence[float]]
@@ -304,7 +309,8 @@ def rank_by_evidence(
     probability that it answers. Sentences are not scored.
     """
     pool = nlargest(MAX_JUDGED_PASSAGES, hits, key=lambda each: compute_fused_score(each[1]))
-    judged = judge(question, [_make_evidence_passage(page, hit) for page, hit in pool])
+    passages = [_make_evidence_passage(page, hit) for page, hit in pool]
+    judged = judge(mark_question(question), passages)
     by_judge = sorted(range(len(pool)), key=lambda number: -judged[number].answers)
     order = by_judge
     if len(question.split()) > LONG_QUERY_WORDS:

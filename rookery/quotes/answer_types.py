@@ -90,6 +90,16 @@ def is_yes_no_question(question: str) -> bool:
     return _YES_OR_NO.match(question) is not None
 
 
+def mark_question(question: str) -> str:
+    """Return a question as the evidence model has learnt to read it: with a mark at its end.
+
+    People leave it out as they type, and have other marks in other languages. A question that ends
+    as other sentences do stays as it is.
+    """
+    text = question.rstrip("?？؟ \t\n")
+    return question if text.endswith(tuple(".!…。！")) or not text else f"{text}?"
+
+
 def contains_negation(sentence: str) -> bool:
     """Return True if an English sentence contains a negation such as "not", "never" or "isn't"."""
     return _DENIAL.search(sentence) is not None

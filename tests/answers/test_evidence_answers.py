@@ -568,3 +568,20 @@ def test_a_heading_of_a_changelog_is_judged_as_a_version() -> None:
         "News News > Version 3.1.2 (2026-03-02)",
         "News News > 1.2 Undo",
     ]
+
+
+def test_a_question_without_its_mark_is_judged_with_it_and_kept_as_it_was_typed() -> None:
+    read = list[str]()
+    judge = WordJudge(wall=4.0)
+
+    def judge_and_note(
+        question: str, passages: Sequence[EvidencePassage]
+    ) -> list[EvidenceJudgement]:
+        read.append(question)
+        return judge(question, passages)
+
+    typed = Question("1", "where do i hang a box for jackdaws")
+    page = read_page(STEPS.encode(), "https://boxes.example/steps", "text/html")
+    episode = answer_by_evidence(typed, InMemoryLibrary([page]), judge_and_note)
+    assert set(read) == {"where do i hang a box for jackdaws?"}
+    assert episode.question == typed
