@@ -409,13 +409,13 @@ def render_answers(asked: Sequence[AskedQuestion], count: int, day: str) -> str:
     drawn += random.sample(declined, min(count - len(drawn), len(declined)))
     lines = [
         "# Twenty answers\n",
-        f"`extract` was asked {len(asked)} questions about the bundled pages ({day}), of which it "
-        f"declined {len(declined)}. These are {len(drawn)} by lot, right and wrong ones, those "
-        "answered first: `python -m bench.documentation --draw 20` asks again over "
-        "`rookery:corvids`; choices were made by these questions, too, and docs/figures.md has how "
-        "often answers about sites are right that nothing was chosen on. A quote is right if it "
-        "stands on an accepted page and holds the pattern of the fact; near misses have no answer "
-        "there.\n",
+        f"This page shows {len(drawn)} of Rookery's answers, right and wrong, as chosen by lot. "
+        f"`extract` was asked {len(asked)} questions about the bundled pages ({day}) and declined "
+        f"{len(declined)}; answered questions come first. `python -m bench.documentation --draw "
+        "20` asks again over `rookery:corvids`. Rookery was tuned on these questions, too; "
+        "docs/figures.md says how often answers are right about sites that it was not tuned on. A "
+        "quote is right if it stands on an accepted page and holds the pattern of the fact. The "
+        "pages do not answer questions of the kind near miss.\n",
     ]
     for each in drawn:
         lines.append(f"## {each.question}\n")
