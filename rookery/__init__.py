@@ -286,9 +286,7 @@ def _open_session(
     return AnswerSession(combined, progress, None, None, libraries, policy, reward)
 
 
-def _split_places(
-    places: Iterable[str | Path | Library],
-) -> tuple[list[str | Path], list[Library]]:
+def _split_places(places: Iterable[str | Path | Library]) -> tuple[list[str | Path], list[Library]]:
     """Return the places that are named, and those that are libraries. Raises TypeError."""
     from rookery.library.own_library import is_library
 

@@ -304,11 +304,7 @@ TRAINING_COMMANDS = {
 
 def _add_training_command(what: str, help: str) -> None:
     @learn.command(what, help=help)
-    def run_learn(
-        config: Path,
-        out: RunFolderOption = None,
-        as_json: JsonOption = False,
-    ) -> None:
+    def run_learn(config: Path, out: RunFolderOption = None, as_json: JsonOption = False) -> None:
         """Train as the file says.
 
         --config FILE  The settings of the training, in TOML. The page reference/settings.md of the

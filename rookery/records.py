@@ -36,6 +36,58 @@ _prepared_types: set[Any] = set()
 _preparation = threading.RLock()
 
 
+_JSON_KINDS = {"object": "an object {...}", "array": "a list [...]", "str": "text"}
+_JSON_KINDS |= {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_EXPECTED = re.compile(r"Expected `(.+?)`(.*?)(?:, got (?:`(.+)`|\d+))?")
+_JSON_SENTENCES = (
+    ("Object missing required field (.*)", r"the field \1 is missing"),
+    ("Object contains unknown field (.*)", r"the field \1 is unknown"),
+    ("Input data was truncated", "the JSON ends too early"),
+    ("JSON is malformed: (.*)", r"it is not JSON: \1"),
+    ("Invalid (?:enum )?value (.*)", r"the value cannot be \1"),
+    ("Number out of range", "the number is too large or too small"),
+)
+
+
+def describe_json_error(error: Exception) -> str:
+    """Say in one sentence what is wrong with JSON or TOML that msgspec refused, and in which field.
+
+    An error of another kind is left in its own words.
+    """
+    if isinstance(error, UnicodeError):
+        return "it is not UTF-8: save it as UTF-8"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    sentence, _, path = str(error).partition(" - at `")
+    field = path.rpartition("$")[2].strip("`.")
+    if mismatch := _EXPECTED.fullmatch(sentence):
+        expected, actual = (
+            " or ".join(_JSON_KINDS.get(kind, kind) for kind in (kinds or "").split(" | "))
+            for kinds in mismatch.group(1, 3)
+        )
+        it = f"`{field}`" if field else "it"
+        return f"{it} must be {expected}{mismatch[2]}" + (f", and is {actual}" if actual else "")
+    for pattern, replacement in _JSON_SENTENCES:
+        sentence = re.sub(f"^{pattern}$", replacement, sentence)
+    return f"{sentence} (in `{field}`)" if field else sentence
+
+
+def decode_json(data: bytes | bytearray | str, kind: type[T]) -> T:
+    """Return the value of this type that JSON holds. Raises ValueError, which names the field."""
+    try:
+        return msgspec.json.decode(data, type=prepare_type(kind))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(describe_json_error(error)) from error
+
+
+def convert_value(value: object, kind: type[T]) -> T:
+    """Return what JSON or TOML held as a value of this type. Raises ValueError as `decode_json`."""
+    try:
+        return msgspec.convert(value, prepare_type(kind))
+    except msgspec.ValidationError as error:
+        raise ValueError(describe_json_error(error)) from error
+
+
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value that survives a round trip through one line of JSON."""
 
@@ -57,8 +109,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not isinstance(line, str | bytes):
             raise TypeError(f"line must be str or bytes, not {type(line).__name__}")
         try:
-            return msgspec.json.decode(line, type=prepare_type(cls))
-        except (msgspec.DecodeError, RecursionError) as error:
+            return decode_json(line, cls)
+        except ValueError as error:
             raise ValueError(f"it is no {cls.__name__} in JSON: {error}") from error
 
 
@@ -135,7 +187,9 @@ class Page(Record, frozen=True):
             raise ValueError(f"quote [{start}:{end}] is outside {self.url} ({size} chars)")
         if not (is_word_edge(self.text, start) and is_word_edge(self.text, end)):
             raise ValueError(f"quote [{start}:{end}] cuts a word or a number of {self.url}")
-        return Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
+        quote = Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
+        quote.__dict__["from_page"] = True
+        return quote
 
     def quote_whole_words(self, start: int, end: int) -> "Quote":
         """Return the quote of the least span that holds text[start:end] and cuts no word.
@@ -344,11 +398,11 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-class Quote(Record, frozen=True):
+class Quote(Record, frozen=True, dict=True):
     """A verbatim span of one version of one page, as `Page.quote` makes it.
 
-    One that was made by hand or read from a file only claims to be that, until `rookery.verify` has
-    compared it with the page.
+    One that was made by hand or read from a file only claims to be that, and says so where it is
+    printed: `rookery.verify` compares it with the page.
     """
 
     url: str
@@ -363,6 +417,18 @@ class Quote(Record, frozen=True):
     """offset of its end; exclusive"""
     text: str
     """the words, exactly as they stand there"""
+
+    def __str__(self) -> str:
+        """Return the words with title and address, and whether they are only claimed."""
+        return self._format_source(sanitize_text, sanitize_text)
+
+    def _format_source(self, escape: Callable[[str], str], link: Callable[[str], str]) -> str:
+        line = f"“{escape(' '.join(self.text.split()))}” · {escape(self.title)} · {link(self.url)}"
+        return (
+            line
+            if "from_page" in self.__dict__
+            else f"{line} · not checked: rookery.verify does it"
+        )
 
 
 class Hit(Record, frozen=True):
@@ -450,12 +516,14 @@ class Answer(Record, frozen=True):
                 raise ValueError(f"a claim cites quotes {claim.quotes}; there are {size}")
 
     def __str__(self) -> str:
-        """Return the text with [n] behind each claim, then each quote with title and address."""
+        """Return the text with [n] behind each claim, then each quote with title and address.
+
+        Quotes that were made by hand or read from a file are called not checked.
+        """
         return "\n\n".join(self._list_paragraphs(sanitize_text, sanitize_text))
 
     def to_markdown(self) -> str:
-        """Return the same as Markdown, with links to pages on the web. It does not say whether the
-        quotes are verified."""
+        """Return the same as Markdown, with links to pages on the web."""
         return "\n\n".join(self._list_paragraphs(_clean_markdown, _link_markdown)) + "\n"
 
     def _list_paragraphs(
@@ -470,8 +538,7 @@ class Answer(Record, frozen=True):
             for text, numbers in self.split_at_claims()
         )
         for number, quote in enumerate(self.quotes, 1):
-            words = escape(" ".join(quote.text.split()))
-            yield f"[{number}] “{words}” · {escape(quote.title)} · {link(quote.url)}"
+            yield f"[{number}] {quote._format_source(escape, link)}"
 
     def split_at_claims(self, before: int = 0) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
         """Yield the whole text, cut where claims end, with the numbers that are cited there.

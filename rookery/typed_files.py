@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, prepare_type
+from rookery.records import Failure, convert_value, decode_json, describe_json_error
 
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -53,22 +53,21 @@ def read_json_lines(path: Path, kind: type[T]) -> Iterator[T]:
     Lines are read, and errors raised, as values are taken. Raises Failed: not_found (also for a
     file that cannot be read); bad_line, which names the line.
     """
-    decoder = msgspec.json.Decoder(prepare_type(kind))
     try:
         with require_regular_file(path).open("rb") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), b""), 1):
                 if line.strip():
-                    yield _decode_line(line, decoder, f"{path}, line {number}")
+                    yield _decode_line(line, kind, f"{path}, line {number}")
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): check the path"
         raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
 
 
-def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T], where: str) -> T:
+def _decode_line(line: bytes, kind: type[T], where: str) -> T:
     try:
-        return decoder.decode(line)
-    except (msgspec.MsgspecError, ValueError) as error:
-        name = decoder.type.__name__.strip("_").replace("dict", "JSON object")
+        return decode_json(line, kind)
+    except ValueError as error:
+        name = kind.__name__.strip("_").replace("dict", "JSON object")
         detail = f"no {name} ({error}): write it again, or take the line out"
         raise Failed(Failure(where, Outcome.BAD_LINE, detail)) from error
 
@@ -92,7 +91,7 @@ def read_toml_table(path: Path) -> dict[str, Any]:
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): name a TOML file"
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        detail = f"it is not valid TOML: {error}"
+        detail = f"it is not valid TOML: {describe_json_error(error)}"
     raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
 
 
@@ -108,8 +107,8 @@ def parse_settings(
     detail = describe_unknown_key(table, kind, under, also)
     if not detail:
         try:
-            return msgspec.convert(table, prepare_type(kind))
-        except (msgspec.MsgspecError, ValueError) as error:
+            return convert_value(table, kind)
+        except ValueError as error:
             place = f"[{'.'.join(under)}]: " if under else ""
             detail = f"correct it: {place}{error}"
     raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))

@@ -60,20 +60,20 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_680, 10),  # arguments are checked, answers print, failures speak Python
-    "answers": (3_943, 18),  # follow-ups without a model; what a newer source says
+    "(top)": (1_721, 10),  # answers print, failures speak Python, JSON errors are told in our words
+    "answers": (3_936, 18),  # follow-ups without a model; what a newer source says
     "browser": (1_475, 7),
-    "cli": (3_186, 13),
-    "desk": (7_798, 32),  # what is told is a table; invitations; a lone admin is "You"
+    "cli": (3_182, 13),
+    "desk": (7_788, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
-    "learn": (6_517, 25),  # sampling records what frozen layers give: a pass through them less
+    "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_446, 16),  # own libraries are places; an open one is closed by with
-    "measure": (1_436, 11),
-    "models": (1_507, 7),
+    "measure": (1_434, 11),
+    "models": (1_504, 7),
     "network": (1_303, 5),
-    "pages": (8_308, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (3_161, 13),  # a typed quotation reads as its page does
-    "server": (7_565, 20),  # what is searched is told, with its documents
+    "pages": (8_302, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "quotes": (3_156, 13),  # a typed quotation reads as its page does
+    "server": (7_578, 20),  # what is searched is told, with its documents and what of them is not
     "shell": (2_616, 14),
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended

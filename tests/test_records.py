@@ -24,6 +24,7 @@ from rookery.records import (
     Question,
     Quote,
     Rating,
+    Record,
     Step,
     find_last_edge,
     is_word_edge,
@@ -81,10 +82,56 @@ def test_views_are_two_lists_over_one_text() -> None:
 
 
 def test_records_refuse_unknown_fields_and_changes() -> None:
-    with pytest.raises(ValueError, match="unknown field `txt`"):
+    with pytest.raises(ValueError, match="the field `txt` is unknown"):
         Question.from_json('{"id": "1", "text": "Why?", "txt": "Why?"}')
     with pytest.raises(AttributeError):
         SKY.text = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "sentence"),
+    [
+        (Question, "[]", "it must be an object {...}, and is a list [...]"),
+        (Question, '{"id": 1, "text": "Why?"}', "`id` must be text, and is a whole number"),
+        (Question, '{"id": "1"}', "the field `text` is missing"),
+        (
+            Question,
+            '{"id": "1", "text": "Why?", "pages": [{"url": "u", "text": ""}]}',
+            "the field `title` is missing (in `pages[0]`)",
+        ),
+        (Question, '{"id": "1",', "the JSON ends too early"),
+        (Question, '{"id": "1",}', "it is not JSON: trailing comma in object (byte 11)"),
+        (Question, b'{"id": "\xff", "text": "Why?"}', "it is not UTF-8: save it as UTF-8"),
+        (Answer, '{"text": "", "score": "0"}', "`score` must be a number or null, and is text"),
+        (Answer, '{"text": "", "citations": "x"}', "the value cannot be 'x' (in `citations`)"),
+        (
+            Answer,
+            '{"text": "", "claims": [{"start": 0, "end": 9, "quotes": []}]}',
+            "claim [0:9] is outside the answer",
+        ),
+        (Page, '{"url": "u", "title": "", "text": "", "blocks": [[0]]}', "list [...] of at least"),
+    ],
+)
+def test_what_is_no_record_is_told_in_our_words(
+    kind: type[Record], line: str | bytes, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=f"it is no {kind.__name__} in JSON: ") as raised:
+        kind.from_json(line)
+    assert sentence in str(raised.value)
+    assert "$" not in str(raised.value)
+
+
+def test_a_quote_that_is_only_claimed_says_so() -> None:
+    cut = SKY.quote(0, 38)
+    made = Quote(SKY.url, SKY.title, SKY.digest, 0, 38, SKY.text[:38])
+    assert made == cut == Quote.from_json(cut.to_json())
+    line = "“Air scatters blue light more than red.” · Sky · lib:sky"
+    claimed = f"{line} · not checked: rookery.verify does it"
+    assert str(cut) == line
+    assert str(made) == str(Quote.from_json(cut.to_json())) == claimed
+    answer = Answer("Blue.", (cut, made), (Claim(0, 5, (0, 1)),))
+    assert str(answer) == f"Blue.[1][2]\n\n[1] {line}\n\n[2] {claimed}"
+    assert claimed in answer.to_markdown()
 
 
 def test_an_answer_cannot_cite_what_is_not_there() -> None:

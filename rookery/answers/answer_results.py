@@ -11,7 +11,7 @@ from rookery.errors import Outcome
 from rookery.library.worker_processes import map_in_workers
 from rookery.pages.file_selection import SkippedGroup
 from rookery.quotes.verification import Verdict
-from rookery.records import Answer, Episode, Failure, Question, Record, prepare_type
+from rookery.records import Answer, Episode, Failure, Question, Record, decode_json
 from rookery.settings import Settings
 
 
@@ -233,6 +233,6 @@ class _AnswerLine(msgspec.Struct):
 
 def _answers_question(line: bytes, question: Question) -> bool:
     try:
-        return msgspec.json.decode(line, type=prepare_type(_AnswerLine)).question == question
-    except (msgspec.MsgspecError, ValueError):
+        return decode_json(line, _AnswerLine).question == question
+    except ValueError:
         return False

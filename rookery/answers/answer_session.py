@@ -592,9 +592,7 @@ class AnswerSession:
 
 
 def open_library_alone(
-    settings: Settings,
-    progress: ProgressCallback | None = None,
-    libraries: Sequence[Library] = (),
+    settings: Settings, progress: ProgressCallback | None = None, libraries: Sequence[Library] = ()
 ) -> Library:
     """Return the library of the settings and own ones; closing it closes its archive and network
     client."""

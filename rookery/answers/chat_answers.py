@@ -34,11 +34,7 @@ from rookery.pages.page_text import neutralize_line, neutralize_text
 from rookery.pages.passages import PassageSizes, cut_passages, find_sentences
 from rookery.quotes.chat_replies import list_hidden_spans, read_chat_reply, strip_wrapping
 from rookery.quotes.citation_syntax import render_numbered
-from rookery.quotes.repair import (
-    list_content_words,
-    list_guarded_words,
-    measure_shared_words,
-)
+from rookery.quotes.repair import list_content_words, list_guarded_words, measure_shared_words
 from rookery.records import (
     Answer,
     Claim,

@@ -21,8 +21,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import msgspec
-
 from rookery.answers.evidence_answers import (
     SECTION_SIZES,
     EvidenceSettings,
@@ -374,5 +372,5 @@ def load_library_calibration(index: Path) -> LibraryCalibration | None:
     """
     try:
         return LibraryCalibration.from_json((index / LIBRARY_CALIBRATION_FILE).read_bytes())
-    except (OSError, msgspec.MsgspecError, ValueError):
+    except (OSError, ValueError):
         return None

@@ -11,7 +11,7 @@ from rookery.answers.gophercite import GopherCiteSettings
 from rookery.answers.webglm import WebglmSettings
 from rookery.browser.browser_commands import BrowserRules, read_screen
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, prepare_type
+from rookery.records import Failure, decode_json
 from rookery.settings import LocalModelSettings
 
 POLICY_FILE = "rookery-policy.json"
@@ -45,8 +45,8 @@ def read_trained_policy(model: Path) -> TrainedPolicy | None:
     if not path.is_file():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=prepare_type(TrainedPolicy))
-    except (OSError, msgspec.MsgspecError, ValueError) as error:
+        return decode_json(path.read_bytes(), TrainedPolicy)
+    except (OSError, ValueError) as error:
         detail = f"{error}: train it again, or delete the file to use it as any other model"
         raise Failed(Failure(str(path), Outcome.BAD_MODEL, detail)) from error
 

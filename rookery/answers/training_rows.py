@@ -26,7 +26,7 @@ from rookery.records import (
     Question,
     Record,
     Step,
-    prepare_type,
+    convert_value,
 )
 from rookery.typed_files import read_json_lines
 
@@ -205,8 +205,8 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
             continue
         for number, row in enumerate(_read_arrow_rows(file), 1):
             try:
-                yield msgspec.convert(row, prepare_type(kind))
-            except (msgspec.MsgspecError, ValueError) as error:
+                yield convert_value(row, kind)
+            except ValueError as error:
                 detail = f"it cannot be read ({error}): take the row out"
                 raise Failed(Failure(f"{file}, row {number}", Outcome.BAD_LINE, detail)) from error
 

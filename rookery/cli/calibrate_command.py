@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from rookery.answers.answer_results import AskResult
 from rookery.answers.answer_session import AnswerSession, EvidenceSources
 from rookery.answers.library_calibration import FEWEST_PASSAGES
@@ -215,7 +213,7 @@ def _read_records(path: Path, kind: type[Line], other: str) -> Iterator[Line]:
         for number, line in enumerate(lines, 1):
             try:
                 yield kind.from_json(line)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            except ValueError as error:
                 what, detail = f"{path}, line {number}", f"this is not {other} ({error})"
                 raise Failed(Failure(what, Outcome.UNREADABLE, detail)) from error
 

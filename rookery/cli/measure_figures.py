@@ -233,10 +233,7 @@ def _find_matches(
 
 
 def run_measure_best_of(
-    files: SystemFiles,
-    reward: Path | None,
-    validation: Path | None,
-    workers: int = 1,
+    files: SystemFiles, reward: Path | None, validation: Path | None, workers: int = 1
 ) -> Figure:
     """Return the reward of the best of n answers of each system, by n.
 

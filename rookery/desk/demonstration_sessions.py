@@ -28,12 +28,7 @@ from rookery.desk.tables import judgements, leases
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Library, Record, prepare_type
 from rookery.settings import Settings
-from rookery.shell.browser_session import (
-    BrowserSession,
-    LiveSessions,
-    ReplyEvent,
-    SessionEvent,
-)
+from rookery.shell.browser_session import BrowserSession, LiveSessions, ReplyEvent, SessionEvent
 from rookery.shell.languages import mark_text
 
 _LOG = logging.getLogger("rookery.desk")

@@ -19,7 +19,7 @@ import msgspec
 
 from rookery.browser.browser_commands import BrowserRules
 from rookery.errors import Failed, Outcome
-from rookery.records import Answer, Failure, Question, Record, digest_of, prepare_type
+from rookery.records import Answer, Failure, Question, Record, convert_value, digest_of
 
 RequiredWhen = Literal["always", "whole", "never"]
 """when a field must be filled in; `whole`: only where every part of the form is required (WebGPT,
@@ -282,13 +282,10 @@ def _make_refusal(where: str, sentence: str) -> Failed:
 
 def _convert_table(plain: object, kind: type[T], where: str) -> T:
     try:
-        return msgspec.convert(plain, prepare_type(kind))
-    except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
-        key = path.strip("`.")
-        place = f"{where}, {key}" if key else where
-        sentence = f"{what}: the manual says what each setting of a form may be"
-        raise _make_refusal(place, sentence) from None
+        return convert_value(plain, kind)
+    except ValueError as error:
+        sentence = f"{error}: the manual says what each setting of a form may be"
+        raise _make_refusal(where, sentence) from None
 
 
 def _check_choices(choices: tuple[FieldChoice, ...], where: str) -> tuple[FieldChoice, ...]:

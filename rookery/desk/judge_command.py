@@ -62,8 +62,7 @@ AddressOption = Annotated[
 DaysOption = Annotated[float, make_option("--days NUMBER  Days for which the link works.", min=0)]
 ProjectArgument = Annotated[str, make_argument("PROJECT  The project.")]
 NamedOption = Annotated[
-    list[str] | None,
-    make_option("--for NAME  Only this person gets items of it; may be repeated."),
+    list[str] | None, make_option("--for NAME  Only this person gets items of it; may be repeated.")
 ]
 
 judge_group = CommandGroup(help="Have people judge answers: questions in, judgements out.")

@@ -27,7 +27,7 @@ from rookery.desk.tables import (
     projects,
 )
 from rookery.errors import Failed, Outcome
-from rookery.records import Failure, Record, prepare_type
+from rookery.records import Failure, Record, describe_json_error, prepare_type
 from rookery.typed_files import require_regular_file
 
 PASS_SHARE = 0.75
@@ -173,7 +173,7 @@ def parse_project_settings(
         whole = {**msgspec.to_builtins(before), **changes}
         return msgspec.convert(whole, prepare_type(ProjectSettings), strict=strict)
     except (msgspec.ValidationError, ValueError) as error:
-        detail = _explain_settings_error(str(error))
+        detail = _explain_settings_error(error)
         raise Failed(Failure("the project's settings", Outcome.BAD_SETTINGS, detail)) from error
 
 
@@ -185,16 +185,15 @@ _WANTED_TYPES: dict[object, str] = {
 }
 
 
-def _explain_settings_error(message: str) -> str:
+def _explain_settings_error(error: Exception) -> str:
     """Return an error of msgspec about settings as a sentence for whoever wrote them."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(ProjectSettings)}
-    if placed := re.search(r" - at `\$\.(\w+)`$", message):
+    if placed := re.search(r" - at `\$\.(\w+)`$", str(error)):
         kind = kinds[placed[1]]
         wanted = _WANTED_TYPES.get(kind) or f"give one of {', '.join(get_args(kind))}"
         return f"{placed[1]}: {wanted}"
-    if "unknown field" in message:
-        return f"{message}; the settings are {', '.join(kinds)}"
-    return message
+    names = f"; the settings are {', '.join(kinds)}" if "unknown field" in str(error) else ""
+    return describe_json_error(error) + names
 
 
 def place_batch(

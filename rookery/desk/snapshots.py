@@ -581,7 +581,7 @@ def _read_manifest(folder: Path) -> Snapshot:
     except OSError as error:
         detail = f"this is no exported snapshot ({error.strerror}): name its folder"
         raise Failed(Failure(str(path), Outcome.NOT_FOUND, detail)) from error
-    except (msgspec.MsgspecError, ValueError) as error:
+    except ValueError as error:
         raise _make_damaged_error(path, f"this is no manifest ({error})") from error
 
 

@@ -346,7 +346,7 @@ def load_calibration_labels(scored: ScoreSource, home: Path) -> CalibrationLabel
         return None
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except ValueError as error:
         problem = f"it is damaged ({error})"
     detail = f"{problem}: move it away and run `rookery calibrate` again"
     raise Failed(Failure(str(path), Outcome.BAD_CALIBRATION, detail))

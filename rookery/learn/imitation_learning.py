@@ -64,9 +64,7 @@ from rookery.typed_files import read_json_lines
 
 @torch.inference_mode()
 def measure_validation_loss(
-    loaded: LoadedModel,
-    pieces: Sequence[Sequence[ActionRow]],
-    accelerator: Accelerator,
+    loaded: LoadedModel, pieces: Sequence[Sequence[ActionRow]], accelerator: Accelerator
 ) -> dict[str, float]:
     """Return `validation_loss`, `perplexity` and `accuracy` of a model on the target tokens.
 

@@ -130,11 +130,7 @@ def _compute_root_mean_square(value: Tensor) -> float:
     return length / math.sqrt(value.numel())
 
 
-_UNSUPPORTED_TYPES = (
-    DistributedType.DEEPSPEED,
-    DistributedType.MEGATRON_LM,
-    DistributedType.FSDP,
-)
+_UNSUPPORTED_TYPES = (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM, DistributedType.FSDP)
 
 
 def require_supported_processes(accelerator: Accelerator) -> None:

@@ -24,11 +24,7 @@ CHAT_TEMPLATE = (
 
 
 def write_tiny_model(
-    folder: Path,
-    texts: Sequence[str],
-    vocabulary: int = 1000,
-    context: int = 8192,
-    seed: int = 0,
+    folder: Path, texts: Sequence[str], vocabulary: int = 1000, context: int = 8192, seed: int = 0
 ) -> None:
     """Write a causal language model into a folder, as `from_pretrained` reads it.
 

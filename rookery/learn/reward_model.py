@@ -26,7 +26,7 @@ from rookery.learn.pretrained_models import (
     save_pretrained_model,
 )
 from rookery.quotes.citation_syntax import insert_marks
-from rookery.records import Answer, Claim, Failure, Question, prepare_type
+from rookery.records import Answer, Claim, Failure, Question, convert_value
 
 
 class RewardModelInput(NamedTuple):
@@ -217,10 +217,8 @@ class RewardModel:
         if not hasattr(config, REWARD_CONFIG_KEY) and config.num_labels != 1:
             raise self._make_error(f"it has {config.num_labels} outputs: a reward model has one")
         try:
-            return msgspec.convert(
-                getattr(config, REWARD_CONFIG_KEY, {}), prepare_type(RewardScale)
-            )
-        except msgspec.ValidationError as error:
+            return convert_value(getattr(config, REWARD_CONFIG_KEY, {}), RewardScale)
+        except ValueError as error:
             detail = (
                 f"{REWARD_CONFIG_KEY} in its config.json cannot be read ({error}): train it again"
             )

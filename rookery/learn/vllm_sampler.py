@@ -31,7 +31,7 @@ from rookery.learn.pretrained_models import save_pretrained_model
 from rookery.learn.training_run import cut_partial_line, read_run_lines
 from rookery.models.openai_protocol import extract_error_message
 from rookery.models.remote_model import AllowedTokens
-from rookery.records import Failure, prepare_type
+from rookery.records import Failure, decode_json, prepare_type
 
 T = TypeVar("T")
 _TIMEOUTS = {"connect": 10.0, "read": 900.0, "write": 60.0, "pool": None}
@@ -415,8 +415,8 @@ class _VllmServer:
         if answer.status != 200:
             raise self._make_refusal_error(route, answer)
         try:
-            return msgspec.json.decode(answer.content, type=prepare_type(kind))
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return decode_json(answer.content, kind)
+        except ValueError as error:
             detail = f"its answer makes no sense ({error}): use vLLM 0.32 or later"
             raise self.make_error(Outcome.MODEL_BAD_ANSWER, detail) from error
 

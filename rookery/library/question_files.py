@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import msgspec
 
 from rookery.pages.text_folding import fold_text
-from rookery.records import Answer, Question, Record, prepare_type
+from rookery.records import Answer, Question, Record, decode_json, describe_json_error, prepare_type
 from rookery.typed_files import require_regular_file
 
 _DELETED_TITLE = "[deleted by user]"
@@ -273,7 +273,7 @@ def split_published_document(data: bytes) -> Iterator[bytes]:
             else:
                 raise ValueError("it has no list `Data`, as TriviaQA has, or `data`, as SQuAD has")
     except msgspec.MsgspecError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(describe_json_error(error)) from error
     yield from map(bytes, values)
 
 
@@ -292,7 +292,8 @@ def convert_published_question(data: bytes, number: int) -> tuple[str, Question 
     try:
         return form.name, form.convert(data, number)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ValueError(f"not a question of {form.name} ({error})") from error
+        detail = describe_json_error(error)
+        raise ValueError(f"not a question of {form.name} ({detail})") from error
 
 
 def _find_form(data: bytes) -> _PublishedForm | None:
@@ -429,7 +430,7 @@ def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Questi
         question = Question.from_json(data)
         parse_question(question.text)
         return question, False
-    except (msgspec.MsgspecError, ValueError) as error:
+    except ValueError as error:
         own_error = error
     try:
         published = convert_published_question(data, number)
@@ -523,8 +524,8 @@ def _decode_file(path: Path) -> list[_Article]:
     with _open_unpacked(path) as file:
         data = file.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return msgspec.json.decode(data, type=prepare_type(_File)).data
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return decode_json(data, _File).data
+    except ValueError as error:
         raise ValueError(f"{path}: not a SQuAD file ({error})") from error
 
 

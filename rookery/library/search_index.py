@@ -40,7 +40,7 @@ from rookery.pages.search_terms import (
     join_pairs,
     split_terms,
 )
-from rookery.records import Failure, Hit, Library, Page, prepare_type
+from rookery.records import Failure, Hit, Library, Page, decode_json, prepare_type
 from rookery.written_values import list_value_terms
 
 PAIR_WEIGHT = 0.2
@@ -712,8 +712,8 @@ def read_index_note(directory: Path) -> IndexNote | None:
     """Return the note of an index; None where there is none that can be read."""
     try:
         data = (directory / INDEX_NOTE_FILE).read_bytes()
-        return msgspec.json.decode(data, type=prepare_type(IndexNote))
-    except (OSError, msgspec.MsgspecError):
+        return decode_json(data, IndexNote)
+    except (OSError, ValueError):
         return None
 
 

@@ -51,7 +51,7 @@ from rookery.library.worker_processes import (
 )
 from rookery.pages.passages import READER_FORMAT
 from rookery.pages.search_terms import LANGUAGES
-from rookery.records import Failure, Hit, Page, digest_of, prepare_type
+from rookery.records import Failure, Hit, Page, decode_json, digest_of
 from rookery.settings import FileSelection
 
 SHARD_ARCHIVE, SHARD_MANIFEST = "archive.sqlite", "manifest.sqlite"
@@ -228,8 +228,8 @@ def find_shards_note(directory: Path) -> ShardsNote | None:
     if not path.is_file():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=prepare_type(ShardsNote))
-    except (OSError, msgspec.MsgspecError) as error:
+        return decode_json(path.read_bytes(), ShardsNote)
+    except (OSError, ValueError) as error:
         detail = f"{NOTE_FILE} cannot be read: build the index again ({error})"
         raise Failed(Failure(str(directory), Outcome.INDEX_FAILED, detail)) from error
 

@@ -29,7 +29,7 @@ from rookery.library.search_index import (
 from rookery.network.fetcher import BUSY_OUTCOMES, Fetcher, fetch_pages
 from rookery.network.http_response import parse_retry_after
 from rookery.pages.passages import READER_FORMAT
-from rookery.records import Failure, Hit, Library, Page, digest_of, prepare_type
+from rookery.records import Failure, Hit, Library, Page, decode_json, digest_of
 
 CRAWL_FORMAT = "1"
 _PORTS = {"http": 80, "https": 443}
@@ -265,8 +265,8 @@ class SiteLibrary(Library):
         """Return the last finished crawl, whatever version of Rookery made it."""
         try:
             data = (self.index_folder / "crawl.json").read_bytes()
-            return msgspec.json.decode(data, type=prepare_type(FinishedCrawl))
-        except (OSError, msgspec.DecodeError, ValueError):
+            return decode_json(data, FinishedCrawl)
+        except (OSError, ValueError):
             return None
 
     def _crawl_now(self) -> FinishedCrawl:

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
-import msgspec
-
 from rookery.errors import Failed, Outcome
 from rookery.library.folder_library import FolderManifest
 from rookery.library.page_archive import translate_storage_errors
@@ -31,7 +29,7 @@ from rookery.library.sharded_library import NOTE_FILE, ShardsNote, find_shards_n
 from rookery.library.site_library import FinishedCrawl
 from rookery.library.warc import WarcContents
 from rookery.pages.passages import READER_FORMAT
-from rookery.records import Failure, Record, prepare_type
+from rookery.records import Failure, Record, decode_json
 
 INDEX_KINDS = {"folders": "folder", "sites": "site", "warcs": "warc"}
 """by folder of the cache, the kind of its indexes"""
@@ -304,8 +302,8 @@ def _decode_file(path: Path, kind: type[T]) -> T | None:
     if not path.is_file():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=prepare_type(kind))
-    except (OSError, msgspec.MsgspecError) as error:
+        return decode_json(path.read_bytes(), kind)
+    except (OSError, ValueError) as error:
         detail = f"it cannot be read: remove the index with rookery index remove ({error})"
         raise Failed(Failure(str(path), Outcome.DAMAGED, detail)) from error
 

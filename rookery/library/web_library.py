@@ -22,7 +22,7 @@ from rookery.library.page_archive import PageArchive
 from rookery.network.fetcher import Fetcher, FetchResponse
 from rookery.network.http_response import parse_retry_after
 from rookery.pages.search_terms import get_keywords
-from rookery.records import Failure, Hit, Library, Page
+from rookery.records import Failure, Hit, Library, Page, decode_json
 
 MIN_RESULTS = 10
 """results that are asked for, so that a search repeated offline can show more than the first did"""
@@ -291,8 +291,8 @@ def _fetch_json(
     _check_query(query)
     response = _fetch_api_response(fetcher, url, query, headers, forbidden)
     try:
-        answer = msgspec.json.decode(response.data)
-    except msgspec.DecodeError as error:
+        answer = decode_json(response.data, Any)
+    except ValueError as error:
         start = response.data[:80].decode("utf-8", "replace")
         detail = f"the answer is not JSON ({error}); it begins {start!r}"
         raise _make_refused_error(query, response.status, detail, forbidden) from error

@@ -17,7 +17,7 @@ import msgspec
 from rookery.errors import Failed, Outcome
 from rookery.library.page_archive import write_whole_file
 from rookery.measure.intervals import Estimate
-from rookery.records import Failure, Record, prepare_type
+from rookery.records import Failure, Record, decode_json
 
 TableCell = str | int | float | None
 """cell of a table; None if there is nothing to say"""
@@ -279,8 +279,8 @@ def _name_part(folder: Path, place: Path) -> str:
 
 def _read_json(place: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(place.read_bytes(), type=prepare_type(kind))
-    except (msgspec.MsgspecError, ValueError) as error:
+        return decode_json(place.read_bytes(), kind)
+    except ValueError as error:
         detail = f"this is not what was written there ({error}): make it again, or delete it"
         raise Failed(Failure(str(place), Outcome.BAD_FIGURE, detail)) from error
 

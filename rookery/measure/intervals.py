@@ -361,9 +361,7 @@ def estimate_share(wins: float, count: int) -> Estimate:
 
 
 def estimate_mean(
-    values: Sequence[float],
-    groups: Sequence[Hashable] | None = None,
-    least: float | None = 0.0,
+    values: Sequence[float], groups: Sequence[Hashable] | None = None, least: float | None = 0.0
 ) -> Estimate:
     """Return a mean with its interval over groups; without `groups`, each value is a group.
 

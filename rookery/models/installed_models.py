@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from rookery.errors import Failed, Outcome
 from rookery.records import Failure, Record
 from rookery.settings import LOCAL, get_data_folder
@@ -106,7 +104,7 @@ def read_installed_model(name: str, home: Path) -> InstalledModel:
     folder = find_model_folder(name, home)
     try:
         return InstalledModel.from_json((folder / RECORD_FILE).read_bytes())
-    except (OSError, msgspec.MsgspecError, ValueError) as error:
+    except (OSError, ValueError) as error:
         detail = (
             f"its record cannot be read ({error}): rookery models remove {name}, and add it again"
         )

@@ -23,7 +23,7 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.models.chat_prompts import build_message_fields
-from rookery.records import Completion, Failure, Record, prepare_type
+from rookery.records import Completion, Failure, Record, convert_value, decode_json, prepare_type
 from rookery.settings import LOCAL, CompletionSettings, LocalEndpoint, LocalModelSettings
 from rookery.typed_files import describe_unknown_key, require_regular_file
 
@@ -136,7 +136,7 @@ def read_endpoints(path: Path) -> dict[str, ModelEndpoint | LocalEndpoint]:
             kind = _choose_endpoint_kind(table)
             if fault := describe_unknown_key(table, kind, (role,)):
                 raise ValueError(fault)
-            endpoints[role] = msgspec.convert(table, prepare_type(kind))
+            endpoints[role] = convert_value(table, kind)
         return endpoints
     except OSError as error:
         detail = f"it cannot be read ({error.strerror}): name a file with a table for each role"
@@ -589,14 +589,11 @@ class _Response(msgspec.Struct, frozen=True):
     error: Any = None
 
 
-_response_decoder = msgspec.json.Decoder(prepare_type(_Response))
-
-
 def _decode_response(data: bytes | bytearray, endpoint: ModelEndpoint) -> _Response:
     """Decode a whole response or one event of a stream. Raises ModelRequestError."""
     try:
-        reply = _response_decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        reply = decode_json(data, _Response)
+    except ValueError as error:
         advice = f"its response is not that of a model ({error}): check that base_url ends in /v1"
         excerpt = extract_error_message(bytes(data[:2000]))
         raise make_bad_response_error(advice, excerpt) from None

@@ -6,13 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Unpack, cast
 
-import msgspec
-
 from rookery.errors import Failed, Outcome
 from rookery.library.call_recording import CallRecording, CallReplay, RecordedAnswer
 from rookery.library.page_archive import decode_column
 from rookery.models.remote_model import AllowedTokens, LanguageModel, SampleOptions, Seed
-from rookery.records import Completion, Episode, Failure, Policy, prepare_type
+from rookery.records import Completion, Episode, Failure, Policy, convert_value, decode_json
 from rookery.typed_files import require_regular_file
 
 
@@ -162,10 +160,10 @@ class ScriptedPolicy:
         if not line.strip():
             return []
         try:
-            value: Any = msgspec.json.decode(line)
+            value = decode_json(line, Any)
             if isinstance(value, str):
                 return [Completion(value)]
-            return [step.said for step in msgspec.convert(value, prepare_type(Episode)).steps]
-        except (msgspec.MsgspecError, ValueError) as error:
+            return [step.said for step in convert_value(value, Episode).steps]
+        except ValueError as error:
             detail = f"line {number} is neither a JSON string nor an episode: {error}"
             raise Failed(Failure(str(self._path), Outcome.NO_MODEL, detail)) from None

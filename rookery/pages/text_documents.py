@@ -13,15 +13,9 @@ from urllib.parse import unquote
 import msgspec
 
 from rookery.errors import Outcome
-from rookery.pages.page_parts import (
-    PagePart,
-    ReadLimits,
-    build_read_error,
-    join_parts,
-    read_part,
-)
+from rookery.pages.page_parts import PagePart, ReadLimits, build_read_error, join_parts, read_part
 from rookery.pages.passages import LONGEST_LABEL, names_columns
-from rookery.records import Block, Mark, Page
+from rookery.records import Block, Mark, Page, decode_json
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -429,8 +423,8 @@ def read_notebook(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Pa
     Raises Failed: malformed, too_large, empty_after_extraction.
     """
     try:
-        notebook = msgspec.json.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        notebook: Any = decode_json(data, object)
+    except ValueError as error:
         raise build_read_error(Outcome.MALFORMED, f"the notebook is no JSON ({error})") from error
     cells = _find_cells(notebook)
     if cells is None:

@@ -4,11 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from rookery.pages.search_terms import (
-    QUESTION_WORDS,
-    get_question_terms,
-    split_terms,
-)
+from rookery.pages.search_terms import QUESTION_WORDS, get_question_terms, split_terms
 from rookery.quotes.answer_types import contains_negation, detect_answer_type, is_yes_no_question
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()

@@ -11,10 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from rookery.quotes.answer_text import CitationSpan, ClaimedQuote, SourcesByName, extract_claims
-from rookery.records import Answer, Page, Quote, Record, prepare_type
+from rookery.records import Answer, Page, Quote, Record, convert_value
 
 Json = Any
 """decoded JSON of unknown structure"""
@@ -146,8 +144,8 @@ def _is_own_answer(value: Json) -> bool:
 
 def _convert_answer(value: Json, where: str) -> Answer:
     try:
-        return msgspec.convert(value, prepare_type(Answer))
-    except msgspec.ValidationError as error:
+        return convert_value(value, Answer)
+    except ValueError as error:
         raise ValueError(f"{where}: not a whole answer: {error}") from error
 
 

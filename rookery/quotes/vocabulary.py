@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from rookery.records import prepare_type
+from rookery.records import decode_json
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
@@ -91,8 +91,8 @@ class _TokenizerFile(msgspec.Struct, frozen=True):
 def _read_tokenizer(tokenizer: Path | str) -> _TokenizerFile:
     try:
         content = tokenizer.read_bytes() if isinstance(tokenizer, Path) else tokenizer
-        return msgspec.json.decode(content, type=prepare_type(_TokenizerFile))
-    except (msgspec.DecodeError, OSError) as error:
+        return decode_json(content, _TokenizerFile)
+    except (ValueError, OSError) as error:
         raise ValueError(f"this is not a tokenizer.json: {error}") from error
 
 

@@ -75,10 +75,7 @@ from rookery.server.api.answer_sessions import (
 )
 from rookery.server.api.endpoints import EventFrames, build_event_response, encode_event
 from rookery.server.api.questions import BAD_REQUEST_OUTCOMES
-from rookery.server.documents import (
-    list_searched_places,
-    make_safe_file_name,
-)
+from rookery.server.documents import list_searched_places, make_safe_file_name
 from rookery.server.stored_pages import make_quote_address
 from rookery.shell.answer_export import (
     EXPORT_TYPES,

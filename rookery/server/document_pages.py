@@ -10,9 +10,10 @@ unless the server was told otherwise (`app.state.uploads`).
 """
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -41,11 +42,7 @@ from rookery.errors import Failed, Outcome
 from rookery.library.libraries import list_skipped
 from rookery.library.page_archive import PageArchive
 from rookery.server.api.answer_queue import get_answer_service
-from rookery.server.api.answer_sessions import (
-    DOCUMENTS_PLACE,
-    QuestionRequest,
-    find_place_file,
-)
+from rookery.server.api.answer_sessions import DOCUMENTS_PLACE, QuestionRequest, find_place_file
 from rookery.server.documents import (
     READABLE_TYPES,
     DocumentReader,
@@ -56,6 +53,7 @@ from rookery.server.documents import (
     UploadedFile,
     delete_document_version,
     drop_upload,
+    find_unread_kinds,
     get_documents_folder,
     list_searched_places,
     list_uploads,
@@ -127,15 +125,21 @@ def show_documents(request: Request) -> Response:
         may_fetch=_may_fetch(request),
         last=request.query_params.get("removed", ""),
         last_version=request.query_params.get("version", ""),
-        started=[
-            place
-            for place in list_searched_places(answering.capabilities)
-            if place.name != DOCUMENTS_PLACE
-        ],
+        **_list_started(request),
         read=_(READABLE_TYPES),
         limits=reader.limits,
         name=DOCUMENTS_PLACE,
     )
+
+
+def _list_started(request: Request) -> dict[str, Any]:
+    """Return the places that the server was started on, and what of their files is not searched."""
+    places = list_searched_places(get_answer_service(request).capabilities)
+    started = [place for place in places if place.name != DOCUMENTS_PLACE]
+    files = tuple(file.path for place in started for file in place.files[:1000])
+    archive_place = locate_archive(get_app_context(request).settings.archive)
+    unread = find_unread_kinds(archive_place, files, int(time.monotonic() / 60))
+    return {"started": started, "unread": unread}
 
 
 def open_document(request: Request) -> Response:
@@ -168,7 +172,9 @@ def show_unread(request: Request) -> Response:
         (Path(each.what).name, re.sub(r"(?<!\S)/\S*/", "", reason))
         for each, reason in zip(failures, reasons, strict=True)
     ]
-    return render_page(request, "unread.html", rows=rows)
+    versions = [record.shown for record in load_document_records().values()]
+    texts = [version.text for version in versions if version and version.text]
+    return render_page(request, "unread.html", rows=rows, uploaded=texts, **_list_started(request))
 
 
 async def post_files(request: Request) -> Response:

@@ -44,7 +44,7 @@ from rookery.network.fetcher import FetchResponse
 from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING, name_unread_type
 from rookery.pages.page_reader import detect_type
 from rookery.pages.text_encoding import decode_text
-from rookery.records import Failure, Page, prepare_type
+from rookery.records import Failure, Page, decode_json
 from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import (
     DOCUMENTS_PLACE,
@@ -75,6 +75,8 @@ class DocumentText(msgspec.Struct, frozen=True):
     digest: str
     title: str
     characters: int
+    unread: tuple[str, ...] = ()
+    """kinds of what it holds and is not searched, as `list_unread_kinds` gives them"""
 
 
 class DocumentVersion(msgspec.Struct, frozen=True):
@@ -177,10 +179,10 @@ def load_document_records() -> DocumentRecords:
     """
     path, records = get_data_folder() / _RECORDS_FILE, DocumentRecords()
     try:
-        records = msgspec.json.decode(path.read_bytes(), type=prepare_type(DocumentRecords))
+        records = decode_json(path.read_bytes(), DocumentRecords)
     except FileNotFoundError:  # nothing was noted yet
         pass
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         detail = mark_text(
             "the records of documents cannot be read: whoever keeps this server should put their "
             "file back from a copy, or move it away"
@@ -725,8 +727,8 @@ def list_uploads(owner: str = "") -> list[DocumentUpload]:
     for each in sorted(folder.iterdir()) if folder.is_dir() else []:
         try:
             data = (each / _RECORD).read_bytes()
-            upload = msgspec.json.decode(data, type=prepare_type(DocumentUpload))
-        except (OSError, msgspec.MsgspecError):  # it is being stored, or was deleted just now
+            upload = decode_json(data, DocumentUpload)
+        except (OSError, ValueError):  # it is being stored, or was deleted just now
             continue
         if not each.name.startswith(".") and owner in ("", upload.owner):
             uploads.append(upload)
@@ -790,7 +792,37 @@ def _find_next() -> DocumentUpload | None:
 def summarize_page(page: Page) -> DocumentText:
     """Return what a list of documents shows of a page."""
     title = replace_unseen_characters(" ".join(page.title.split())[:200])
-    return DocumentText(page.digest, title, len(page.text))
+    return DocumentText(page.digest, title, len(page.text), list_unread_kinds(page))
+
+
+_OFFICE_FILE = re.compile(r"\.(?:docx|xlsx|pptx|od[tsp]|pdf)", re.IGNORECASE)
+
+
+def list_unread_kinds(page: Page) -> tuple[str, ...]:
+    """Return what a document holds and is not searched, a word for each kind."""
+    notes = " ".join(page.text[each.start : each.end] for each in page.blocks if each.furniture)
+    marks = {(each.kind, each.start == each.end) for each in page.marks}
+    kinds = {
+        mark_text("formulas without a stored value"): "no stored value" in notes,
+        mark_text("embedded parts"): "embedded part is not read" in notes,
+        mark_text("pictures"): ("image", True) in marks,
+        mark_text("pages without text"): ("page", True) in marks,
+        mark_text("hidden or struck-out text"): any(each.hidden for each in page.blocks),
+    }
+    # Pages of the web hide menus and ornaments, of which nobody wants to know.
+    is_office_file = _OFFICE_FILE.fullmatch(Path(urlsplit(page.url).path).suffix)
+    return tuple(kind for kind, is_there in kinds.items() if is_there and is_office_file)
+
+
+@lru_cache(maxsize=16)
+def find_unread_kinds(
+    archive_place: str | Path, files: tuple[Path, ...], _minute: int
+) -> dict[Path, tuple[str, ...]]:
+    """Return the same by file, of the pages that were last read from those that were read."""
+    with PageArchive(archive_place) as archive:
+        offices = (file for file in files if _OFFICE_FILE.fullmatch(file.suffix))
+        pages = ((file, archive.find_latest(file.as_uri())) for file in offices)
+        return {file: list_unread_kinds(page) for file, page in pages if page}
 
 
 def _read_text(file: Path) -> DocumentText:

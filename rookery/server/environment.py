@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
@@ -58,7 +58,7 @@ from rookery.library.worker_processes import end_with_parent
 from rookery.models.chat_prompts import build_message_fields
 from rookery.python_objects import OwnCodeError
 from rookery.quotes.chat_replies import rewrite_citations
-from rookery.records import Answer, Failure, Library, Question, Quote, Reward, prepare_type
+from rookery.records import Answer, Failure, Library, Question, Quote, Reward, convert_value
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     ApiEndpoint,
@@ -168,7 +168,7 @@ class EnvAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.command is msgspec.UNSET and not self.calls and self.type != LIST_TOOLS:
-            raise ValueError("missing required field `command`")
+            raise ValueError("the field `command` is missing")
 
     @property
     def calls(self) -> list[EnvToolCall]:
@@ -287,32 +287,22 @@ class EnvStateReply(msgspec.Struct, frozen=True, tag_field="type", tag="state"):
 
 
 EnvMessage = EnvResetMessage | EnvStepMessage | EnvStateMessage | EnvCloseMessage
-_decoder = msgspec.json.Decoder(prepare_type(EnvMessage))
 
 
 def parse_env_message(text: str) -> EnvMessage:
     """Parse a WebSocket message. Raises EnvError: INVALID_JSON, UNKNOWN_TYPE, VALIDATION_ERROR."""
     try:
-        return _decode_message(text)
-    except msgspec.ValidationError as error:
-        message = str(error)
-        if "$.type" in message or "`type`" in message:
+        # Not by msgspec: Python's own clients can send lone surrogates, which it refuses.
+        message: EnvMessage = convert_value(json.loads(text), cast("Any", EnvMessage))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise EnvError(INVALID_JSON, f"the message is not JSON: {error}") from error
+    except ValueError as error:
+        if "`type`" in str(error):
             kinds = "reset, step, state or close"
             raise EnvError(
-                UNKNOWN_TYPE, f'give the message one "type" of {kinds}: {message}'
+                UNKNOWN_TYPE, f'give the message one "type" of {kinds}: {error}'
             ) from error
-        raise EnvError(VALIDATION_ERROR, f"the message does not fit: {message}") from error
-    except (ValueError, RecursionError) as error:
-        raise EnvError(INVALID_JSON, f"the message is not JSON: {error}") from error
-
-
-def _decode_message(text: str) -> EnvMessage:
-    try:
-        message: EnvMessage = _decoder.decode(text)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:  # perhaps a lone surrogate, which Python's own clients can send
-        message = msgspec.convert(json.loads(text), prepare_type(EnvMessage))
+        raise EnvError(VALIDATION_ERROR, f"the message does not fit: {error}") from error
     return message
 
 

@@ -112,7 +112,7 @@ def test_conversations_of_one_message_are_texts(tmp_path: Path) -> None:
         next(rows)
     (tmp_path / "rows.jsonl").write_text('{"prompt": "Why?", "chosen": "So."}')
     with pytest.raises(
-        Failed, match=r"line 1: bad_line: no PreferenceLine .*missing required field"
+        Failed, match=r"line 1: bad_line: no PreferenceLine .*the field .* is missing"
     ):
         next(read_preference_rows(tmp_path / "rows.jsonl", "x"))
 

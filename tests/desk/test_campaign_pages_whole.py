@@ -65,7 +65,7 @@ def write_form(page: Page, file: Path) -> None:
         text = text.replace(old, new)
     area.fill(text.replace('kind = "choice"', 'kind = "choise"'))
     page.get_by_role("button", name="Check").click()
-    expect(page.get_by_role("alert")).to_contain_text("Invalid enum value 'choise'")
+    expect(page.get_by_role("alert")).to_contain_text("the value cannot be 'choise'")
     area.fill(text)
     page.get_by_role("button", name="Preview").click()
     judge(page, "A better")

@@ -87,10 +87,10 @@ def test_a_copy_of_every_paper_s_form_is_a_form_under_another_name() -> None:
         (
             "minutes = 3",
             'minutes = "three"',
-            "The form, minutes: Expected `int`, got `str`: the manual says",
+            "The form: `minutes` must be a whole number, and is text: the manual says",
         ),
-        ("minutes = 3", "minuets = 3", "The form: Object contains unknown field `minuets`"),
-        ("minutes = 3", "", "The form: Object missing required field `minutes`"),
+        ("minutes = 3", "minuets = 3", "The form: the field `minuets` is unknown"),
+        ("minutes = 3", "", "The form: the field `minutes` is missing"),
         ("minutes = 3", "minutes = 0", '"minutes" is 0: give 1 to 600.'),
         ('name = "tone"', 'name = "Tone"', 'the name "Tone" is to have small letters'),
         ('name = "tone"', 'name = "page"', 'the name "page" is taken'),
@@ -114,7 +114,7 @@ def test_a_copy_of_every_paper_s_form_is_a_form_under_another_name() -> None:
             'Question "marks": the steps "each" and "both" are on one page and both ask it about '
             "the same answer: ask it in one of them, or make minutes 5 or more.",
         ),
-        ('kind = "versus"', 'kind = "verses"', 'Question "better", kind: Invalid enum value'),
+        ('kind = "versus"', 'kind = "verses"', 'Question "better": the value cannot be'),
         ('kind = "versus"', 'kind = "pick"\nper = "answer"', "pick is asked once for all answers"),
         (
             'levels = ["Not at all", "Somewhat", "Very"]',
@@ -128,7 +128,7 @@ def test_a_copy_of_every_paper_s_form_is_a_form_under_another_name() -> None:
         (
             'key = "g"',
             'kye = "g"',
-            'Question "sure", choices[1]: Object contains unknown field `kye`',
+            'Question "sure": the field `kye` is unknown (in `choices[1]`)',
         ),
         ('key = "g" },\n]', 'key = "g" },\n]\nscale = "sure"', "leave out scale, or give per"),
         ("min_words = 5", "min_words = -1", "min_words is -1: give 0 to 200."),
@@ -140,7 +140,7 @@ def test_a_copy_of_every_paper_s_form_is_a_form_under_another_name() -> None:
         (
             "shown_when = { question",
             "shown_when = { quesion",
-            'Question "why_not", shown_when: Object contains unknown field `quesion`',
+            'Question "why_not": the field `quesion` is unknown (in `shown_when`)',
         ),
     ],
 )

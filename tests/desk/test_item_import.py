@@ -122,12 +122,16 @@ def test_answers_are_records_or_plain_texts(tmp_path: Path) -> None:
     [
         ("not JSON", "demonstrate", "expected is a question"),
         ('{"id": "1"}', "demonstrate", "expected is a question"),
-        ('{"text": "Why?"}', "demonstrate", "missing required field `id`"),
+        ('{"text": "Why?"}', "demonstrate", "the field `id` is missing"),
         ('{"id": "1", "text": "Why?", "gould": []}', "demonstrate", "gould"),
         ("[" * 5000, "demonstrate", "expected is a question"),
         ({"question": "Why?", "answers": ["a"]}, "compare", "takes 2 answers"),
         ({"question": "Why?", "answers": ["a", " "]}, "compare", "answer 2 is empty"),
-        ({"question": "Why?", "answers": ["a", "b"], "answer": 1}, "compare", "unknown field"),
+        (
+            {"question": "Why?", "answers": ["a", "b"], "answer": 1},
+            "compare",
+            "`answer` is unknown",
+        ),
         ({"id": "1", "text": "Why?"}, "compare", "takes 2 answers"),
         ({"question": "Why?", "answers": ["a", "b"]}, "demonstrate", "takes 0 answers"),
         ({"question": "Why?", "answers": ["a"]}, "truthful", "trusted answers"),

@@ -375,7 +375,7 @@ def test_a_batch_is_made_from_a_form_s_file_or_not_at_all(
     form, items = tmp_path / "tone.toml", pairs(tmp_path / "c.jsonl", 2)
     form.write_text(TONE.replace("minutes = 3", ""), encoding="utf-8")
     command = ("judge", "import", items, "--form", form, "--batch", "first", "--store", place)
-    assert "missing required field `minutes`" in read_error(run, *command)
+    assert "the field `minutes` is missing" in read_error(run, *command)
     form.write_text(TONE, encoding="utf-8")
     three = written(tmp_path / "three.jsonl", {"question": "Why?", "answers": ["a", "b", "c"]})
     assert "takes 2 answers" in read_error(run, "judge", "import", three, *command[3:])

@@ -36,9 +36,9 @@ def test_questions_are_read_line_by_line(tmp_path: Path) -> None:
     ("line", "said"),
     [
         ("nonsense", "line 2: not a question"),
-        ('{"id":"b"}', "missing required field `text`"),
+        ('{"id":"b"}', "the field `text` is missing"),
         ('{"id":"b","text":""}', "the question is empty"),
-        ('{"id":"b","text":"?","txt":1}', "unknown field `txt`"),
+        ('{"id":"b","text":"?","txt":1}', "the field `txt` is unknown"),
         ('{"id":"a","text":"again?"}', "the id 'a' was used in line 1"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_wrong_address_by_hand_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[write]\nmodel = 'm'\nseed = 1\n", "missing required field `base_url`"),
+        ("[write]\nmodel = 'm'\nseed = 1\n", "the field `base_url` is missing"),
         ("[write]\nmodel = 'path:'\n", "[write]: model must not be empty"),
         ("[write]\nmodel = 'path:m'\nthread = 2\n", "did you mean `threads`?"),
         ("[write]\nmodel = 'm'\ndtype = 'int3'\n", "one of"),

@@ -372,7 +372,7 @@ def test_a_wrong_body_is_told_by_its_field(
 def test_the_errors_of_retrieve_are_those_of_its_convention(api_server: Served) -> None:
     answer = api_server.send("/retrieve", {"queries": "crows"})
     assert answer.status == 422
-    assert answer.json == {"detail": "queries: Expected `array`, got `str`."}
+    assert answer.json == {"detail": "`queries` must be a list [...], and is text."}
     assert api_server.send("/retrieve", b"{").status == 400
 
 

@@ -1,8 +1,10 @@
 """Documents dropped in: read, searched, removed; what cannot be kept is refused with its reason."""
 
 import asyncio
+import io
 import threading
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -248,6 +250,60 @@ def test_plain_questions_search_what_was_dropped_in(reader: Visit) -> None:
     unread = reader.get("/documents/unread")
     assert "spacer.png a picture" in unread.text
     assert "style.css by .rookeryignore" in unread.text
+
+
+STRUCK = (
+    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>'
+    "<w:p><w:r><w:t>The tank costs 389 euros.</w:t></w:r></w:p>"
+    "<w:p><w:r><w:rPr><w:strike/></w:rPr><w:t>It costs 5 euros.</w:t></w:r></w:p>"
+    "</w:body></w:document>"
+)
+SUM = (
+    '<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"'
+    ' xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0"'
+    ' xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
+    '<office:body><office:spreadsheet><table:table table:name="Costs"><table:table-row>'
+    "<table:table-cell><text:p>Total</text:p></table:table-cell>"
+    '<table:table-cell table:formula="of:=2*3"/>'
+    "</table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"
+)
+
+
+SHEET = "application/vnd.oasis.opendocument.spreadsheet"
+
+
+def pack(**parts: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+@pytest.mark.slow
+def test_what_of_a_document_is_not_searched_stands_beside_it(reader: Visit, tmp_path: Path) -> None:
+    """Beside uploaded ones and those that the server was started on, and on a page of its own."""
+    started = tmp_path / "club"
+    started.mkdir()
+    (started / "costs.ods").write_bytes(pack(mimetype=SHEET, **{"content.xml": SUM}))
+    (started / "plain.md").write_bytes(NOTE)
+    answering: AnswerService = reader.client.app.state.answering  # type: ignore[attr-defined]
+    answering.capabilities = msgspec.structs.replace(
+        answering.capabilities, places={"club": str(started)}, default_places=("club",)
+    )
+    reader.get("/documents/open?name=club/costs.ods")  # which reads it
+    drop(reader, ("minutes.docx", pack(**{"word/document.xml": STRUCK})), ("notes.md", NOTE))
+    rows = {each.css("a")[0].text(): each.text() for each in reader.page.css(".documents > li")}
+    told = {name: text.partition("Not all of it is searched")[2] for name, text in rows.items()}
+    assert "formulas without a stored value" in told.pop("costs.ods")
+    assert "hidden or struck-out text" in told.pop("The tank costs 389 euros.")
+    assert set(told) == {"plain.md", "Rooks"}
+    assert not any(told.values())
+    unread = reader.get("/documents/unread").page.css("[aria-labelledby=parts] li")
+    assert [each.css("a")[0].text() for each in unread] == [
+        "The tank costs 389 euros.",
+        "costs.ods",
+    ]
 
 
 NESTS = "Where do rooks nest?"

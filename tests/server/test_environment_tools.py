@@ -117,7 +117,7 @@ def test_without_tools_a_call_is_refused_with_a_sentence(address: str) -> None:
         assert said["message"] == 'this episode has no tools: send a reset with "tools": true'
         ask(socket, "reset", task="a", tools=True)
         said = ask(socket, "step", arguments={"link": 0})
-        assert "missing required field `command`" in said["message"]
+        assert "the field `command` is missing" in said["message"]
         said = ask(socket, "step", tool_calls=[{"function": 3}])
         assert "the message does not fit" in said["message"]
         odd: dict[str, Any]

@@ -670,9 +670,7 @@ class AnswerService:
         if all(offered.places[one] for one in searched) and name not in searched:
             searched = (*searched, name)
         self.capabilities = msgspec.structs.replace(
-            offered,
-            places={**offered.places, name: place},
-            default_places=searched,
+            offered, places={**offered.places, name: place}, default_places=searched
         )
         self._sessions.reopen_place(place)
 

@@ -24,11 +24,7 @@ from rookery.server.api.answer_queue import (
     follow_answer,
     get_answer_service,
 )
-from rookery.server.api.answer_sessions import (
-    FINAL_EVENTS,
-    AnswerEvent,
-    QuestionRequest,
-)
+from rookery.server.api.answer_sessions import FINAL_EVENTS, AnswerEvent, QuestionRequest
 from rookery.server.api.endpoints import (
     INTERNAL_ERROR_MESSAGE,
     OUTCOME_ERRORS,

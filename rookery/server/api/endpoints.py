@@ -31,7 +31,7 @@ from rookery.desk.store import RETRY_SECONDS, Store
 from rookery.desk.tables import keys
 from rookery.desk.tables import people as those_here
 from rookery.errors import Failed, Outcome
-from rookery.records import Episode, Failure, prepare_type
+from rookery.records import Episode, Failure, decode_json, describe_json_error, prepare_type
 from rookery.shell.security import TokenBuckets, is_loopback, is_same_origin, read_content_length
 
 _LOG = logging.getLogger("rookery.api")
@@ -153,9 +153,7 @@ def convert_validation_error(error: msgspec.ValidationError, status: int = 400) 
     found = _ERROR_PATH.search(said)
     parent, missing = found[1] if found else "", _MISSING_FIELD.search(said)
     param = ".".join(part for part in (parent, missing[1] if missing else "") if part)
-    sentence = _ERROR_PATH.sub("", said)
-    where = f"{param}: " if param else ""
-    return ApiError(status, f"{where}{sentence}.", "invalid_type", param or None)
+    return ApiError(status, f"{describe_json_error(error)}.", "invalid_type", param or None)
 
 
 OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
@@ -572,9 +570,9 @@ def _build_size_error(limit: int) -> ApiError:
 def decode_body(body: bytes) -> Any:
     """Decode a JSON body; whole floats such as 3.0 become integers. Raises ApiError (400)."""
     try:
-        return _convert_whole_floats(msgspec.json.decode(body))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        why = "it goes too deep" if isinstance(error, RecursionError) else str(error)
+        return _convert_whole_floats(decode_json(body, Any))
+    except (ValueError, RecursionError) as error:
+        why = describe_json_error(error)
         raise ApiError(400, f"The body cannot be read as JSON: {why}.", "bad_json") from error
 
 

@@ -35,7 +35,7 @@ from rookery.desk.page_endpoints import make_public_url
 from rookery.desk.store import Store
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import is_url
-from rookery.records import Failure, Hit, Library, Page
+from rookery.records import Failure, Hit, Library, Page, decode_json
 from rookery.server.api.answer_queue import AnswerService, get_answer_service
 from rookery.server.api.answer_sessions import (
     AnswerCancelledError,
@@ -110,10 +110,9 @@ class McpRequest(NamedTuple):
 def decode_message(data: bytes) -> Any:
     """Decode a message from JSON. Raises McpError: PARSE_ERROR; INVALID_REQUEST for a list."""
     try:
-        message = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        why = "it goes too deep" if isinstance(error, RecursionError) else str(error)
-        raise McpError(PARSE_ERROR, f"this is not JSON: {why}") from error
+        message = decode_json(data, Any)
+    except ValueError as error:
+        raise McpError(PARSE_ERROR, f"this cannot be read as JSON: {error}") from error
     if isinstance(message, list):
         raise McpError(INVALID_REQUEST, "send one message at a time, and no list")
     return message

@@ -36,7 +36,17 @@ from rookery.pages.text_folding import Span, is_hidden_span
 from rookery.quotes.answer_text import ClaimedQuote
 from rookery.quotes.citation_syntax import render_numbered
 from rookery.quotes.verification import AnyVerdict, ClaimedVerdict, Verdict
-from rookery.records import Answer, Failure, Hit, Library, Page, Quote, Record, prepare_type
+from rookery.records import (
+    Answer,
+    Failure,
+    Hit,
+    Library,
+    Page,
+    Quote,
+    Record,
+    describe_json_error,
+    prepare_type,
+)
 from rookery.server.api.answer_sessions import AnswerOutcome, QuestionRequest
 from rookery.settings import Settings
 from rookery.shell.answer_verification import (
@@ -742,9 +752,8 @@ class McpTools:
             parsed = msgspec.convert(arguments, prepare_type(tool.input_type), strict=False)
         except msgspec.ValidationError as error:
             takes = ", ".join(field.name for field in msgspec.structs.fields(tool.input_type))
-            raise ToolArgumentsError(
-                f"{name}: {error}. It takes {takes}: call it again."
-            ) from error
+            detail = f"{name}: {describe_json_error(error)}. It takes {takes}: call it again."
+            raise ToolArgumentsError(detail) from error
         try:
             return tool.run(parsed, caller)
         except Failed as failed:
