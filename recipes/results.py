@@ -44,8 +44,8 @@ CURVES = {
 """Headings of the first page, and the names of the figures below them."""
 HEAD = """# Results
 
-What was found when Rookery's recipes repeated the main experiments of the four papers at a small
-scale, effect by effect.
+This page shows what was found when Rookery's recipes repeated the main experiments of the four
+papers at a small scale, effect by effect.
 
 Each paper has one recipe, in two sizes: `small` for two cores (`make -j2 reproduce SEEDS="0 1 2"`,
 with the data sets in `../shared/data`, and SmolLM2-135M by `rookery models add smollm2`), and

@@ -1,9 +1,9 @@
 """WebGLM: a retriever distilled from citations, and a generator that learns from those of its own
-cited claims that filters leave (Liu and others 2023, arXiv 2306.07906).
+cited claims that pass the filters (Liu and others 2023, arXiv 2306.07906).
 
 The generator points at a reference by the likelihood of the question after it, and writes a claim
-from that reference alone. The paper's scorer is left out: people's comparisons of answers with
-evidence, from which it would have to learn, are not here.
+from that reference alone. The paper's scorer is left out, since there are no comparisons by people
+of answers with evidence that it could learn from.
 """
 
 from collections import Counter

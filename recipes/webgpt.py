@@ -1,8 +1,8 @@
 """WebGPT: a policy learns to answer with a text browser from demonstrations, comparisons and a
 reward; or the best of n is chosen (Nakano and others 2021, arXiv 2112.09332).
 
-A script demonstrates, quotes are pointed at by their first and last words, and who is right is
-known. Run it with `python -m recipes.webgpt tiny|small|medium|paper`.
+A script gives the demonstrations, quotes are given by their first and last words, and the right
+answers are known. Run it with `python -m recipes.webgpt tiny|small|medium|paper`.
 """
 
 from functools import partial
