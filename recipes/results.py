@@ -155,7 +155,7 @@ def _render_section(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     for number, (effect, each) in enumerate(zip(first.effects, findings, strict=True), 1):
         yield from _render_finding(number, effect, each)
-    yield ""
+    yield "\nWhat the scores are, and how they were made:\n"
     tables = {table.name: table for table in first.tables}
     for says, numbers in _group_numbers(tables[each.table].says for each in first.effects):
         questions = tables[first.effects[numbers[0] - 1].table].questions
