@@ -9,6 +9,7 @@ import shlex
 import sqlite3
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
@@ -133,6 +134,8 @@ class RemovalReport(Record, frozen=True):
     bytes: int
     """freed; with --dry-run, of the indexes alone"""
     dry_run: bool
+    quoted: tuple[str, ...] = ()
+    """what in the data folder still names what was erased"""
 
 
 @index_commands.command("list")
@@ -245,12 +248,20 @@ def build_shards(
 
 @index_commands.command("remove")
 def remove_indexes(
-    places: PlaceNames, dry_run: DryRun = False, as_json: JsonOption = False
+    places: PlaceNames, erase: bool = False, dry_run: DryRun = False, as_json: JsonOption = False
 ) -> None:
-    """Remove the indexes of places. The archive keeps their pages, so that quotes verify."""
+    """Remove the indexes of places. The archive keeps their pages, so that quotes verify.
+
+    --erase  Of files and folders that were deleted: also erase their texts, in all versions, from
+        the archive, and say what still quotes them. An index that held them is made again when
+        somebody asks.
+    """
     from rookery.library.sharded_library import NOTE_FILE
     from rookery.library.stored_indexes import list_stored_indexes
 
+    if erase:
+        _erase_places(places, dry_run, as_json)
+        return
     indexes = list_stored_indexes(get_cache_folder())
     chosen = [_match_indexes(place, indexes) for place in places]
     for place, matches in zip(places, chosen, strict=True):
@@ -261,6 +272,35 @@ def remove_indexes(
             raise Failed(Failure(place, Outcome.NOT_INDEXED, detail))
     unique = {each.id: each for matches in chosen for each in matches}
     _remove_all(list(unique.values()), [], dry_run, as_json)
+
+
+def _erase_places(places: Sequence[str], dry_run: bool, as_json: bool) -> None:
+    """Erase the texts of places that are gone, and say what still quotes them."""
+    from rookery.library.libraries import is_url, resolve_place_path
+    from rookery.library.page_archive import PageArchive
+    from rookery.library.stored_indexes import erase_pages
+
+    urls = list[str]()
+    for place in places:
+        path = Path(os.path.realpath(resolve_place_path(place)))
+        if path.exists() and not is_url(place):
+            raise ValueError(f"{place} is still there and would be read again: delete it first")
+        urls.append(place if is_url(place) else path.as_uri())
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        digests = [each for url in urls for each in archive.list_versions_at(url).values()]
+        if not digests:
+            detail = "nothing of it is stored: name a file, folder or address as it was searched"
+            raise Failed(Failure(places[0], Outcome.NOT_INDEXED, detail))
+        for url in () if dry_run else urls:
+            erase_pages(archive, get_cache_folder(), url, frozenset())
+    named = [
+        f"{file.name}: {what}"
+        for file in _list_record_files(get_data_folder())
+        for what, texts in sorted(_find_digests_in_file(file).items())
+        if not texts.isdisjoint(digests)
+    ]
+    report = RemovalReport((), (), len(digests), 0, dry_run, tuple(named))
+    print_result(report, _format_removals(report), as_json)
 
 
 @index_commands.command("prune")
@@ -351,6 +391,8 @@ def _format_removals(report: RemovalReport) -> Iterator[str]:
         yield f"left alone: another process is writing the index of {place}"
     if report.versions:
         yield f"{would} {report.versions:,} page versions from the archive"
+    for each in report.quoted:
+        yield f"still named in {each}"
     if not report.removed and not report.versions:
         yield "nothing to remove"
     else:
@@ -376,7 +418,7 @@ def _find_unused_versions(
             )
         digests |= _find_digests(file.read_bytes())
     for file in _list_record_files(get_data_folder()):
-        digests |= _find_digests_in_file(file)
+        digests = digests.union(*_find_digests_in_file(file).values())
     with CallRecording(place) as recording:
         numbers = list_recorded_versions(recording)
     with PageArchive(place) as archive:
@@ -392,22 +434,23 @@ def _list_record_files(data: Path) -> Iterator[Path]:
             yield path
 
 
-def _find_digests_in_file(path: Path) -> set[str]:
-    """Return the digests that a file names; of a database, in any row. Raises Failed where it is
-    busy."""
+def _find_digests_in_file(path: Path) -> dict[str, set[str]]:
+    """Return the digests that a file names, by what names them: of a database the table, or the
+    page of an answer. Raises Failed where it is busy."""
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
-            return _find_digests(path.read_bytes())
-    digests = set[str]()
+            return {"in it": _find_digests(path.read_bytes())}
+    digests = defaultdict[str, set[str]](set)
     try:
         with closing(sqlite3.connect(path, timeout=5)) as database:
             database.text_factory = bytes
             tables = database.execute("select name from sqlite_master where type = 'table'")
-            for (name,) in tables.fetchall():
-                for row in database.execute(f'select * from "{name.decode()}"'):
+            for table in (name.decode() for (name,) in tables.fetchall()):
+                for row in database.execute(f'select * from "{table}"'):
+                    what = f"/answers/{row[0].decode()}" if table == "answers" else table
                     for value in row:
                         if isinstance(value, bytes):
-                            digests |= _find_digests(value)
+                            digests[what] |= _find_digests(value)
     except sqlite3.Error as error:
         detail = f"it cannot be read, and it may name pages of the archive ({error})"
         raise Failed(Failure(str(path), Outcome.ARCHIVE_BUSY, detail)) from error

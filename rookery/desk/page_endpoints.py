@@ -151,17 +151,11 @@ PLAIN_COOKIE = "rookery"
 """name of the session cookie where the browser refuses Secure cookies: plain http"""
 REPORTED_STATUSES: Mapping[str, int] = {
     Outcome.DAMAGED_RECORDS: 500,
-    Outcome.ALREADY: 409,
-    Outcome.NO_LEASE: 409,
+    **dict.fromkeys((Outcome.ALREADY, Outcome.NO_LEASE, Outcome.RELEASED), 409),
     Outcome.NO_INVITE: 410,
-    Outcome.NO_ANSWER: 404,
-    Outcome.NO_ITEM: 404,
-    Outcome.NOT_ALLOWED: 403,
+    **dict.fromkeys((Outcome.NO_ANSWER, Outcome.NO_ITEM, Outcome.NO_RUN, Outcome.NO_PULL), 404),
+    **dict.fromkeys((Outcome.NOT_ALLOWED, Outcome.NO_PERSON), 403),
     Outcome.NOT_RATED: 400,
-    Outcome.NO_RUN: 404,
-    Outcome.NO_PULL: 404,
-    Outcome.RELEASED: 409,
-    Outcome.NO_PERSON: 403,
     Outcome.BUSY: 503,
 }
 """HTTP status by outcome of the Failed errors whose message is shown to the person"""

@@ -194,6 +194,7 @@ def _configure_sqlite(connection: Any, record: object) -> None:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.execute("pragma foreign_keys = on")
+    connection.execute("pragma secure_delete = on")  # what is deleted is not left in free pages
 
 
 def _begin_transaction(connection: Connection) -> None:

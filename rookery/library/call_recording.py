@@ -3,10 +3,12 @@
 import sqlite3
 import threading
 import time
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -49,18 +51,7 @@ LIBRARY_CALLS = CallTables(
     *("sessions", "name", "calls", "session"),
     ("kind", "what", "k"),
     frozenset(),
-    """
-create table if not exists sessions (
-    number integer primary key, name text not null unique, about blob not null
-);
-create table if not exists calls (
-    number integer primary key, session integer not null, kind text not null, what text not null,
-    k integer not null, outcome text not null, started text not null, seconds real not null,
-    answer blob not null
-);
-create index if not exists calls_by_session on calls (session);
-create index if not exists calls_by_what on calls (what, kind, k);
-""",
+    Path(__file__).with_name("library_calls.sql").read_text("utf-8"),
 )
 """arguments: "search" or "fetch", the query or address, and the number of results or 0"""
 
@@ -68,16 +59,7 @@ POLICY_CALLS = CallTables(
     *("transcripts", "session", "said", "transcript"),
     ("by", "prompt", "n", "seed", "grammar"),
     frozenset(("prompt", "grammar")),
-    """
-create table if not exists transcripts (number integer primary key, session text not null unique);
-create table if not exists asked (digest text primary key, body blob not null) without rowid;
-create table if not exists said (
-    number integer primary key, transcript integer not null, by text not null,
-    prompt text not null, n integer not null, seed integer, grammar text not null,
-    started text not null, seconds real not null, answer blob not null
-);
-create index if not exists said_by_transcript on said (transcript);
-""",
+    Path(__file__).with_name("policy_calls.sql").read_text("utf-8"),
 )
 """arguments: the policy's name, the prompt, the number of completions, the seed and the grammar"""
 
@@ -131,7 +113,7 @@ class CallRecording:
         columns = ", ".join((self.tables.name, "about")[: len(row)])
         insert = f"insert into {self.tables.sessions} ({columns}) values (?{', ?' * len(metadata)})"
         with self.archive.begin_write() as file:
-            self._delete_session(file, row[0])
+            self.delete_session(file, row[0])
             file.execute(insert, row)
 
     def rename_session(self, session: str, name: str) -> None:
@@ -145,11 +127,12 @@ class CallRecording:
         names = (encode_column(name), encode_column(session))
         column = self.tables.name
         with self.archive.begin_write() as file:
-            self._delete_session(file, names[0])
+            self.delete_session(file, names[0])
             rename = f"update {self.tables.sessions} set {column} = ? where {column} = ?"
             file.execute(rename, names)
 
-    def _delete_session(self, file: ArchiveConnection, name: str | bytes) -> None:
+    def delete_session(self, file: ArchiveConnection, name: str | bytes) -> None:
+        """Delete a session, by its name in the database, with its calls."""
         sessions, column, calls, session, *_ = self.tables
         file.execute(f"delete from {calls} where {session} = {self._number}", (name,))
         file.execute(f"delete from {sessions} where {column} = ?", (name,))
@@ -298,6 +281,25 @@ def list_recorded_versions(recording: CallRecording) -> frozenset[int]:
     rows = recording.select_rows("answer from calls where kind = 'fetch'")
     with recording.archive.translate_decode_errors():
         return frozenset(unpack_records(body, _answer_decoder).version for (body,) in rows) - {0}
+
+
+def erase_sessions(archive: PageArchive, urls: Set[str], digests: Set[str]) -> None:
+    """Delete the sessions to which a page with one of these addresses or texts was given, with what
+    models were asked and said in them."""
+    with CallRecording(archive) as calls, CallRecording(archive, POLICY_CALLS) as replies:
+        rows = calls.select_rows(
+            "name, what, answer from calls join sessions s on s.number = session"
+        )
+        names = {
+            name
+            for name, what, answer in rows
+            if what in urls or any(each.encode() in zlib.decompress(answer) for each in digests)
+        }
+        with archive.begin_write() as file:
+            for name, recording in product(names, (calls, replies)):
+                recording.delete_session(file, name)
+            in_use = "(select prompt from said union select grammar from said)"
+            file.execute(f"delete from asked where digest not in {in_use}")
 
 
 def find_first_answer(

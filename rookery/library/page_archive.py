@@ -284,6 +284,13 @@ class PageArchive:
             if number not in numbers and decode_column(digest) not in digests
         ]
 
+    def list_versions_at(self, url: str) -> dict[int, str]:
+        """Return the digests of all versions at an address, and below it, by number."""
+        below = f"{url.rstrip('/')}/"
+        with self.lock_connection() as file:
+            find = "select number, digest from versions where url = ? or substr(url, 1, ?) = ?"
+            return dict(file.execute(find, (encode_column(url), len(below), below)).fetchall())
+
     def delete_versions(self, numbers: Sequence[int]) -> None:
         """Delete these versions in one transaction and return their space to the disk.
 

@@ -5,18 +5,19 @@ Indexes can be removed. Shards lie in folders that somebody named; the cache not
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from rookery.errors import Failed, Outcome
+from rookery.library.call_recording import erase_sessions
 from rookery.library.folder_library import FolderManifest
-from rookery.library.page_archive import translate_storage_errors
+from rookery.library.page_archive import PageArchive, translate_storage_errors
 from rookery.library.search_index import (
     INDEX_NOTE_FILE,
     IndexNote,
@@ -211,6 +212,25 @@ def remove_stored_index(directory: Path) -> None:
                 # By one step out of the way, so that nobody opens the half of it.
                 aside = directory / f"{_REMOVED_PREFIX}{entry.name.removeprefix(_REMOVED_PREFIX)}"
                 shutil.rmtree(entry.rename(aside))
+
+
+def erase_pages(archive: PageArchive, cache: Path, url: str, keep: Set[str]) -> list[str]:
+    """Erase the stored texts of an address, and of all below it, and return their digests.
+
+    Each index in the cache that may hold them goes as a whole, since what is deleted from one stays
+    in its files: it is made again from what is there when somebody asks. Then go the sessions in
+    which they were read, and all versions in the archive whose digest is not among `keep`. Raises
+    Failed (index_busy) before any of the archive is gone.
+    """
+    place = url if "://" in url and not url.startswith("file:") else unquote(urlsplit(url).path)
+    for each in list_stored_indexes(cache):
+        pairs = ((Path(place), Path(other)) for other in each.places)
+        if any(a.is_relative_to(b) or b.is_relative_to(a) for a, b in pairs):
+            remove_stored_index(get_index_directory(cache, each))
+    numbers = {n: each for n, each in archive.list_versions_at(url).items() if each not in keep}
+    erase_sessions(archive, {url}, set(numbers.values()))
+    archive.delete_versions([*numbers])
+    return list(numbers.values())
 
 
 def _raise_busy(directory: Path) -> None:

@@ -18,13 +18,7 @@ import Stemmer
 
 from rookery.typed_files import read_text_table
 
-QUESTION_WORDS = frozenset(
-    """a an the and or not no if of in on at to by for from with as into than that this these those
-    there their then they it its is are was were be been being am do does did has have had having
-    can could will would shall should may might must what which who whom whose when where why how
-    many much long such so i you he she we me my your his her our us them type kind name named
-    called tell explain describe s t""".split()
-)
+QUESTION_WORDS = frozenset(Path(__file__).with_name("asking_words.txt").read_text("utf-8").split())
 """words of a question that say how it is asked and not what about (notes on BM25 in docs/LOG.md)"""
 
 COMPARING_WORDS = frozenset(

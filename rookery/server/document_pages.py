@@ -41,29 +41,12 @@ from rookery.desk.page_endpoints import (
 from rookery.errors import Failed, Outcome
 from rookery.library.libraries import list_skipped
 from rookery.library.page_archive import PageArchive
-from rookery.server.api.answer_queue import get_answer_service
-from rookery.server.api.answer_sessions import DOCUMENTS_PLACE, QuestionRequest, find_place_file
-from rookery.server.documents import (
-    READABLE_TYPES,
-    DocumentReader,
-    DocumentRecord,
-    DocumentText,
-    DocumentUpload,
-    DocumentVersion,
-    UploadedFile,
-    delete_document_version,
-    drop_upload,
-    find_unread_kinds,
-    get_documents_folder,
-    list_searched_places,
-    list_uploads,
-    load_document_records,
-    lock_documents,
-    may_change_version,
-    open_documents_library,
-    register_documents,
-    summarize_page,
-    switch_document_version,
+from rookery.server import documents
+from rookery.server.api.answer_queue import get_answer_service, list_quoting_answers
+from rookery.server.api.answer_sessions import (
+    DOCUMENTS_PLACE,
+    QuestionRequest,
+    find_place_file,
 )
 from rookery.settings import Settings, locate_archive
 from rookery.shell.file_reading import read_document_file
@@ -77,7 +60,7 @@ NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does
 class VersionRow(NamedTuple):
     """A version of a document as the page shows it."""
 
-    version: DocumentVersion
+    version: documents.DocumentVersion
     address: str
     """path of its stored page; empty if there is none"""
     may_change: bool
@@ -88,9 +71,9 @@ class DocumentRow(NamedTuple):
     """A document as a row of the page."""
 
     name: str
-    shown: DocumentVersion | None
+    shown: documents.DocumentVersion | None
     """the version that is searched; None if the document is removed"""
-    text: DocumentText | None
+    text: documents.DocumentText | None
     """None if it could not be read"""
     trouble: str
     """reason why it could not be read; empty if it was"""
@@ -105,17 +88,18 @@ def show_documents(request: Request) -> Response:
     person, answering = get_signed_in_person(request), get_answer_service(request)
     reader = _get_reader(request)
     reader.notice_changes()
-    uploads = list_uploads(person.name)
+    uploads = documents.list_uploads(person.name)
     rows = _list_documents(get_app_context(request).settings, person)
-    documents = [row for row in rows if row.shown]
-    if bool(documents) != (DOCUMENTS_PLACE in answering.capabilities.places):
-        register_documents(answering)  # somebody has put files into the folder, or taken them away
+    current_rows = [row for row in rows if row.shown]
+    if bool(current_rows) != (DOCUMENTS_PLACE in answering.capabilities.places):
+        # Somebody has put files into the folder, or taken them away.
+        documents.register_documents(answering)
     going = sum(each.going for each in uploads)
     current = {row.name: row.shown for row in rows}
     return render_page(
         request,
         "documents.html",
-        found=documents,
+        found=current_rows,
         removed=[row for row in rows if not row.shown and row.others],
         uploads=[each for each in uploads if going or each.state != "read" or each.detail],
         going=going,
@@ -123,10 +107,11 @@ def show_documents(request: Request) -> Response:
         versions={each.id: current.get(each.name) for each in uploads},
         may=may_upload(request),
         may_fetch=_may_fetch(request),
+        quoting=list_quoting_answers(get_store(request), request.query_params.get("erased", "")),
         last=request.query_params.get("removed", ""),
         last_version=request.query_params.get("version", ""),
         **_list_started(request),
-        read=_(READABLE_TYPES),
+        read=_(documents.READABLE_TYPES),
         limits=reader.limits,
         name=DOCUMENTS_PLACE,
     )
@@ -134,11 +119,11 @@ def show_documents(request: Request) -> Response:
 
 def _list_started(request: Request) -> dict[str, Any]:
     """Return the places that the server was started on, and what of their files is not searched."""
-    places = list_searched_places(get_answer_service(request).capabilities)
+    places = documents.list_searched_places(get_answer_service(request).capabilities)
     started = [place for place in places if place.name != DOCUMENTS_PLACE]
     files = tuple(file.path for place in started for file in place.files[:1000])
     archive_place = locate_archive(get_app_context(request).settings.archive)
-    unread = find_unread_kinds(archive_place, files, int(time.monotonic() / 60))
+    unread = documents.find_unread_kinds(archive_place, files, int(time.monotonic() / 60))
     return {"started": started, "unread": unread}
 
 
@@ -172,7 +157,7 @@ def show_unread(request: Request) -> Response:
         (Path(each.what).name, re.sub(r"(?<!\S)/\S*/", "", reason))
         for each, reason in zip(failures, reasons, strict=True)
     ]
-    versions = [record.shown for record in load_document_records().values()]
+    versions = [record.shown for record in documents.load_document_records().values()]
     texts = [version.text for version in versions if version and version.text]
     return render_page(request, "unread.html", rows=rows, uploaded=texts, **_list_started(request))
 
@@ -214,11 +199,11 @@ def post_fetching(request: Request) -> Response:
     if not _may_fetch(request):
         return render_problem_page(request, 403, NO_FETCHING)
     name, person = get_posted_value(request, "name"), get_signed_in_person(request)
-    record = load_document_records().get(name)
+    record = documents.load_document_records().get(name)
     version = record.shown if record else None
     if version is None or not version.address:
         return render_problem_page(request, 404, "There is no such document.")
-    if not may_change_version(version, person):
+    if not documents.may_change_version(version, person):
         return _refuse_change(request, version)
     _get_reader(request).accept_address(version.address, person)
     return redirect_after_post("/documents#uploads")
@@ -229,22 +214,24 @@ def post_removal(request: Request) -> Response:
     return _change_document(
         request,
         lambda record: record.current,
-        lambda name, number: switch_document_version(name, 0),
+        lambda name, number: documents.switch_document_version(name, 0),
         "?removed={}&version={}",
     )
 
 
 def post_restoring(request: Request) -> Response:
     """Make an earlier version the current one; the one that was current is kept beside."""
-    return _change_document(request, _get_posted_number(request), switch_document_version)
+    return _change_document(request, _get_posted_number(request), documents.switch_document_version)
 
 
 def post_version_deletion(request: Request) -> Response:
     """Delete for good a version that is not current."""
-    return _change_document(request, _get_posted_number(request), delete_document_version)
+    return _change_document(
+        request, _get_posted_number(request), _get_reader(request).erase_version, "?erased={2}"
+    )
 
 
-def _get_posted_number(request: Request) -> Callable[[DocumentRecord], int]:
+def _get_posted_number(request: Request) -> Callable[[documents.DocumentRecord], int]:
     """Return a function that gives the number of the version of the form; 0 for the current one."""
     said = get_posted_value(request, "version")
     number = int(said) if said.isascii() and said.isdigit() and len(said) < 9 else 0
@@ -253,7 +240,7 @@ def _get_posted_number(request: Request) -> Callable[[DocumentRecord], int]:
 
 def _change_document(
     request: Request,
-    choose: Callable[[DocumentRecord], int],
+    choose: Callable[[documents.DocumentRecord], int],
     change: Callable[[str, int], None],
     then: str = "",
 ) -> Response:
@@ -262,23 +249,24 @@ def _change_document(
     The person must be allowed to change that version and the current one.
     """
     name, person = get_posted_value(request, "name"), get_signed_in_person(request)
-    with lock_documents():
+    with documents.lock_documents():
         # Looked up among what is there, so that no path comes from outside.
-        record = load_document_records().get(name)
+        record = documents.load_document_records().get(name)
         version = record.find_version(choose(record)) if record else None
         if record is None or version is None:
             return render_problem_page(request, 404, "There is no such document.")
-        keeps_current = change is delete_document_version
+        keeps_current = change == _get_reader(request).erase_version
         concerned = [version] if keeps_current or not record.shown else [version, record.shown]
         for each in concerned:
-            if not may_change_version(each, person):
+            if not documents.may_change_version(each, person):
                 return _refuse_change(request, each)
         change(name, version.number)
         _get_reader(request).update_index()
-    return redirect_after_post(f"/documents{then.format(quote(name), version.number)}")
+    digest = version.text.digest if version.text else ""
+    return redirect_after_post(f"/documents{then.format(quote(name), version.number, digest)}")
 
 
-def _refuse_change(request: Request, version: DocumentVersion) -> Response:
+def _refuse_change(request: Request, version: documents.DocumentVersion) -> Response:
     who = version.owner or _("somebody else")
     why = _("This document is %(name)s's: only they or a reviewer can change it.", name=who)
     return render_problem_page(request, 403, why)
@@ -291,14 +279,14 @@ def post_confirmation(request: Request) -> Response:
 
 def post_dismissal(request: Request) -> Response:
     """Delete an upload of the person's own that asks, was not kept, or has something to say."""
-    return _change_upload(request, drop_upload, ("asks", "failed", "read"))
+    return _change_upload(request, documents.drop_upload, ("asks", "failed", "read"))
 
 
 def _change_upload(
-    request: Request, change: Callable[[DocumentUpload], None], states: tuple[str, ...]
+    request: Request, change: Callable[[documents.DocumentUpload], None], states: tuple[str, ...]
 ) -> Response:
     wanted = get_posted_value(request, "id")
-    uploads = list_uploads(get_person_name(request))
+    uploads = documents.list_uploads(get_person_name(request))
     upload = next((each for each in uploads if each.id == wanted and each.state in states), None)
     if upload is None:
         return render_problem_page(request, 404, "There is no such upload.")
@@ -306,7 +294,7 @@ def _change_upload(
     return redirect_after_post("/documents#uploads")
 
 
-async def _read_uploads(request: Request) -> list[UploadedFile]:
+async def _read_uploads(request: Request) -> list[documents.UploadedFile]:
     """Read the files of the form. Raises HTTPException if there are too many."""
     limits = _get_reader(request).limits
     form = await request.form(max_files=limits.at_once, max_fields=10)
@@ -315,7 +303,7 @@ async def _read_uploads(request: Request) -> list[UploadedFile]:
         if isinstance(value, UploadFile) and (value.filename or value.size):
             size = value.size or 0
             data = await value.read() if size <= limits.file else b""
-            uploads.append(UploadedFile(value.filename or "", data, size))
+            uploads.append(documents.UploadedFile(value.filename or "", data, size))
     return uploads
 
 
@@ -342,8 +330,8 @@ def _is_reader(request: Request) -> bool:
     return person is not None and has_role(person, "reader")
 
 
-def _get_reader(request: Request) -> DocumentReader:
-    reader: DocumentReader = request.app.state.documents
+def _get_reader(request: Request) -> documents.DocumentReader:
+    reader: documents.DocumentReader = request.app.state.documents
     return reader
 
 
@@ -352,10 +340,10 @@ def _list_documents(settings: Settings, person: Person) -> list[DocumentRow]:
 
     One that is being read for the first time has none before its page is stored.
     """
-    records = load_document_records()
+    records = documents.load_document_records()
     unnoted = [name for name, each in records.items() if each.shown and not each.shown.text]
-    busy = {each.name for each in list_uploads() if each.going}
-    texts: dict[str, DocumentText | Failed] = {}
+    busy = {each.name for each in documents.list_uploads() if each.going}
+    texts: dict[str, documents.DocumentText | Failed] = {}
     if unnoted or busy & records.keys():
         with PageArchive(locate_archive(settings.archive)) as archive:
             texts = _read_unnoted(unnoted, archive)
@@ -369,17 +357,19 @@ def _list_documents(settings: Settings, person: Person) -> list[DocumentRow]:
     ]
 
 
-def _read_unnoted(names: list[str], archive: PageArchive) -> dict[str, DocumentText | Failed]:
+def _read_unnoted(
+    names: list[str], archive: PageArchive
+) -> dict[str, documents.DocumentText | Failed]:
     """Return the page in short of each file that nobody noted, or why there is none."""
     if not names:
         return {}
-    texts: dict[str, DocumentText | Failed] = {}
-    folder = get_documents_folder().resolve()
+    texts: dict[str, documents.DocumentText | Failed] = {}
+    folder = documents.get_documents_folder().resolve()
     try:
-        with open_documents_library(archive) as library:
+        with documents.open_documents_library(archive) as library:
             for name in names:
                 try:
-                    texts[name] = summarize_page(library.fetch((folder / name).as_uri()))
+                    texts[name] = documents.summarize_page(library.fetch((folder / name).as_uri()))
                 except Failed as failed:
                     texts[name] = failed
     except Failed as failed:
@@ -389,23 +379,26 @@ def _read_unnoted(names: list[str], archive: PageArchive) -> dict[str, DocumentT
 
 
 def _describe_document(
-    name: str, record: DocumentRecord, unnoted: DocumentText | Failed | None, person: Person
+    name: str,
+    record: documents.DocumentRecord,
+    unnoted: documents.DocumentText | Failed | None,
+    person: Person,
 ) -> DocumentRow:
     version = record.shown
     others = [
         VersionRow(each, f"/pages/{each.text.digest}" if each.text else "", may)
         for each in reversed(record.versions)
         if each.number != record.current
-        and ((may := may_change_version(each, person)) or version is not None)
+        and ((may := documents.may_change_version(each, person)) or version is not None)
     ]
     text, problem = version.text if version else None, ""
-    if isinstance(unnoted, DocumentText):
+    if isinstance(unnoted, documents.DocumentText):
         text = unnoted
     elif unnoted:
         problem = unnoted.failure.detail or unnoted.failure.outcome
     elif text is None:
         problem = mark_text("it can no longer be read")
-    may_change = version is not None and may_change_version(version, person)
+    may_change = version is not None and documents.may_change_version(version, person)
     return DocumentRow(name, version, text, problem, may_change, others)
 
 

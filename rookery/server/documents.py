@@ -39,6 +39,7 @@ from rookery.library.folder_library import FolderLibrary
 from rookery.library.libraries import BUNDLED_PLACE
 from rookery.library.page_archive import PageArchive, translate_storage_errors, write_whole_file
 from rookery.library.search_index import hold_lock
+from rookery.library.stored_indexes import erase_pages
 from rookery.network.access_rules import FetchError, normalize_url
 from rookery.network.fetcher import FetchResponse
 from rookery.pages.file_selection import DOCUMENT_READERS, READER_OF_ENDING, name_unread_type
@@ -571,6 +572,19 @@ class DocumentReader:
                 open_documents_library(archive).close()
         self._stamp = stamp_documents()
         register_documents(self._answering)
+
+    def erase_version(self, name: str, number: int) -> None:
+        """Delete a version for good, with its text wherever it is stored and no other has it.
+
+        It must not be the current one. Hold `lock_documents`; the index is to be updated. Raises
+        Failed if the disk or the archive fails.
+        """
+        record, place = load_document_records()[name], get_documents_folder().resolve() / name
+        others = [each for each in record.versions if each.number != number]
+        keep = {each.text.digest for each in others if each.text}
+        with PageArchive(locate_archive(self._settings.archive)) as archive:
+            erase_pages(archive, get_cache_folder(), place.as_uri(), keep)
+        delete_document_version(name, number)
 
     def notice_changes(self) -> None:
         """Have questions search the documents as they are now, where another process changed them.

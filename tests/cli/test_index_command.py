@@ -213,6 +213,29 @@ def test_remove_takes_the_index_and_leaves_the_quotes(run: Run, docs: Path, tmp_
     assert listed(run)[0] == []
 
 
+@pytest.mark.slow
+def test_a_file_that_was_deleted_is_erased_and_what_quotes_it_is_named(
+    run: Run, docs: Path, tmp_path: Path
+) -> None:
+    (docs / "rare.md").write_text("# Rare\n\nQuibblesnorts hatch in the belfry.")
+    answer = run("ask", "Where do quibblesnorts hatch?", "--in", docs, "--json").out
+    (get_data_folder() / "saved.json").write_text(answer)
+    assert "delete it first" in run("index", "remove", docs / "rare.md", "--erase").err
+    (docs / "rare.md").unlink()
+    would = run("index", "remove", docs / "rare.md", "--erase", "--dry-run").out
+    assert would.startswith("would remove 1 page versions")
+    code, out, err = run("index", "remove", docs / "rare.md", "--erase")
+    assert (code, err) == (0, "")
+    assert "still named in saved.json" in out
+    (get_data_folder() / "saved.json").unlink()
+    stored = [*get_data_folder().rglob("*"), *get_cache_folder().rglob("*")]
+    assert [file for file in stored if file.is_file() and b"uibblesnort" in file.read_bytes()] == []
+    with PageArchive(get_data_folder() / ARCHIVE) as archive:
+        assert all("uibblesnort" not in page.text for page in archive.iter_pages())
+    assert "nothing of it is stored" in run("index", "remove", docs / "rare.md", "--erase").err
+    assert run("ask", "What do jays bury?", "--in", docs).code == 0
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

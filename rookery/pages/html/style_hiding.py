@@ -93,21 +93,7 @@ _INLINE_TAGS = frozenset(
 )
 """which have neither height nor transform unless a style makes them boxes"""
 
-_PROPERTIES = {
-    "display": "display content-visibility -webkit-text-security",
-    "visibility": "visibility",
-    "opacity": "opacity filter transform",
-    "font-size": "font-size",
-    "struck": "text-decoration-line",
-    "place": "zoom position left top right bottom margin-left margin-top text-indent transform"
-    " scale rotate translate clip clip-path mask-image overflow-x display float"
-    " white-space backface-visibility offset-path",
-    "box": "height max-height width max-width overflow-x overflow-y padding-top padding-bottom"
-    " display position float min-height contain",
-    "behind": "z-index position background-color background-image opacity transform filter",
-    "color": "color background-color background-image background-clip -webkit-text-fill-color"
-    " text-shadow position",
-}
+_PROPERTIES = read_text_table(Path(__file__).with_name("hiding_properties.txt"))
 """the properties that decide each way of hiding"""
 _SHORTHANDS = {
     name: tuple(properties.split())

@@ -239,6 +239,13 @@ def delete_answer(store: Store, answer: str, item: str = "") -> None:
         connection.execute(delete(answers).where(answers.c.id == answer))
 
 
+def list_quoting_answers(store: Store, digest: str) -> Sequence[Row[Any]]:
+    """List the answers that name the digest of a text, oldest first; none for an empty one."""
+    query = select(answers).where(answers.c.episode.contains(digest, autoescape=True))
+    with store.begin_read() as connection:
+        return connection.execute(query.order_by(answers.c.made)).all() if digest else ()
+
+
 def list_person_answers(
     store: Store, person: str, words: str = "", most: int = 50
 ) -> list[AnswerSummary]:

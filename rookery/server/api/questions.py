@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mappi
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -188,29 +189,9 @@ class InputMessage(msgspec.Struct):
 
 
 QUESTION_LIMITS = Meta(min_length=1, max_length=2_000, pattern=r"\S")
-_USER_MESSAGE_SCHEMA = {
-    "type": "object",
-    "required": ["role", "content"],
-    "properties": {
-        "role": {"const": "user"},
-        "content": {
-            "anyOf": [
-                {"type": "string", "minLength": 1, "maxLength": 2_000, "pattern": r"\S"},
-                {
-                    "type": "array",
-                    "contains": {
-                        "type": "object",
-                        "required": ["type", "text"],
-                        "properties": {
-                            "type": {"enum": list(TEXT_PART_TYPES)},
-                            "text": {"type": "string", "pattern": r"\S"},
-                        },
-                    },
-                },
-            ]
-        },
-    },
-}
+_USER_MESSAGE_SCHEMA = msgspec.json.decode(
+    Path(__file__).with_name("user_message.json").read_bytes()
+)
 InputMessages = Annotated[
     list[InputMessage], Meta(min_length=1, extra_json_schema={"contains": _USER_MESSAGE_SCHEMA})
 ]
