@@ -27,6 +27,7 @@ from rookery.__main__ import main
 from rookery.cli.learn_command import run_learn
 from rookery.cli.learn_example import write_example
 from rookery.records import Comparison, Episode
+from rookery.shell.command_line import EXIT_ANSWERED, EXIT_DECLINED, EXIT_UNVERIFIED
 from rookery.typed_files import read_json_lines, read_toml_table
 
 FILES = {
@@ -204,6 +205,21 @@ def test_an_own_function_is_the_reward(
     err = refused(run, "reinforce", file, tmp_path / "other")
     assert f"ZeroDivisionError: division by zero ({tmp_path}/own_rewards.py, line 4)" in err
     assert not (tmp_path / "other" / "metrics.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_a_reinforced_policy_is_asked_by_its_folder(run: Run, shelf: Path, tmp_path: Path) -> None:
+    file = lesson(shelf, "reinforce", where=tmp_path)
+    assert run("learn", "reinforce", "--config", file, "--out", tmp_path / "run").code == 0
+    model = f"path:{tmp_path / 'run' / 'model'}"
+    trace = tmp_path / "episodes.jsonl"
+    question = ("Why do crows bring gifts?", "--in", "rookery:corvids", "--trace", trace)
+    asked = run("ask", *question, "--model", model)
+    assert "method gophercite · 1 call" in asked.err  # that of quotes, which nobody named
+    assert asked.code in (EXIT_ANSWERED, EXIT_DECLINED, EXIT_UNVERIFIED)
+    [episode] = (Episode.from_json(line) for line in trace.read_text().splitlines())
+    [sample] = lines(tmp_path / "run" / "samples.jsonl")[:1]
+    assert episode.steps[0].prompt[:100] in sample["rows"][0]["context"]
 
 
 @pytest.mark.slow
