@@ -1,14 +1,18 @@
-"""What version 0.2 stored is read as it was: shards, a recording, the archive and a desk's store.
+"""What versions 0.1 and 0.2 stored is read as it was: answers, an index, shards, a recording, the
+archive and desks' stores.
 
 `stored/version_0_2.tar.xz` was written by version 0.2.0 from two documents in /tmp/s/docs, one
-about the wells of a parish and one about its ferry.
+about the wells of a parish and one about its ferry; `version_0_1.tar.xz` by version 0.1 (commit
+19a6cb7) from two notes, one about rooks and one about jackdaws.
 """
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,3 +106,40 @@ def test_a_stored_desk_opens_and_exports_its_comparison(stored: Path) -> None:
     assert comparison.answers[0] == load_answer(stored / "answer.json")
     assert comparison.answers[1].text == "It was dug in 1871."
     assert (comparison.weights, comparison.by) == ((0.0, 1.0), "Ada")
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    with tarfile.open(STORED.with_name("version_0_1.tar.xz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["answer.json", "trace.jsonl", "batch.jsonl"])
+def test_answers_of_version_0_1_verify(first: Path, name: str) -> None:
+    assert "verified  " in run_rookery(first, "cite", "verify", name)
+
+
+def test_a_folder_that_version_0_1_indexed_is_asked(first: Path) -> None:
+    asked = ("ask", "What do jackdaws eat?", "--in", "notes", "--json")
+    answer = rookery.Answer.from_json(json.dumps(json.loads(run_rookery(first, *asked))["answer"]))
+    assert "beetles" in answer.quotes[0].text
+    assert "made by an older version" in run_rookery(first, "index", "list")
+
+
+def test_a_desk_of_version_0_1_says_what_upgrades_it_and_keeps_its_rows(first: Path) -> None:
+    place = first / "data" / "rookery" / "desk.sqlite"
+
+    def count_rows() -> dict[str, int]:
+        with closing(sqlite3.connect(place)) as connection:
+            return {
+                table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for table in ("people", "items", "judgements")
+            }
+
+    before = count_rows()
+    assert min(before.values()) > 0
+    run_rookery(first, "judge", "stats", code=2)
+    run_rookery(first, "judge", "init")
+    assert count_rows() == before
+    run_rookery(first, "judge", "invite", "ben", "--role", "labeller")
