@@ -123,6 +123,18 @@ def test_the_page_itself_marks_the_quote_and_says_where_it_is_from(reader: Visit
 
 
 @pytest.mark.slow
+def test_headings_skip_no_level_whatever_the_document_skips(reader: Visit) -> None:
+    lines, levels, blocks = "abcdef", (2, 4, 5, 1, 6, 2), []
+    for number, level in enumerate(levels):
+        blocks.append(Block(3 * number, 3 * number + 1, "heading", level))
+    page = Page("https://a.example/", "Levels", "\n\n".join(lines), tuple(blocks))
+    keep(page)
+    reader.get(stored_pages.make_quote_address(page.quote_whole_words(0, 1)).removesuffix("#quote"))
+    shown = [one.attributes["aria-level"] for one in reader.page.css("#shown [role=heading]")]
+    assert shown == ["2", "3", "4", "2", "3", "3"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
