@@ -34,8 +34,8 @@ PLACES = {
     "learn": ["rookery/learn", *CONSTRAINT],
     "recipes": ["recipes"],
     "bench": ["bench"],
-    "docs": ["docs"],
-    "dev": ["tests"],
+    "docs": [f"docs/{name}.py" for name in ("man_page", "reference", "settings_reference")],
+    "dev": ["tests", "docs/pictures.py"],
 }
 """the code that needs each extra; the rest of the package has the base dependencies alone"""
 TRAINING = {"write", "learn", "recipes", "bench", "dev"}
