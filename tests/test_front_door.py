@@ -258,7 +258,7 @@ def test_print_shows_an_answer_with_numbers_and_sources() -> None:
     assert str(TWO_CLAIMS) == (
         "Rooks nest *high*.[1] Jays do not, perhaps.[1][2?]\n\n"
         "[1] “Rooks nest *high*.” · Rooks [1] · https://birds.example/rooks\n\n"
-        "[2] “Jays do” · A\ufffd · file:///tmp/a.md"
+        "[2] “Jays do” · A\ufffd · file:///tmp/a.md · not checked: rookery.verify does it"
     )
     possible = msgspec.structs.replace(TWO_CLAIMS, certain=False)
     assert str(possible).startswith("A possible answer, to be checked:\n\nRooks nest")
@@ -270,7 +270,7 @@ def test_markdown_reads_as_the_same_characters() -> None:
     assert TWO_CLAIMS.to_markdown() == (
         "Rooks nest \\*high\\*.[1] Jays do not, perhaps.[1][2?]\n\n"
         "[1] “Rooks nest \\*high\\*.” · Rooks \\[1\\] · <https://birds.example/rooks>\n\n"
-        "[2] “Jays do” · A\ufffd · file:///tmp/a.md\n"
+        "[2] “Jays do” · A\ufffd · file:///tmp/a.md · not checked: rookery.verify does it\n"
     )
     cunning = Quote("https://x.example/> <script>", "t", "d" * 32, 0, 1, "x")
     assert Answer("x", (cunning,)).to_markdown().count("<") == 1

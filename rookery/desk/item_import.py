@@ -24,12 +24,12 @@ from rookery.desk.forms import (
 )
 from rookery.errors import Failed, Outcome
 from rookery.library.question_files import MOST_LINE_BYTES, parse_question
-from rookery.records import Answer, Failure, Question, digest_of, prepare_type
+from rookery.records import Answer, Failure, Question, describe_json_error, digest_of, prepare_type
 from rookery.typed_files import open_named_file, require_regular_file
 
 _EXPECTED_LINE = (
-    'a question {"id": "1", "text": "Why ...?"}, a line that rookery ask --batch wrote, or '
-    '{"question": ..., "answers": [...]}'
+    'expected is a question {"id": "1", "text": "Why ...?"}, a line that rookery ask --batch '
+    'wrote, or {"question": ..., "answers": [...]}'
 )
 _GOLD_KINDS = ("choice", "versus", "pick")
 """kinds of fields whose right values can be known"""
@@ -130,8 +130,8 @@ def _parse_line(
         if "text" in names:
             return Question.from_json(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _make_line_error(where, f"{error}; expected is {_EXPECTED_LINE}") from error
-    raise _make_line_error(where, f"expected is {_EXPECTED_LINE}")
+        raise _make_line_error(where, f"{describe_json_error(error)}; {_EXPECTED_LINE}") from error
+    raise _make_line_error(where, _EXPECTED_LINE)
 
 
 def _read_csv(path: Path) -> Iterator[_SourceLine]:

@@ -88,13 +88,13 @@ def test_each_side_has_the_sentences_that_take_it_in_other_words_than_the_claim(
     assert [each.score for each in ranked] == pytest.approx([0.95, 0.8, 0.0])
 
 
-def test_a_yes_or_no_question_is_judged_as_it_is_and_so_is_a_statement() -> None:
+def test_a_yes_or_no_question_is_judged_as_it_is_and_a_statement_as_a_question() -> None:
     judge = WordJudge()
     answer_both_sides(ASKED, CROWS, judge=judge)
     assert set(judge.asked) == {"Do crows hold grudges?"}
     judge = WordJudge()
     answer_both_sides(Question("1", "Crows hold grudges."), CROWS, judge=judge)
-    assert set(judge.asked) == {"Crows hold grudges"}
+    assert set(judge.asked) == {"Crows hold grudges?"}
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_a_web_search_tool_says_which_hosts_are_searched(service: Served) -> Non
 
 WRONG: list[tuple[dict[str, Any], int, str, str]] = [
     (asking(FACES, model="claude"), 404, "not_found_error", "There is no model 'claude'"),
-    (asking(FACES, max_tokens=0), 400, "invalid_request_error", "max_tokens: "),
+    (asking(FACES, max_tokens=0), 400, "invalid_request_error", "`max_tokens` must"),
     (asking(" "), 400, "invalid_request_error", "messages"),
     (asking(FACES, tools=[{"name": "add"}]), 400, "invalid_request_error", "tools[0]: "),
     (

@@ -120,7 +120,7 @@ def test_a_tool_that_is_none_is_an_error_and_wrong_arguments_are_a_result(line: 
     assert unknown["code"] == -32602
     assert "search" in unknown["message"]
     assert "query" in line.read_error("search")
-    assert "$.k" in line.read_error("search", query="jays", k=500)
+    assert "`k` must be" in line.read_error("search", query="jays", k=500)
     assert "nonsense" in line.read_error("search", query="jays", nonsense=1)
     assert "not both" in line.read_error("open", session="x", link=1, url="https://a.example/")
     assert "new one" in line.read_error("find", session="0" * 16, text="jays")
