@@ -401,8 +401,8 @@ def digest_of(text: str) -> str:
 class Quote(Record, frozen=True, dict=True):
     """A verbatim span of one version of one page, as `Page.quote` makes it.
 
-    One that was made by hand or read from a file only claims to be that, and says so where it is
-    printed: `rookery.verify` compares it with the page.
+    One that was made by hand, copied, or read from a file only claims to be that, and says so where
+    it is printed: `rookery.verify` compares it with the page.
     """
 
     url: str

@@ -140,6 +140,7 @@ def test_a_desk_of_version_0_1_says_what_upgrades_it_and_keeps_its_rows(first: P
     before = count_rows()
     assert min(before.values()) > 0
     run_rookery(first, "judge", "stats", code=2)
+    run_rookery(first, "serve", "--in", "notes", code=4)
     run_rookery(first, "judge", "init")
     assert count_rows() == before
     run_rookery(first, "judge", "invite", "ben", "--role", "labeller")

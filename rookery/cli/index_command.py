@@ -395,7 +395,7 @@ def _format_removals(report: RemovalReport) -> Iterator[str]:
         yield f"still named in {each}"
     if not report.removed and not report.versions:
         yield "nothing to remove"
-    else:
+    elif report.bytes:
         yield f"{'would free' if report.dry_run else 'freed'} {_format_size(report.bytes)}"
 
 

@@ -18,7 +18,7 @@ import Stemmer
 
 from rookery.typed_files import read_text_table
 
-QUESTION_WORDS = frozenset(Path(__file__).with_name("asking_words.txt").read_text("utf-8").split())
+QUESTION_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("utf-8").split())
 """words of a question that say how it is asked and not what about (notes on BM25 in docs/LOG.md)"""
 
 COMPARING_WORDS = frozenset(
