@@ -54,7 +54,7 @@ def make_example(number: int) -> EvidenceExample:
         at = passage.index(food)
         span = (at, at + len(food)) if bird == subject else None
         answers = float(bird == subject)
-        return EvidenceExample(f"what eats the {subject}", passage, "birds", answers, span)
+        return EvidenceExample(f"what eats the {subject}?", passage, "birds", answers, span)
     passage = f"in spring the {subject} eats {food}"
     claim = f"the {subject} eats {food if number % 4 == 0 else wrong}"
     return EvidenceExample(
@@ -218,7 +218,7 @@ def test_order_is_learnt_where_one_passage_answers_and_another_does_not(
 
 def test_spans_are_found_among_the_tokens(base: Path) -> None:
     tokenizer = EvidenceTokenizer(base)
-    example = EvidenceExample("what eats the owl", "the owl eats mice", "", 1.0, (13, 17))
+    example = EvidenceExample("what eats the owl?", "the owl eats mice", "", 1.0, (13, 17))
     row = encode_example(tokenizer, example)
     assert row.start == row.end == row.pair.offsets.index((13, 17))
     nothing = encode_example(tokenizer, EvidenceExample("owl", "the owl", answers=0.0))
