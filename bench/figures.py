@@ -65,6 +65,10 @@ def make_maximum_row(
     return name, f"≤ {target:g} {unit}", f"{seen:{form}} {unit}", seen <= target
 
 
+def _format_value(value: float, form: str) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:{form}}"
+
+
 def format_systems(
     rows: Mapping[str, Mapping[str, float | None]], form: str = ".3f"
 ) -> Iterator[str]:
@@ -74,7 +78,7 @@ def format_systems(
     yield from format_table(
         heads,
         (
-            (name, *("" if row.get(c) is None else f"{row[c]:{form}}" for c in columns))
+            (name, *("" if (x := row.get(c)) is None else _format_value(x, form) for c in columns))
             for name, row in rows.items()
         ),
     )
@@ -302,7 +306,7 @@ def render_desk(found: Found) -> Iterator[str]:
         f"{found['runs']} runs on each database: {found['people']} people at once in two tabs each "
         f"fill {found['items']} items wanted of {found['places']} people each, and walk away from "
         "one lease in ten. Beside it the same by looking first and writing then. Times are of one "
-        "person after the other, with all that the disk has to say.\n"
+        "person after the other, writes to the disk included.\n"
     )
     bad = ("over", "doubled", "unfilled")
     yield from format_targets(
@@ -346,10 +350,10 @@ def render_killed(found: Found) -> Iterator[str]:
     """Yield the section on killed servers."""
     yield (
         f"A server is killed with `kill -9` {found['kills']} times while demonstrations are made "
-        f"in it; {found['deeds answered']} deeds were answered, {found['demonstrations finished']} "
-        "demonstrations of one script handed in.\n"
+        f"in it; it answered {found['actions']:,} actions, and {found['demonstrations finished']} "
+        "demonstrations of one script were handed in.\n"
     )
-    lost = ("deeds lost", "pages that differed afterwards", "that differ from the first")
+    lost = ("actions lost", "pages that differed afterwards", "demonstrations that differ")
     yield from format_targets(make_maximum_row(name, 0, found[name], "", "d") for name in lost)
 
 
@@ -468,7 +472,7 @@ def render_injection(found: Found) -> Iterator[str]:
         "ranks, and takes out what no quote supports. The script says the false answer wherever "
         "its prompt shows it. "
         "For `webgpt` a script browses, and quotes the planted text beside the answer; the next "
-        "command is the model's own, once the page is open. A model says its likeliest tokens. "
+        "command is the model's own, once the page is open. A model writes its likeliest tokens. "
         "Rows that are missing have not been measured yet.\n"
     )
     rows = {

@@ -39,11 +39,11 @@ def main() -> None:
     said = {tuple(step.said.text for step in each.steps) for each in count.episodes}
     figures = {
         "kills": count.kills,
-        "deeds answered": count.acknowledged,
-        "deeds lost": count.lost,
+        "actions": count.acknowledged,
+        "actions lost": count.lost,
         "pages that differed afterwards": count.other,
         "demonstrations finished": len(count.episodes),
-        "that differ from the first": len(said) - 1,
+        "demonstrations that differ": len(said) - 1,
     }
     print_table(("times",), {name: {"times": number} for name, number in figures.items()})
     write_results("killed", figures)
