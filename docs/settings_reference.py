@@ -292,9 +292,12 @@ def _write_struct(struct: str) -> Iterator[str]:
         if key.name in refused:
             continue
         default = f"`{key.default}`" if key.default else "must be given"
-        default = "none" if key.default == "none" else default
+        default = "unset" if key.default == "none" else default
         kind = f"[table](#{key.table.lower()})" if key.table else key.type
-        yield f"| `{key.name}` | {kind} | {default} | {_escape(key.about)} |"
+        # a file has no None: it can only leave the key out
+        missing = "unset" if default == "unset" else "in Python, None"
+        about = _escape(re.sub(r"\bNone\b", missing, key.about).replace("unset by", "Unset by"))
+        yield f"| `{key.name}` | {kind} | {default} | {about} |"
     yield ""
 
 
