@@ -271,6 +271,8 @@ def rated_by(reading: Reading, visit: Visit) -> list[tuple[adjudication.PlacedIt
 def test_thumbs_become_one_rating_of_this_answer(reading: Reading) -> None:
     visit = reading.visit()
     at = answered(visit)
+    kept = "A judgement is kept with the question and its quotes, for whoever runs the desk."
+    assert kept in visit.first("form.verdict").text()
     visit.post(f"{at}/rate", thumbs="up")
     assert "Noted" in visit.text
     assert visit.first("button[value=up]").attributes["aria-pressed"] == "true"
@@ -290,6 +292,21 @@ def test_thumbs_become_one_rating_of_this_answer(reading: Reading) -> None:
     other.post(f"{at}/rate", thumbs="up")
     ((same, _),) = rated_by(reading, other)
     assert same == placed
+
+
+def test_the_history_calls_a_possible_answer_possible(reading: Reading) -> None:
+    visit, store = reading.visit(), reading.opened.store
+    stored = find_answer(store, answered(visit).removeprefix("/answers/"))
+    assert "quote" in visit.get("/asked").first(".tag.good").text()
+    assert stored.answered is not None
+    episode = stored.answered.episode
+    assert episode.answer is not None
+    possible = msgspec.structs.replace(episode.answer, certain=False)
+    lower = msgspec.structs.replace(episode, answer=possible).to_json()
+    with store.begin_write() as connection:
+        its = tables.answers.c.id == stored.id
+        connection.execute(tables.answers.update().where(its).values(episode=lower))
+    assert [each.text() for each in visit.get("/asked").page.css(".tag")] == ["possible"]
 
 
 def test_nobody_is_handed_out_what_readers_rated(reading: Reading) -> None:

@@ -105,6 +105,8 @@ class AnswerSummary(NamedTuple):
     made: float
     searched: str
     """the question as it was searched: a follow-up with what it leans on"""
+    certain: bool
+    """False if it is a possible answer, to be checked"""
 
 
 class AnswerLease(NamedTuple):
@@ -258,25 +260,23 @@ def list_person_answers(
         query = query.where(answers.c.question.icontains(word, autoescape=True))
     with store.begin_read() as connection:
         rows = connection.execute(query.order_by(answers.c.made.desc()).limit(most)).all()
-    return [
-        AnswerSummary(
-            row.id, row.question, row.state, row.outcome, row.quotes, row.made,
-            _read_searched_question(row),
-        )
-        for row in rows
-    ]  # fmt: skip
+    return list(map(_summarize_row, rows))
 
 
-class _EpisodeQuestion(msgspec.Struct):
-    """The part of a stored episode that a list shows."""
+class _ShownEpisode(msgspec.Struct):
+    """The parts of a stored episode that a list shows."""
 
     question: Question
+    answer: dict[str, msgspec.Raw] | None = None
 
 
-def _read_searched_question(row: Row[Any]) -> str:
-    if row.episode is None:
-        return str(row.question)
-    return msgspec.json.decode(row.episode, type=prepare_type(_EpisodeQuestion)).question.text
+def _summarize_row(row: Row[Any]) -> AnswerSummary:
+    searched, certain = str(row.question), True
+    if row.episode is not None:
+        episode = msgspec.json.decode(row.episode, type=prepare_type(_ShownEpisode))
+        searched, certain = episode.question.text, "certain" not in (episode.answer or {})
+    common = row.id, row.question, row.state, row.outcome, row.quotes, row.made
+    return AnswerSummary(*common, searched, certain)
 
 
 def list_waiting_answers(store: Store, later: float = 0.0) -> list[str]:
