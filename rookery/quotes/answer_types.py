@@ -5,6 +5,9 @@ A question in another language has no expected type.
 
 import re
 
+from rookery.pages.search_terms import get_question_terms, split_terms
+from rookery.written_values import find_written_values
+
 _DATE_ASKED = re.compile(
     r"\bwhen\b|\b(?:what|which)\s+(?:\w+\s+)?(?:year|date|day|month|century|decade)\b", re.I
 )
@@ -66,23 +69,56 @@ def extract_answer_terms(sentence: str, kind: str, question: str) -> set[str]:
 
 
 _MOST_MARKED = 4
+_WORD = re.compile(r"([^\s(\[{<«‹“„‘\"'*]\S*?)[)\]}>»›“”’\"'*.,;:!?…]*(?!\S)")
+"""what stands between white space, and in group 1 without the punctuation around it"""
+_CLAUSE_END = re.compile(r"[,;:.!?\n]")
 
 
-def find_answering_words(text: str, question: str) -> list[tuple[int, int]]:
-    """Return the spans of the words of a quote that the question asks for, for marking them.
+def split_answering_words(text: str, question: str) -> list[tuple[str, bool]]:
+    """Cut a quote into pieces, and tell of each whether it is what the question asks for.
 
-    They are its dates, numbers or names, or a reason up to the end of its sentence. None are found
-    where the question expects nothing of that kind, or where so many stand there that it is open
-    which is meant.
+    Those are its dates, numbers or names, each whole: `£640`, `1 April 2024`; or a reason up to the
+    end of its sentence. Of names only those are that stand in a clause with the most words of the
+    question. None are where the question expects nothing of that kind, or where so many stand there
+    that it is open which is meant.
     """
     kind = detect_answer_type(question)
-    if not kind:
-        return []
+    spans = _find_answering_words(text, question, kind) if kind else []
+    if kind == "name" and spans:
+        shared = [_count_shared(text, *span, question) for span in spans]
+        spans = [span for span, n in zip(spans, shared, strict=True) if n == max(shared)]
+    pieces, last = list[tuple[str, bool]](), 0
+    for start, end in spans if len(spans) <= _MOST_MARKED else []:
+        pieces += (text[last:start], False), (text[start:end], True)
+        last = end
+    return [*pieces, (text[last:], False)]
+
+
+def _find_answering_words(text: str, question: str, kind: str) -> list[tuple[int, int]]:
+    """Return the spans of whole words of an answer type that the question has not itself.
+
+    A date or number of several words is one.
+    """
     pattern = re.compile(rf"(?:{_REASON.pattern})[^.;\n]*", re.I) if kind == "reason" else None
-    spans = [match.span() for match in (pattern or _PATTERN_BY_TYPE[kind]).finditer(text)]
-    question = question.lower()
-    spans = [span for span in spans if text[slice(*span)].lower() not in question]
-    return spans if len(spans) <= _MOST_MARKED else []
+    spans, joined = list[tuple[int, int]](), text
+    for start, end, _ in find_written_values(text):
+        joined = joined[:start] + re.sub(r"\s", "_", text[start:end]) + joined[end:]
+    words = [word.span(1) for word in _WORD.finditer(joined)]
+    for match in (pattern or _PATTERN_BY_TYPE[kind]).finditer(text):
+        inside = [each for each in words if each[0] < match.end() and match.start() < each[1]]
+        start, end = inside[0][0], inside[-1][1]
+        if spans and (start < spans[-1][1] or (kind, text[spans[-1][1] : start]) == ("name", " ")):
+            start = spans.pop()[0]
+        spans.append((start, end))
+    terms = set(re.findall(r"\w+", question.lower()))
+    return [each for each in spans if set(re.findall(r"\w+", text[slice(*each)].lower())) - terms]
+
+
+def _count_shared(text: str, start: int, end: int, question: str) -> int:
+    """Count the question's words in the clause that text[start:end] stands in."""
+    before, after = _CLAUSE_END.split(text[:start])[-1], _CLAUSE_END.split(text[end:])[0]
+    clause = f"{before}{text[start:end]}{after}"
+    return len(set(get_question_terms(question)).intersection(split_terms(clause)))
 
 
 def is_yes_no_question(question: str) -> bool:

@@ -45,11 +45,20 @@ def describe_location(page: Page, start: int) -> str:
     is marked: `p. 3, read by OCR`.
     """
     block = _find_block(page, start)
-    label = find_label(page, start) if block and block.kind == "cell" else ""
-    names = shorten_line(label, MAX_COLUMN_CHARACTERS)
+    columns = find_column_names(page, start) if block and block.kind == "cell" else ()
+    names = shorten_line(" | ".join(columns), MAX_COLUMN_CHARACTERS)
     place = _describe_place(page, start)
     read = any(mark.kind == "ocr" and mark.start <= start < mark.end for mark in page.marks)
     return place + (f", columns: {names}" if names else "") + ", read by OCR" * read
+
+
+def find_column_names(page: Page, at: int) -> tuple[str, ...]:
+    """Return the names of the columns of a row, which are a heading in files of values."""
+    if label := find_label(page, at):
+        return tuple(label.split(" | "))
+    above = [block for block in page.blocks if block.kind == "heading" and block.start < at]
+    heading = page.text[above[-1].start : above[-1].end] if above else ""
+    return tuple(heading.split("\t")) if "\t" in heading else ()
 
 
 _PARTS = {
@@ -80,9 +89,10 @@ def make_deep_link(quote: Quote, page: Page | None = None) -> str:
     the bare URL where a browser would understand neither. Without `page`, a line break or tab in
     the quote counts as the border of two blocks.
     """
-    if _is_pdf(quote.url, page):
-        number = _find_page_number(page, quote.start) if page else ""
-        return f"{urldefrag(quote.url).url}#page={number}" if number else quote.url
+    if is_pdf(quote.url, page):
+        marks = [mark for mark in page.marks if mark.kind == "page"] if page else []
+        before = [mark.value for mark in marks if mark.start <= quote.start]
+        return f"{urldefrag(quote.url).url}#page={before[-1]}" if before else quote.url
     if not _shows_text(quote.url):
         return quote.url
     directive = _make_directive(quote, page)
@@ -91,23 +101,17 @@ def make_deep_link(quote: Quote, page: Page | None = None) -> str:
     return f"{url}#{fragment_before}:~:text={directive}" if directive else quote.url
 
 
-def _find_page_number(page: Page, start: int) -> str:
-    before = [mark for mark in page.marks if mark.kind == "page" and mark.start <= start]
-    return before[-1].value if before else ""
-
-
 def _find_heading(page: Page, start: int) -> str:
     """Return the nearest heading before `start` in the reader's view, unless it only repeats the
-    title."""
+    title or names columns."""
     holder = _find_block(page, start)
     views = page.iter_article() if holder and holder.article else page.iter_shown()
     before = [block for block in views if block.kind == "heading" and block.start <= start]
     if not before:
         return ""
-    heading = " ".join(page.text[before[-1].start : before[-1].end].split())
-    if fold_text(heading).text == fold_text(page.title).text.strip():
-        return ""
-    return shorten_line(heading)
+    heading = page.text[before[-1].start : before[-1].end]
+    repeats = fold_text(" ".join(heading.split())).text == fold_text(page.title).text.strip()
+    return "" if repeats or "\t" in heading else shorten_line(heading)
 
 
 def shorten_line(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
@@ -121,7 +125,8 @@ def _find_block(page: Page, start: int) -> Block | None:
     return page.blocks[number] if number >= 0 else None
 
 
-def _is_pdf(url: str, page: Page | None) -> bool:
+def is_pdf(url: str, page: Page | None) -> bool:
+    """Return True if a page with this URL was a PDF, by its name or its marks."""
     path = urlsplit(url).path.lower()
     marked = page is not None and any(mark.kind == "page" for mark in page.marks)
     return path.endswith(".pdf") or (marked and not path.endswith(PICTURE_ENDINGS))

@@ -765,7 +765,7 @@ def make_quote_card(
         number,
         quote,
         lay_out_quote(quote, page, question),
-        format_source_name(quote.url),
+        "" if (source := format_source_name(quote.url)) == quote.title else source,
         describe_location(page, quote.start) if page and page.digest == quote.digest else "",
         make_quote_address(quote),
         make_deep_link(quote, page) if is_url(quote.url) else "",

@@ -18,7 +18,7 @@ import msgspec
 from rookery.answers.answer_results import make_ask_result, split_remarks
 from rookery.errors import Outcome
 from rookery.library.libraries import is_url
-from rookery.quotes.answer_types import find_answering_words
+from rookery.quotes.answer_types import split_answering_words
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.quotes.verification import UNCHECKED_OUTCOMES, ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Episode, Page, Quote
@@ -190,27 +190,19 @@ def _format_headline(exported: ExportedAnswer) -> str:
     if answer.citations == "unchecked":
         return say("Unchecked: the model cites nothing that it was shown. It was shown:")
     good = sum(verdict.verified for verdict in exported.verdicts)
-    possible = [say("A possible answer, to be checked.")] * (answer.certain is False)
-    failed = [
-        each for each in exported.notes if each.outcome not in ("verified", *UNCHECKED_OUTCOMES)
-    ]
-    return " ".join(
-        [
-            *possible,
-            say(f"{good} of {len(exported.verdicts)} quotes verified."),
-            *(
-                f"{say('NOT VERIFIED')}: “{sanitize_text(e.text)}”: {say(e.detail)}."
-                for e in failed
-            ),
-        ]
-    )
+    lines = [say("A possible answer, to be checked.")] * (answer.certain is False)
+    lines.append(say(f"{good} of {len(exported.verdicts)} quotes verified."))
+    for each in exported.notes:
+        if each.outcome not in ("verified", *UNCHECKED_OUTCOMES):
+            text = sanitize_text(each.text)
+            lines.append(f"{say('NOT VERIFIED')}: “{text}”: {say(each.detail)}.")
+    return " ".join(lines)
 
 
 def _format_summary(exported: ExportedAnswer) -> str:
     on = f" on {exported.day}" if exported.day else ""
-    return exported.language.translate(
-        f"Answered by Rookery{on}, method {sanitize_text(exported.episode.by)}"
-    )
+    method = sanitize_text(exported.episode.by)
+    return exported.language.translate(f"Answered by Rookery{on}, method {method}")
 
 
 def _get_answer_text(exported: ExportedAnswer) -> Answer | None:
@@ -324,15 +316,11 @@ def _answer_html(exported: ExportedAnswer, answer: Answer, before: int = 0) -> s
     )
 
 
-def _split_answering_words(exported: ExportedAnswer, text: str) -> Iterator[tuple[str, bool]]:
-    """Yield a part of an answer in pieces, and whether each is what a quote answers."""
-    last, episode, answer = 0, exported.episode, exported.episode.answer
+def _split_answering_words(exported: ExportedAnswer, text: str) -> list[tuple[str, bool]]:
+    """Cut a part of an answer into pieces, and tell of each whether it is what a quote answers."""
+    episode, answer = exported.episode, exported.episode.answer
     is_quoted = episode.by == "extract" and answer is not None and not answer.declined
-    for start, end in find_answering_words(text, episode.question.text if is_quoted else ""):
-        yield text[last:start], False
-        yield text[start:end], True
-        last = end
-    yield text[last:], False
+    return split_answering_words(text, episode.question.text if is_quoted else "")
 
 
 def _quote_html(
@@ -565,17 +553,11 @@ def _add_answer_to_docx(document: "DocxWriter", exported: ExportedAnswer, before
     document.add_paragraph(f"{_format_headline(exported)} {_format_summary(exported)}.", "Note")
     if remarks := _format_remarks(exported):
         document.add_paragraph(remarks, "Note")
-    for number, evidence in enumerate(_list_evidence(exported), before + 1):
-        quote, page, check, source = evidence
-        document.add_paragraph(
-            [
-                DocxRun(f"[{number}] "),
-                DocxRun(_get_title(quote, exported.language), link=_link_to_quote(quote, page)),
-                DocxRun(f" · {source} · {check}"),
-            ],
-            "Source",
-            f"quote_{number}",
-        )
+    evidence = enumerate(_list_evidence(exported), before + 1)
+    for number, (quote, page, check, source) in evidence:
+        named = DocxRun(_get_title(quote, exported.language), link=_link_to_quote(quote, page))
+        runs = [DocxRun(f"[{number}] "), named, DocxRun(f" · {source} · {check}")]
+        document.add_paragraph(runs, "Source", f"quote_{number}")
         document.add_paragraph(quote.text, "Quote")
     if failures := _format_failures(exported):
         document.add_paragraph(failures, "Note")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rookery.pages.passages import find_label
 from rookery.pages.search_terms import get_question_terms, split_terms
+from rookery.quotes.quote_links import find_column_names, is_pdf
 from rookery.records import Page, Quote
 
 _WRAPPED = re.compile(
@@ -40,26 +40,25 @@ def lay_out_quote(quote: Quote, page: Page | None, question: str = "") -> QuoteL
     blocks = [each for each in page.blocks if each.start < quote.end and quote.start < each.end]
     kinds = {block.kind for block in blocks}
     if kinds <= {"paragraph", "quotation", "item"}:
-        return QuoteLayout(_WRAPPED.sub(" ", quote.text))
-    rows = [tuple(map(str.strip, line.split("\t"))) for line in quote.text.split("\n") if line]
-    if kinds != {"cell"} or len(rows[0]) < 2 or len({len(row) for row in rows}) > 1:
-        return QuoteLayout(quote.text)
-    names = _find_names(page, quote.start)
-    if len(rows) > 1 and _find_names(page, blocks[-1].start) == rows[0]:
+        starts = {block.start - quote.start for block in blocks}
+        text = _WRAPPED.sub(lambda end: "\n" if end.end() in starts else " ", quote.text)
+        return QuoteLayout(text)
+    # Of a PDF the cells of a row are known, and not which columns are empty in it.
+    is_placed = not is_pdf(quote.url, page)
+    before = page.text[page.text.rfind("\n", 0, quote.start) + 1 : quote.start]
+    lines = (before * (is_placed and before.isspace()) + quote.text).split("\n")
+    rows = [tuple(map(str.strip, line.split("\t"))) for line in lines if line.strip()]
+    names = find_column_names(page, quote.start)
+    if len(rows) > 1 and find_column_names(page, blocks[-1].start) == rows[0]:
         names = rows.pop(0)
+    rows = [row + ("",) * (is_placed * (len(names) - len(row))) for row in rows]
+    is_whole = len({*map(len, rows)}) == 1 and max(len(row) - row.count("") for row in rows) > 1
+    if kinds != {"cell"} or not is_whole:
+        return QuoteLayout(quote.text)
     names = names if len(names) == len(rows[0]) else ()
     terms = set(get_question_terms(question)) if question else set()
     row = 0 if len(rows) == 1 else _find_best(terms, [" ".join(row) for row in rows])
     return QuoteLayout(quote.text, names, tuple(rows), row, _find_best(terms, names))
-
-
-def _find_names(page: Page, at: int) -> tuple[str, ...]:
-    """Return the names of the columns of a row, which are a heading in files of values."""
-    if label := find_label(page, at):
-        return tuple(label.split(" | "))
-    above = [block for block in page.blocks if block.kind == "heading" and block.start < at]
-    heading = page.text[above[-1].start : above[-1].end] if above else ""
-    return tuple(heading.split("\t")) if "\t" in heading else ()
 
 
 def _find_best(terms: set[str], texts: Sequence[str]) -> int | None:

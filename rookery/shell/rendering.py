@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rookery.pages.page_text import neutralize_text
-from rookery.quotes.answer_types import find_answering_words
+from rookery.quotes.answer_types import split_answering_words
 from rookery.shell.languages import (
     DEFAULT_LANGUAGE,
     format_number,
@@ -108,11 +108,9 @@ class PageAssets:
 
 def mark_answering_words(text: str, question: str) -> Markup:
     """Return a quote as HTML with the words marked that the question asks for."""
-    parts, last = Markup(), 0
-    for start, end in find_answering_words(text, question):
-        parts += text[last:start] + Markup('<mark class="claimed">%s</mark>') % text[start:end]
-        last = end
-    return parts + text[last:]
+    mark = Markup('<mark class="claimed">%s</mark>')
+    pieces = split_answering_words(text, question)
+    return Markup().join(mark % piece if answers else piece for piece, answers in pieces)
 
 
 class _StaticFile:

@@ -28,8 +28,8 @@ from rookery.evidence.claim_support import ClaimVerdict
 from rookery.pages.file_selection import SKIP_REASONS, SkippedGroup
 from rookery.pages.page_text import join_separator
 from rookery.pages.search_terms import find_language, get_question_terms, split_terms
-from rookery.quotes.answer_types import find_answering_words
-from rookery.quotes.quote_links import describe_location, make_deep_link
+from rookery.quotes.answer_types import split_answering_words
+from rookery.quotes.quote_links import describe_location, make_deep_link, shorten_line
 from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Claim, Episode, Failure, Mark, Page, Quote, Record
 from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
@@ -172,9 +172,7 @@ def format_quote(quote: Quote, page: Page | None) -> str:
     Only for the eye. What is stored, checked and linked is the quote itself.
     """
     laid_out = lay_out_quote(quote, page).text
-    changes = (
-        [] if page is None or page.digest != quote.digest else _list_display_changes(quote, page)
-    )
+    changes = _list_display_changes(quote, page) if page and page.digest == quote.digest else []
     text, last = "", 0
     for start, end, put in changes:
         text += laid_out[last:start] + put
@@ -201,8 +199,8 @@ def _format_table_quote(layout: QuoteLayout, width: int) -> Text | None:
             answers = number == layout.row and (
                 column == layout.column or (layout.column is None and len(cells) > 1)
             )
-            gap = " " * (wide + 2 - len(cell)) if column + 1 < len(row) else ""
-            text.append(cell, "bold yellow" if answers else "").append(gap)
+            text.append(cell, "bold yellow" if answers else "").append(" " * (wide + 2 - len(cell)))
+        text.rstrip()
         text.append("\n" * (number + 1 < len(cells)))
     return text
 
@@ -376,12 +374,7 @@ def show_claim_verdict(console: Console, verdict: ClaimVerdict) -> None:
 
 
 def _show_outcome(console: Console, outcome: str, text: str, why: str) -> None:
-    short = sanitize_text(_collapse_whitespace(text))
-    cut = (
-        short
-        if len(short) <= MAX_QUOTE_CHARACTERS
-        else short[: MAX_QUOTE_CHARACTERS - 1].rstrip() + "…"
-    )
+    cut = shorten_line(sanitize_text(text), MAX_QUOTE_CHARACTERS)
     style = OUTCOME_STYLES.get(outcome, "red")
     console.print(Text.assemble((f"{outcome:16}", style), f"“{cut}”"), soft_wrap=True)
     if why:
@@ -421,10 +414,9 @@ def _format_cited_text(
             if begins_line and (table := tables[number]):
                 text.append(table)
                 break
-            view = Text(_collapse_whitespace(views[number]) if is_folded else views[number])
-            for span in find_answering_words(view.plain, question):
-                view.stylize("bold yellow", *span)
-            text.append(view)
+            view = _collapse_whitespace(views[number]) if is_folded else views[number]
+            for piece, answers in split_answering_words(view, question):
+                text.append(piece, "bold yellow" if answers else "")
             break
         else:
             text.append(sanitize_text(claim_text))

@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from rookery.pages.page_reader import read_page
 from rookery.pages.pdf_rendering import list_pdf_pages
 from rookery.quotes.quote_links import describe_location, make_deep_link
 from rookery.records import Block, Mark, Page, Quote
@@ -64,6 +65,13 @@ def test_a_place_is_the_nearest_heading_of_its_view(words: str, expected: str) -
 )
 def test_without_headings_a_place_is_a_share(start: int, expected: str) -> None:
     assert describe_location(Page(URL, "", "x" * 100), start) == expected
+
+
+def test_a_row_of_a_csv_is_placed_as_a_row_of_any_table() -> None:
+    page = read_page(b"plot,member\n1,Rosalind\n4,Tomasz\n", "file:///members.csv", "text/csv")
+    place = describe_location(page, page.text.index("Tomasz"))
+    assert place == "about 80 % down, columns: plot | member"
+    assert describe_location(page, 0) == "at the top"
 
 
 def test_an_empty_page_has_a_top() -> None:

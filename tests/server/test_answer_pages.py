@@ -24,6 +24,8 @@ from rookery.desk.forms import Judgement
 from rookery.desk.judgement_conversion import convert_to_ratings
 from rookery.desk.store import Store
 from rookery.errors import Failed
+from rookery.pages.page_reader import read_page
+from rookery.quotes.verification import verify_quotes
 from rookery.records import Answer, Episode, Question
 from rookery.server.answer_pages import (
     ProgressLine,
@@ -626,6 +628,25 @@ def test_a_chat_model_is_shown_the_answer_that_a_follow_up_points_into(
     assert system["role"] == "system"
     assert "Question: Where do rooks nest?\nAnswer: Rooks nest in tall elms." in user["content"]
     assert user["content"].endswith("Last question: Do they return to the first one?")
+
+
+@pytest.mark.parametrize(
+    ("title", "told"),
+    [
+        ("fees.csv", "about 50 % down, columns: plot | paid"),
+        ("Fees", "fees.csv · about 50 % down, columns: plot | paid"),
+    ],
+)
+def test_a_file_that_is_titled_by_its_name_is_named_once(title: str, told: str) -> None:
+    read = read_page(b"plot,paid\n1,yes\n4,yes\n", "file:///fees.csv", "text/csv")
+    page = msgspec.structs.replace(read, title=title)
+    answer = Answer("Yes.", (page.quote(10, 15),))
+    episode = Episode(Question("1", "?"), "webglm", (), answer)
+    verdicts = verify_quotes(answer, lambda quote: page)
+    [card] = make_answer_view(episode, verdicts, lambda quote: page).cards
+    parts: Any = PageAssets({}).templates.get_template("reading_parts.html").module
+    shown = LexborHTMLParser(parts.card(card, None, None, "q"))
+    assert [each.text() for each in shown.css("figcaption > .title, .host")] == [title, told]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,32 @@ def test_lines_that_only_the_width_of_a_mail_broke_are_joined() -> None:
     assert lay_out_quote(quote, None) == QuoteLayout(quote.text)
 
 
+def test_items_of_a_list_keep_their_lines() -> None:
+    long = "Tomasz brings the grill, Ifeoma organises the raffle\n  with everybody who helps"
+    page = read_page(f"- Saturday\n- {long}\n- Decision: none".encode(), "file:///list.md")
+    layout = lay_out_quote(cut(page, "Saturday", "none"), page)
+    assert layout.text == f"Saturday\n{' '.join(long.split())}\nDecision: none"
+
+
+SUMS = [("Date", "Item", "Amount EUR", "Paid by"), ("2 May", "Flight", "214.8", "Miriam")]
+
+
+@pytest.mark.parametrize("empty", ["", "<tr><td></td></tr>"])
+def test_a_row_with_empty_cells_stands_under_the_names_of_its_columns(empty: str) -> None:
+    rows = [f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in SUMS]
+    rows[0] = rows[0].replace("td>", "th>")
+    total = "<tr><td></td><td>Per person</td><td>107.4</td></tr><tr><td colspan=3>Rome</td></tr>"
+    page = read_page(f"<table>{''.join(rows)}{empty}{total}</table>".encode(), "https://x.example/")
+    layout = lay_out_quote(cut(page, "Per person", "107.4"), page, "What is the amount?")
+    assert layout.names == SUMS[0]
+    assert layout.rows == (("", "Per person", "107.4", ""),)
+    assert (layout.row, layout.column) == (0, 2)
+    both = lay_out_quote(cut(page, "2 May", "107.4"), page)
+    assert (both.names, both.rows) == (SUMS[0], (SUMS[1], *layout.rows))
+    alone = cut(page, "Rome", "Rome")
+    assert lay_out_quote(alone, page) == QuoteLayout(alone.text)
+
+
 def test_lines_of_code_are_left_alone() -> None:
     html = f"<pre>{'box count --all --in the/garden/behind/the/house ' * 2}\nbox list</pre>"
     page = read_page(html.encode(), "https://boxes.example/", "text/html")
