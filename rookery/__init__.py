@@ -297,7 +297,7 @@ def _split_places(places: Iterable[str | Path | Library]) -> tuple[list[str | Pa
         elif is_library(place):
             libraries.append(place)
         else:
-            _require_type("places", place, "search and fetch")
+            raise TypeError(f"places must be paths or objects with search and fetch, not {place!r}")
     return names, libraries
 
 

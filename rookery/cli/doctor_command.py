@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -62,6 +63,7 @@ NO_WEB_ADVICE = (
     "rookery doctor --engine searxng:URL"
 )
 NO_CONTACT_ADVICE = "; requests carry no contact address: give one with --contact"
+NO_SERVE_ADVICE = "only rookery serve and judge need it: pip install 'rookery[serve]'"
 NO_RENDER_ADVICE = "; only --render needs it, for pages that show no text without scripts"
 NO_MODEL_ADVICE = (
     "none named, and none needed to quote documents; for --method webglm, gophercite or webgpt try "
@@ -73,7 +75,7 @@ GRAMMAR_SUPPORT = {
     "ignored": "takes grammars and does not keep to them",
     "refused": "refuses grammars",
 }
-GOOD, WARNING, BAD = "ok", "warning", "failed"
+GOOD, OPTIONAL, WARNING, BAD = "ok", "optional", "warning", "failed"
 
 
 class DiagnosticResult(Record, frozen=True):
@@ -81,7 +83,8 @@ class DiagnosticResult(Record, frozen=True):
 
     what: str
     state: str
-    """ok, failed, or warning: not there, and not needed to answer from own documents"""
+    """ok, failed, warning: answers from own documents do without it, or are worse for it; or
+    optional: not there, and needed only by who wants it"""
     detail: str
 
 
@@ -98,7 +101,7 @@ def run_doctor_command(settings: Settings, engine: str, json: bool) -> int:
         if json:
             sys.stdout.write(to_terminal_json(finding) + "\n")
         else:
-            style = {GOOD: "green", WARNING: "yellow", BAD: "red"}[finding.state]
+            style = {OPTIONAL: "dim", GOOD: "green", WARNING: "yellow", BAD: "red"}[finding.state]
             state = (f"{finding.state:10}", style)
             out.print(Text.assemble(f"{finding.what:8}", state, finding.detail), soft_wrap=True)
     return EXIT_NO_EVIDENCE if bad else EXIT_ANSWERED
@@ -106,27 +109,28 @@ def run_doctor_command(settings: Settings, engine: str, json: bool) -> int:
 
 def _run_checks(settings: Settings, engine: str) -> Iterator[DiagnosticResult]:
     models, private, proxy = settings.models, settings.private, settings.proxy
-    contact = settings.contact
     yield _run_check("store", _check_store)
     yield _run_check("index", _check_index)
     yield _run_check("extract", _check_answer)
-    named, agent = engine or DEFAULT_ENGINE, build_user_agent(contact)
+    named, agent = engine or DEFAULT_ENGINE, build_user_agent(settings.contact)
     searched = _run_check(
         "search",
         lambda: _check_search(named, private, proxy, agent),
         BAD if engine else WARNING,
         NO_WEB_ADVICE,
     )
-    about_contact = "" if contact else NO_CONTACT_ADVICE
+    about_contact = "" if settings.contact else NO_CONTACT_ADVICE
     yield msgspec.structs.replace(searched, detail=searched.detail + about_contact)
-    yield _run_check("render", lambda: _check_render(agent), WARNING, NO_RENDER_ADVICE)
+    yield _run_check("render", lambda: _check_render(agent), OPTIONAL, NO_RENDER_ADVICE)
+    if not all(map(find_spec, ("jinja2", "multipart", "sqlalchemy", "uvicorn"))):
+        yield DiagnosticResult("serve", OPTIONAL, NO_SERVE_ADVICE)
     if models:
         checked = _run_check("model", lambda: _check_model(models))
         yield checked
         if checked.state == GOOD:
             yield from _check_chat(models)
     else:
-        yield DiagnosticResult("model", WARNING, NO_MODEL_ADVICE)
+        yield DiagnosticResult("model", OPTIONAL, NO_MODEL_ADVICE)
     if is_evidence_model(BUNDLED_MODEL):
         yield _run_check("ranker", _check_ranker)
     else:

@@ -142,7 +142,7 @@ class RemovalReport(Record, frozen=True):
 def list_stored_files(skipped: bool = False, as_json: JsonOption = False) -> None:
     """List each index, how large and how old it is, and everything else that is stored.
 
-    --skipped  Name each file that is left out, and why.
+    --skipped  Name each file that could not be read or is left out, and why.
     """
     from rookery.library.stored_indexes import list_stored_indexes, list_stored_shards
 
@@ -589,14 +589,13 @@ def _format_shards(each: "StoredShards", skipped: bool) -> Iterator[str]:
         unfinished = "READ BY ANOTHER VERSION: build it again, which reads its files anew"
     cluster = f"on the Ray cluster {each.ray}" if each.ray else ""
     parts = f"{each.shards:,} shards", f"{each.pages:,} pages", f"{each.passages:,} passages"
-    every = (*parts, *_list_state(each), cluster, unfinished)
-    yield f"        {' · '.join(filter(None, every))}"
+    yield f"        {' · '.join(filter(None, (*parts, *_list_state(each), cluster, unfinished)))}"
     yield from _format_left_out(each, skipped)
 
 
 def _list_state(each: "StoredIndex | StoredShards") -> tuple[str, ...]:
     """Return the size and the age, and what is the matter."""
-    failed = f"{each.failed:,} failed" if each.failed else ""
+    failed = f"{len(each.failed):,} failed" if each.failed else ""
     missing = f"NO LONGER THERE: {', '.join(each.missing)}" if each.missing else ""
     ages = f"refreshed {_format_age(each.refreshed)}", f"used {_format_age(each.used)}"
     return _format_size(each.bytes), *ages, failed, missing
@@ -606,7 +605,7 @@ def _format_left_out(each: "StoredIndex | StoredShards", skipped: bool) -> Itera
     from rookery.shell.terminal_output import format_skipped_files
 
     if skipped:
-        for one in each.skipped:
+        for one in (*each.failed, *each.skipped):
             yield f"        left out: {one.what}: {one.outcome}, {one.detail}"
     elif each.skipped:
         yield f"        {format_skipped_files(count_skipped(each.skipped))}"

@@ -83,8 +83,7 @@ def write_example(folder: Path) -> list[Path]:
 
 
 def _write_records(path: Path, records: Iterable[Record]) -> None:
-    lines = (record.to_json() + "\n" for record in records)
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_text("".join(record.to_json() + "\n" for record in records), encoding="utf-8")
 
 
 def _write_config(folder: Path, config: Path) -> Path:
@@ -104,8 +103,7 @@ def _demonstrate_questions(
         for question in questions:
             named = question.gold and question.source
             for page in (page for page in read if named and question.source in page.url):
-                random = Random(f"{seed} {question.id}")
-                actors.append(_make_actor(question, page, random))
+                actors.append(_make_actor(question, page, Random(f"{seed} {question.id}")))
                 tasks.append(BrowserTask(question, EXAMPLE_RULES))
         act = make_scripted_policy(actors)
         for episode in run_rollouts(tasks, library, act, "demonstrator", seed):

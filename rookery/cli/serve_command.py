@@ -136,8 +136,7 @@ def run_serve_desk(
     _require_installed()
     from rookery.server.app import ServerOptions
 
-    how = ServerOptions(reading=False, address=address)
-    _open_at(settings, store, host, port, "The desk", how)
+    _open_at(settings, store, host, port, "The desk", ServerOptions(reading=False, address=address))
 
 
 @serve_group.command("env")

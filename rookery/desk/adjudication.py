@@ -449,8 +449,7 @@ def compute_field_alphas(work: LabellingData) -> tuple[FieldAlpha, ...]:
         alpha = estimate_statistic(
             units, partial(compute_krippendorff_alpha, level=level), jackknife_interval
         )
-        size = sum(map(len, table.values()))
-        alphas.append(FieldAlpha(form, name, level, size, alpha, variant))
+        alphas.append(FieldAlpha(form, name, level, sum(map(len, table.values())), alpha, variant))
     return tuple(sorted(alphas, key=lambda each: _get_form_rank(work, each.form)))
 
 

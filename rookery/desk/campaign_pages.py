@@ -377,8 +377,7 @@ def post_form_preview(request: Request) -> Response:
 def _make_preview(
     form: LabellingForm, whole: bool, raw: Mapping[str, list[str]], check: bool = False
 ) -> TaskForm:
-    item = make_sample_item(form)
-    return TaskForm(form, item, tuple(range(form.answers)), whole, raw, check)
+    return TaskForm(form, make_sample_item(form), tuple(range(form.answers)), whole, raw, check)
 
 
 def _read_kept(text: str) -> dict[str, list[str]]:

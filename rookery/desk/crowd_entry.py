@@ -253,8 +253,7 @@ def _make_code(connection: Connection, entry: Row[tuple[object, ...]]) -> str:
     if code:
         return code
     key = _load_key(connection, entry.project)
-    signed = _sign_parts(key, "code", entry.participant, entry.session)
-    return signed[:_CODE_CHARACTERS].upper()
+    return _sign_parts(key, "code", entry.participant, entry.session)[:_CODE_CHARACTERS].upper()
 
 
 def _load_key(connection: Connection, project: str) -> str:

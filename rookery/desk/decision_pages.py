@@ -76,8 +76,7 @@ def post_decision(request: Request) -> Response:
     item = request.path_params["item"]
     dispute = adjudication.load_disagreement(store, item)
     empty = _make_sheet(request, dispute, {})
-    raw = empty.merge_posted(empty.form.steps, posted)
-    sheet = _make_sheet(request, dispute, raw, check=True)
+    sheet = _make_sheet(request, dispute, empty.merge_posted(empty.form.steps, posted), check=True)
     if sheet.problems:
         return _render_disagreement(request, dispute, sheet)
     try:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from socket import create_connection
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -110,20 +112,27 @@ def run_judge_invite(
     with _open_store(store) as desk:
         from rookery.desk.accounts import ROLES, create_invite
 
-        address = address or _find_address(desk)
         if role not in ROLES:
             raise ValueError(f"there is no role {role!r}: use one of {', '.join(ROLES)}")
         token = create_invite(desk, name, role, get_user_name("rookery judge"), days)
+        address = address or _find_address(desk)
     print_lines([f"{address.rstrip('/')}/enter/{token}"])
     _write_error(f"lets {name} in as {role}, once, within {days:g} days")
 
 
 def _find_address(desk: "Store") -> str:
-    """Return the address at which the desk was served last."""
+    """Return the address at which the desk was served last; say if nothing of this computer
+    listens there now."""
     from rookery.desk.accounts import list_audit_entries
 
     served = [entry.what for entry in list_audit_entries(desk) if entry.action == "serve"]
-    return served[-1] if served else DEFAULT_ADDRESS
+    at = urlsplit(served[-1] if served else DEFAULT_ADDRESS)
+    try:
+        if at.hostname in ("127.0.0.1", "localhost", "::1"):
+            create_connection((at.hostname, at.port or 80), 1).close()
+    except OSError:
+        _write_error(f"nothing listens there now: rookery serve --port {at.port or 80} opens it")
+    return at.geturl()
 
 
 @judge_group.command("import")

@@ -58,7 +58,8 @@ def convert_to_ratings(
         for field in form.fields
         if field.scale
         for answer, value in _pair_rated_answers(field, item, judgement.filled.get(field.name))
-        if (score := _find_score(field, value)) is not None
+        for score in (choice.score for choice in field.choices if choice.value == value)
+        if score is not None
     ]
     return [*ratings, *_rate_good_answers(item, judgement)]
 
@@ -177,10 +178,6 @@ def _is_known_value(field: FormField, value: Any, answers: int) -> bool:
     if field.kind == "pick" and isinstance(value, int):
         return 0 <= value < answers
     return any(choice.value == value for choice in field.choices)
-
-
-def _find_score(field: FormField, value: Any) -> float | None:
-    return next((choice.score for choice in field.choices if choice.value == value), None)
 
 
 def _rate_good_answers(item: LabellingItem, judgement: Judgement) -> Iterator[Rating]:

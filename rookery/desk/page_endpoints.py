@@ -100,19 +100,16 @@ def select_navigation_links(
 ) -> list[NavigationLink]:
     """Return the head links that the person may use on the page at this path.
 
-    These are the links of its half of the site (reader pages or desk) and, if the person may use
-    anything of the other half, one link to that.
+    A page for readers has the links of those, and one link to the desk; a page of the desk has all.
     """
     if person and person.project is not None:
         return [link for link in links if link.crowd]
     first = sorted(links, key=lambda link: link.address not in ("/", "/asked"))
     open_ones = [link for link in first if person and has_role(person, link.role)]
-    siblings = [one for one in open_ones if _is_reader_path(one.address) == _is_reader_path(path)]
-    if len(siblings) == len(open_ones):
-        return siblings
-    if _is_reader_path(path):
-        return [*siblings, NavigationLink("/desk", "Desk")]
-    return [NavigationLink("/", "Ask"), *siblings]
+    if not _is_reader_path(path):
+        return open_ones
+    readers = [link for link in open_ones if _is_reader_path(link.address)]
+    return readers + [NavigationLink("/desk", "Desk")] * (len(readers) < len(open_ones))
 
 
 def _is_reader_path(path: str) -> bool:
@@ -350,7 +347,8 @@ def render_problem_page(request: Request, status: int, sentence: str) -> Respons
     """Render an error page with this HTTP status and sentence, which is translated if known."""
     said = translate_borrowed_text(sentence)
     # Without `alive`, which reads the store: the store may be what failed.
-    page = render_page(request, "problem.html", status, sentence=said, status=status, alive=False)
+    values = {"sentence": said, "status": status, "here": is_on_this_machine(request)}
+    page = render_page(request, "problem.html", status, alive=False, **values)
     if status == 503:
         page.headers["Retry-After"] = str(RETRY_SECONDS)
     return page

@@ -98,8 +98,7 @@ def begin_run(store: Store, run: str, step: int = 0) -> None:
         if pull := _find_open_stop(connection, run):
             raise Failed(Failure(run, Outcome.STOPPED, describe_run_stop(pull)))
         if not _update_run(connection, run, **values):
-            new = insert(tables.runs).values(name=run, began=store.clock(), **values)
-            connection.execute(new)
+            connection.execute(insert(tables.runs).values(name=run, began=store.clock(), **values))
 
 
 def record_progress(
@@ -149,8 +148,7 @@ def compute_push_directions(samples: Sequence[PolicySample]) -> list[int]:
 def list_training_runs(store: Store) -> list[TrainingRun]:
     """Return every run, latest sign of life first."""
     with store.begin_read() as connection:
-        rows = connection.execute(_RUNS).all()
-        return [_make_training_run(connection, row) for row in rows]
+        return [_make_training_run(connection, row) for row in connection.execute(_RUNS).all()]
 
 
 def load_training_run(store: Store, run: str) -> TrainingRun:

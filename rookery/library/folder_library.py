@@ -168,10 +168,13 @@ class FolderManifest:
         folder, name = os.path.split(path)
         return next(iter(self._select_rows("where folder = ? and name = ?", (folder, name))), None)
 
-    def list_failed(self) -> list[ManifestRow]:
-        """Return the rows of files that could not be read, but for kinds that are never read."""
+    def list_failed(self) -> tuple[Failure, ...]:
+        """Return the files that could not be read, but for kinds that are never read."""
         rows = self._select_rows("where outcome != ''")
-        return [row for row in rows if row.outcome not in LEFT_OUT_OUTCOMES]
+        failed = (row for row in rows if row.outcome not in LEFT_OUT_OUTCOMES)
+        return tuple(
+            Failure(r.path.decode("utf-8", "replace"), r.outcome, r.detail) for r in failed
+        )
 
     def list_left_out(self) -> tuple[Failure, ...]:
         """Return the files and folders that are left out, copies of others included, by path."""
@@ -383,9 +386,7 @@ class FolderLibrary:
     def failures(self) -> tuple[Failure, ...]:
         """The files and folders that could not be read, each with its reason."""
         with self._lock:
-            rows = self._open_manifest().list_failed()
-        failed = [Failure(os.fsdecode(row.path), row.outcome, row.detail) for row in rows]
-        return (*self._unreadable, *failed)
+            return (*self._unreadable, *self._open_manifest().list_failed())
 
     @property
     def skipped(self) -> tuple[Failure, ...]:
@@ -535,8 +536,7 @@ class FolderLibrary:
     def _open_index(self) -> SearchIndex:
         with self._lock:
             if self._index is None:
-                part = self._shard is not None
-                self._index = SearchIndex(self.index_folder / "index", part)
+                self._index = SearchIndex(self.index_folder / "index", self._shard is not None)
             return self._index
 
     def _lacks_vectors(self) -> bool:
@@ -695,8 +695,7 @@ def _count_processes(rows: Sequence[ManifestRow], limits: FolderLimits) -> int:
         and row.name.rpartition(b".")[2].lower() in _SAFE_EXTENSIONS
         for row in rows
     )
-    most = 1 if small and len(rows) <= limits.few_files else limits.processes
-    return min(most, len(rows))
+    return min(1 if small and len(rows) <= limits.few_files else limits.processes, len(rows))
 
 
 def resolve_roots(paths: Sequence[Path]) -> list[bytes]:

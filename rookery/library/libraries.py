@@ -209,8 +209,7 @@ def open_places(
             opened.callback(library.close)
 
         if files:
-            limits = FolderLimits()
-            add_library(FolderLibrary(files, archive, cache, progress, limits, selection))
+            add_library(FolderLibrary(files, archive, cache, progress, FolderLimits(), selection))
         for path in sharded:
             from rookery.library.stored_indexes import record_shards_use
 
@@ -245,6 +244,8 @@ def resolve_place_path(place: str) -> Path:
         raise Failed(Failure("''", Outcome.NOT_FOUND, "name a folder, a file or an address"))
     if place == BUNDLED_PLACE:
         return get_bundled_folder()
+    if place.startswith("rookery:"):
+        raise Failed(Failure(place, Outcome.NOT_FOUND, f"the sample pages are {BUNDLED_PLACE}"))
     if place.lower().startswith("file://"):
         return Path(os.fsdecode(unquote_to_bytes(urlsplit(place).path)))
     return Path(place).expanduser()

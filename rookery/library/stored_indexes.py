@@ -64,8 +64,8 @@ class StoredIndex(Record, frozen=True):
     """when it was last opened"""
     missing: tuple[str, ...]
     """places that no longer exist"""
-    failed: int
-    """files or pages that could not be read"""
+    failed: tuple[Failure, ...]
+    """each file or page that could not be read, with the reason"""
     skipped: tuple[Failure, ...]
     """each file and folder that is left out, with the reason"""
 
@@ -95,8 +95,8 @@ class StoredShards(Record, frozen=True):
     """when it was last built or opened"""
     missing: tuple[str, ...]
     """places that no longer exist"""
-    failed: int
-    """files that could not be read"""
+    failed: tuple[Failure, ...]
+    """each file that could not be read, with the reason"""
     skipped: tuple[Failure, ...]
     """each file and folder that is left out, with the reason"""
     ray: str
@@ -147,7 +147,7 @@ def _describe_shards(directory: Path, note: ShardsNote, used: float) -> StoredSh
         missing=tuple(
             _decode_path(os.fsencode(place)) for place in note.places if not os.path.lexists(place)
         ),
-        failed=len({failure for shard in note.shards for failure in shard.failures}),
+        failed=tuple({each for shard in note.shards for each in shard.failures}),
         skipped=tuple(each for shard in note.shards for each in shard.skipped),
         ray=note.ray,
     )
@@ -276,7 +276,7 @@ def _describe_index(directory: Path) -> StoredIndex:
         places = tuple(path.decode("utf-8", "replace") for path in paths)
     located = [] if note.kind == "site" else zip(places, paths, strict=True)
     missing = tuple(place for place, path in located if not os.path.lexists(path))
-    digests, failed, skipped = list[str](), 0, tuple[Failure, ...]()
+    digests, failed, skipped = list[str](), tuple[Failure, ...](), tuple[Failure, ...]()
     with suppress(Failed):  # it may be damaged
         digests, failed, skipped = _read_contents(directory)
     return StoredIndex(
@@ -301,20 +301,22 @@ def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _read_contents(directory: Path) -> tuple[list[str], int, tuple[Failure, ...]]:
-    """Return the digest of each page of an index, how many could not be read, and what is left
-    out. Raises Failed where a file of it is damaged."""
+_Contents = tuple[list[str], tuple[Failure, ...], tuple[Failure, ...]]
+
+
+def _read_contents(directory: Path) -> _Contents:
+    """Return the digest of each page of an index, what could not be read, and what is left out.
+    Raises Failed where a file of it is damaged."""
     if (path := directory / "manifest.sqlite").is_file():
         with closing(FolderManifest(path)) as manifest:
-            failed = len(manifest.list_failed())
-            return manifest.list_digests(), failed, manifest.list_left_out()
+            return manifest.list_digests(), manifest.list_failed(), manifest.list_left_out()
     if crawl := _decode_file(directory / "crawl.json", FinishedCrawl):
-        return [digest for _, digest in set(crawl.pages.values())], len(crawl.failures), ()
-    digests, failed = list[str](), 0
+        return [digest for _, digest in set(crawl.pages.values())], tuple(crawl.failures), ()
+    digests, failed = list[str](), tuple[Failure, ...]()
     for path in directory.glob("*/contents.json"):  # several, if one was not removed
         if contents := _decode_file(path, WarcContents):
             digests += [digest for _, digest in set(contents.pages.values())]
-            failed = len(contents.failures)
+            failed = tuple(contents.failures)
     return digests, failed, ()
 
 

@@ -43,11 +43,7 @@ from rookery.library.libraries import list_skipped
 from rookery.library.page_archive import PageArchive
 from rookery.server import documents
 from rookery.server.api.answer_queue import get_answer_service, list_quoting_answers
-from rookery.server.api.answer_sessions import (
-    DOCUMENTS_PLACE,
-    QuestionRequest,
-    find_place_file,
-)
+from rookery.server.api.answer_sessions import DOCUMENTS_PLACE, QuestionRequest, find_place_file
 from rookery.settings import Settings, locate_archive
 from rookery.shell.file_reading import read_document_file
 from rookery.shell.languages import mark_text, translate_borrowed_text
@@ -55,6 +51,9 @@ from rookery.shell.languages import translate_text as _
 
 NO_FETCHING = mark_text("Pages of the web cannot be added here: this server does not fetch them.")
 """sentence for a request that may not add a page by its address"""
+
+NEWS_SECONDS = 600.0
+"""seconds for which the page says what became of a file that was read"""
 
 
 class VersionRow(NamedTuple):
@@ -88,7 +87,7 @@ def show_documents(request: Request) -> Response:
     person, answering = get_signed_in_person(request), get_answer_service(request)
     reader = _get_reader(request)
     reader.notice_changes()
-    uploads = documents.list_uploads(person.name)
+    uploads, recent = documents.list_uploads(person.name), time.time() - NEWS_SECONDS
     rows = _list_documents(get_app_context(request).settings, person)
     current_rows = [row for row in rows if row.shown]
     if bool(current_rows) != (DOCUMENTS_PLACE in answering.capabilities.places):
@@ -101,7 +100,7 @@ def show_documents(request: Request) -> Response:
         "documents.html",
         found=current_rows,
         removed=[row for row in rows if not row.shown and row.others],
-        uploads=[each for each in uploads if going or each.state != "read" or each.detail],
+        uploads=[each for each in uploads if going or each.state != "read" or each.made > recent],
         going=going,
         done=sum(each.state in ("read", "failed", "asks") for each in uploads),
         versions={each.id: current.get(each.name) for each in uploads},

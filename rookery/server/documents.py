@@ -662,8 +662,8 @@ class DocumentReader:
             with lock_documents():
                 state = self._keep_file(upload, file)
                 detail = ""
-                if state == "read" and file.is_file() and upload.address:  # else it was moved
-                    detail = mark_text("it has not changed since it was fetched before")
+                if state == "read" and file.is_file():  # else it was moved
+                    detail = mark_text("it is here already, unchanged")
                 _save_upload(msgspec.structs.replace(upload, state=state, detail=detail))
         except Failed as failed:
             detail = failed.failure.detail or failed.failure.outcome

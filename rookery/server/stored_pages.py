@@ -168,6 +168,7 @@ def _group_blocks(
         one = PageParagraph(block.kind, block.level, runs, not block.article, block.hidden)
         gap = page.text[before.end : block.start] if before is not None else ""
         same_row = "\t" in gap and "\n" not in gap
+        gap = gap.rpartition("\n")[2]  # before it are empty cells at the end of the row above
         empty = PageParagraph("cell", 0, (), one.aside, False)
         if one.kind == "heading" and any("\t" in run.text for run in runs):
             one = one._replace(kind="cell")  # the names of the columns of a file of values

@@ -109,7 +109,9 @@ def show_answer(
     for remark in split_remarks(episode)[1]:
         console.print(sanitize_text(f"\nNote: {remark}"), style="yellow", markup=False)
     printed = {quote for claim in answer.claims for quote in _list_quoted(answer, claim)}
-    if answer.declined and answer.quotes:
+    if answer.declined and not answer.quotes:
+        console.print("Try other words; --passages shows what was searched.")
+    elif answer.declined:
         nearest = "The closest that was found:"
         if is_declined_by_model(episode):
             nearest = "The model found no answer in what it was shown. The nearest of that:"
@@ -257,7 +259,9 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     if failures := (split_remarks(episode)[0] if answer else episode).failures:
         by_model = any(each in MODEL_METHODS for each in (episode.by, failures[-1].what))
         noted = "noted" if by_model else "not read"
-        parts.append(f"{noted}: {', '.join(format_failure_counts(failures))}")
+        files = [each.what.rpartition("/")[2] for each in failures if each.what.startswith("/")]
+        names = sanitize_text(f" ({', '.join(files[:MAX_FILES_NAMED])})") * bool(files)
+        parts.append(f"{noted}: {', '.join(format_failure_counts(failures))}{names}")
     return " · ".join(parts)
 
 

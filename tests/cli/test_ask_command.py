@@ -281,7 +281,7 @@ def test_a_skipped_file_is_counted_with_the_answer(run: Run, tmp_path: Path) -> 
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\nnonsense")
     code, _, err = run("ask", "What do jays bury?", "--in", tmp_path)
     assert code == 0
-    assert "not read: 1 " in err
+    assert "not read: 1 malformed (broken.pdf)" in err
     answered = AskResult.from_json(run("ask", "What do jays bury?", "--in", tmp_path, "--json").out)
     assert (
         sum(answered.counts.values())

@@ -223,7 +223,7 @@ def test_the_doctor_finds_all_well(run: Run, web: Stage) -> None:
     lines = run("doctor", *engine, "--json").out.splitlines()
     found = {each.what: each.state for each in map(DiagnosticResult.from_json, lines)}
     assert [found[name] for name in "store index extract search".split()] == ["ok"] * 4
-    assert found["model"] == "warning"
+    assert found["model"] == "optional"
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) 
     (get_cache_folder() / "mystery").write_bytes(bytes(1234))
     [index], stores = listed(run)
     assert (index["kind"], index["places"], index["missing"]) == ("folder", [str(docs)], [])
-    assert (index["pages"], index["passages"], index["failed"]) == (2, 2, 0)
+    assert (index["pages"], index["passages"], index["failed"]) == (2, 2, [])
     skipped = index["skipped"]
     assert isinstance(skipped, list)
     assert [(Path(one["what"]).name, one["outcome"], one["detail"]) for one in skipped] == [
@@ -147,6 +147,9 @@ def test_list_tells_what_each_index_is_of_and_every_store(run: Run, docs: Path) 
         f"left out: {docs}/noise.txt: binary, its bytes are not text"
         in run("index", "list", "--skipped").out
     )
+    (docs / "bad.pdf").write_bytes(b"%PDF-1.4 broken")
+    run("ask", "What do jays bury?", "--in", docs)
+    assert f"{docs}/bad.pdf: malformed, " in run("index", "list", "--skipped").out
 
 
 @pytest.mark.slow

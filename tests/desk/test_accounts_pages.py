@@ -1,6 +1,7 @@
 """In by an invite and out again; cookies; who is not in sees nothing."""
 
 import pytest
+from starlette.testclient import TestClient
 from visits import Opened, item
 
 from rookery.desk import accounts
@@ -22,6 +23,13 @@ def test_an_invite_that_is_too_old_says_so(opened: Opened) -> None:
     token = accounts.create_invite(opened.store, "lena", "labeller", "ada", days=1)
     opened.clock.now += 2 * accounts.DAY_SECONDS
     assert "too old" in opened.client().post(f"/enter/{token}").text
+
+
+def test_who_runs_it_on_this_computer_is_told_how_to_come_in(opened: Opened) -> None:
+    client = TestClient(opened.client().app, base_url="http://127.0.0.1", client=("127.0.0.1", 9))
+    for status, page in ((401, client.get("/")), (410, client.post("/enter/used"))):
+        assert (page.status_code, "rookery judge invite NAME" in page.text) == (status, True)
+        assert "whoever runs the desk" not in page.text
 
 
 @pytest.mark.parametrize("address", ["/", "/history", "/guides", "/tasks/x", "/judgements/x"])

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from socket import create_server
 from typing import Any
 
 import msgspec
@@ -117,6 +118,20 @@ def test_an_invite_is_a_link_that_lets_in_once(run: Run, place: Path) -> None:
         assert person is not None
         assert (person.name, person.role) == ("Ada", "reviewer")
         assert accounts.verify_audit_chain(store)
+
+
+def test_an_invite_to_where_nothing_listens_says_so(run: Run, place: Path) -> None:
+    with create_server(("127.0.0.1", 0)) as listener, Store(str(place)) as store:
+        port = listener.getsockname()[1]
+        with store.begin_write() as connection:
+            at = f"http://127.0.0.1:{port}"
+            accounts.write_audit_entry(connection, "ada", "serve", at, store.clock())
+        there = run("judge", "invite", "Ada", "--store", place)
+    gone = run("judge", "invite", "Ada", "--store", place)
+    assert there.out.startswith(f"{at}/enter/")
+    assert gone.out.startswith(f"{at}/enter/")
+    remedy = f"nothing listens there now: rookery serve --port {port} opens it"
+    assert (remedy in there.err, remedy in gone.err) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_it_is_searched_beside_other_places() -> None:
 
 
 def test_what_is_neither_a_path_nor_a_library_is_refused() -> None:
-    with pytest.raises(TypeError, match="places must be an object with search and fetch, not int"):
+    with pytest.raises(TypeError, match="must be paths or objects with search and fetch, not 5"):
         rookery.ask("When does the ferry leave?", 5)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ from rookery.library.page_archive import PageArchive
 from rookery.library.worker_processes import count_cores
 from rookery.pages.file_selection import READER_OF_ENDING
 from rookery.records import Failure, Page
-from rookery.server import documents
+from rookery.server import document_pages, documents
 from rookery.server.api import endpoints
 from rookery.server.api.answer_queue import AnswerService
 from rookery.server.api.answer_sessions import FINAL_EVENTS
@@ -137,7 +137,9 @@ def test_a_file_of_the_same_name_becomes_a_version_if_that_is_confirmed(reader: 
     upload = str(seen.first("[action='/documents/dismiss'] button").attributes["value"])
     assert "is this a new version" not in reader.post("/documents/dismiss", id=upload).text.lower()
     assert reader.post("/documents/confirm", id=upload).status == 404
-    assert drop(reader, ("notes.md", NOTE)).page.css_first("#uploads") is None  # the same once more
+    same = drop(reader, ("notes.md", NOTE)).first("#uploads").text()  # once more
+    assert "Nothing new" in same
+    assert "it is here already, unchanged" in same
     drop(reader, ("notes.md", JAYS), replace=True)
     assert names() == ["notes.md"]
     assert "version 2" in reader.first(".document").text()
@@ -367,7 +369,9 @@ BAD = (
 
 
 @pytest.mark.slow
-def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
+def test_what_cannot_be_read_is_not_kept_and_why_is_said(
+    reader: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drop(reader, *((name, data) for name, data, _ in BAD), ("notes.md", NOTE))
     assert names() == ["notes.md"]
     said = [item.text() for item in reader.page.css("#uploads li.failed > span")]
@@ -378,7 +382,11 @@ def test_what_cannot_be_read_is_not_kept_and_why_is_said(reader: Visit) -> None:
     assert reader.get("/documents").page.css_first("#uploads") is not None
     upload = list_uploads()[0].id
     assert reader.post("/documents/dismiss", id=upload).text.count("not kept") == len(BAD) - 1
-    assert drop(reader, (".md", NOTE)).page.css_first("#uploads") is None
+    page = drop(reader, (".md", NOTE)).html
+    assert page.index('id="uploads"') < page.index('name="files"')  # where the form is
+    assert [" ".join(one.text().split()) for one in reader.page.css("#uploads li")] == [".md: read"]
+    monkeypatch.setattr(document_pages, "NEWS_SECONDS", 0.0)
+    assert reader.get("/documents").page.css_first("#uploads") is None
     assert names() == ["document.md", "notes.md"]
 
 
@@ -593,7 +601,11 @@ def test_an_upload_returns_at_once_and_is_listed_as_being_read(
     assert "documents" in _places(reader)
     go_on.set()
     until_read(reader)
-    assert reader.page.css_first("#uploads") is None
+    assert [" ".join(one.text().split()) for one in reader.page.css("#uploads :is(h2, li)")] == [
+        "Added",
+        "notes.md: read",
+        "slow.md: read",
+    ]
     assert "2 documents" in reader.text
 
 

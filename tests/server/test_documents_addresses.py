@@ -124,7 +124,7 @@ def test_what_is_fetched_again_becomes_a_version_if_that_is_confirmed(
     [name] = names()
     say("/guide", ROOKS + "<!-- another visitor -->")
     until_read(reader.post("/documents/fetch", name=name))
-    assert "it has not changed since it was fetched before" in reader.text
+    assert "it is here already, unchanged" in reader.text
     say("/guide", JAYS)
     until_read(reader.post("/documents/fetch", name=name))
     assert "it has changed since version 1, fetched just now by rita" in reader.text

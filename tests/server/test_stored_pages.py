@@ -157,6 +157,13 @@ def test_what_does_not_fit_the_page_is_not_marked(reader: Visit, query: str) -> 
     assert not LexborHTMLParser(seen.html).css("mark")
 
 
+def test_an_empty_cell_at_the_end_of_a_row_moves_no_cell_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / "birds.csv").write_text("name,size,note\nrook,12,\n,13,loud\njay,,\n")
+    [group] = lay_out_page(read_from(tmp_path / "birds.csv"), None, 0).groups
+    rows = [["".join(run.text for run in cell.runs) for cell in row] for row in group.rows]
+    assert rows == [["name", "size", "note"], ["rook", "12"], ["", "13", "loud"], ["jay"]]
+
+
 def test_a_page_that_nobody_kept_is_not_shown(reader: Visit) -> None:
     assert reader.get(f"/pages/{'0' * 32}?start=1&end=2").status == 404
     assert "No copy" in reader.text

@@ -40,13 +40,15 @@
   // What the keys of this page do; what one has no words of its own for is left out.
   const helpRow = ([key, what]) => {
     const term = document.createElement("dt"), text = document.createElement("dd");
-    term.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+    for (const each of key.split(" ")) {
+      term.append(Object.assign(document.createElement("kbd"), { textContent: each }), " ");
+    }
     text.textContent = what;
     return [term, text];
   };
   const wordsOf = (element) => {
     const copy = (element.matches("input") ? element.closest("label") : element).cloneNode(true);
-    all("kbd, .unseen", copy).forEach((each) => each.remove());
+    all("kbd, .unseen, .optional", copy).forEach((each) => each.remove());
     return copy.textContent.replace(/\s+/g, " ").trim();
   };
   one("#key-help").addEventListener("beforetoggle", (event) => {
@@ -55,7 +57,16 @@
     if (one("textarea[data-enter]")) rows.push(["Enter", _("Ask")], ["Shift Enter", _("Begin a new line")]);
     if (one("#beside")) rows.push(["← →", _("Go to the quote before or after")]);
     const own = all("[data-key]").filter((each) => seen(each) && document.body.dataset.keys !== "off");
-    for (const each of own) if (wordsOf(each)) rows.push([each.dataset.key, wordsOf(each)]);
+    const questions = new Map();
+    for (const each of own.filter(wordsOf)) {
+      const question = each.matches("input") ? each.closest("fieldset") : each;
+      questions.set(question, [...(questions.get(question) ?? []), each]);
+    }
+    // The keys of a question are one row, with what each of them chooses.
+    for (const [question, choices] of questions) {
+      const legend = one("legend", question), words = choices.map(wordsOf).join(", ");
+      rows.push([choices.map((each) => each.dataset.key).join(" "), legend ? `${wordsOf(legend)}: ${words}` : words]);
+    }
     const title = document.createElement("h2"), list = document.createElement("dl");
     title.textContent = _("Keys");
     list.append(...rows.flatMap(helpRow));
@@ -216,10 +227,19 @@
     save();
   };
 
+  // What was said to be missing from a task is no longer red once it is filled in.
+  const clearProblem = (input) => {
+    const wrong = input.closest("#task .wrong, #task .claim-row");
+    if (!wrong || !input.value.trim()) return;
+    wrong.classList.remove("wrong");
+    all(".problem-text", wrong).forEach((each) => each.remove());
+    if (!one("#task .problem-text")) one("#task > .notice.bad")?.remove();
+  };
+
   for (const kind of ["input", "change"]) {
     document.addEventListener(kind, (event) => {
       const its = event.target.form;
-      if (its) { showConditional(); highlight(); }
+      if (its) { showConditional(); highlight(); clearProblem(event.target); }
       if (its && its === form()) changed(its);
     });
   }
