@@ -313,6 +313,11 @@ NAMED_METHODS = tuple(name for name, method in METHODS.items() if not method.has
 """names that --method takes"""
 
 
+def get_method_title(name: str) -> str:
+    """Return the label of a method in the web pages; of one that is gone, its name."""
+    return METHODS[name].title if name in METHODS else name
+
+
 def choose_default_method(models: ModelSettings) -> str:
     """Return the name of the method where none is named: webglm for a model on a server and for an
     own policy, and for a policy that `rookery learn` trained the one whose prompts it knows."""

@@ -78,9 +78,8 @@ def render_dashboard_page(
     request: Request, template: str, wrong: str = "", **values: Any
 ) -> Response:
     """Render a page of the dashboard; with `wrong`, the reason of a refusal, with status 422."""
-    status = 422 if wrong else 200
     values |= {"wrong": wrong, "tabs": DASHBOARD_TABS, "wide": True}
-    return render_page(request, template, status, **values)
+    return render_page(request, template, 422 if wrong else 200, **values)
 
 
 def make_dashboard_change(
@@ -334,14 +333,13 @@ def show_guide_editor(request: Request, wrong: str = "") -> Response:
     if form is None:
         return render_problem_page(request, 404, "There is no such form.")
     versions = form_versions.list_guide_versions(store, name)
-    look = get_app_context(request).look
     return render_dashboard_page(
         request,
         "board_guide.html",
         wrong,
         form=form,
         versions=versions,
-        now=look.render_guide(versions[0].text),
+        now=get_app_context(request).look.render_guide(versions[0].text),
         text=get_posted_value(request, "text") or versions[0].text,
     )
 
@@ -443,12 +441,8 @@ def show_exclusions_page(request: Request, wrong: str = "") -> Response:
     board = rater_quality.build_quality_report(store)
     rows = rater_quality.list_exclusions(store)
     lifted = {row.lifts: row for row in rows if row.lifts is not None}
-    values = {
-        "board": board,
-        "lifted": lifted,
-        "names": [each.name for each in list_batch_progress(store)],
-    }
-    return render_dashboard_page(request, "board_excluded.html", wrong, **values)
+    values = {"lifted": lifted, "names": [each.name for each in list_batch_progress(store)]}
+    return render_dashboard_page(request, "board_excluded.html", wrong, board=board, **values)
 
 
 @make_dashboard_change("/board/excluded", show_exclusions_page, "excluded")

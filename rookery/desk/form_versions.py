@@ -62,7 +62,7 @@ def add_form(store: Store, text: str, by: str) -> FormVersion:
         number = newest.version + 1 if newest is not None else 1
         version = FormVersion(form.name, number, form, text, by, store.clock())
         _insert_version(connection, version)
-        write_audit_entry(connection, by, "form", f"{form.name} {number}", version.at)
+        write_audit_entry(connection, by, "form", f"{form.name}, version {number}", version.at)
     return version
 
 
@@ -277,7 +277,7 @@ def _add_version(store: Store, form: str, text: str, by: str) -> LabellingGuide:
         guide = LabellingGuide(form, version, text, by, store.clock())
         row = {name: getattr(guide, name) for name in guide.__struct_fields__}
         connection.execute(insert(tables.guides).values(row))
-        write_audit_entry(connection, by, "guide", f"{form} {version}", guide.at)
+        write_audit_entry(connection, by, "guide", f"{form}, version {version}", guide.at)
         return guide
 
 

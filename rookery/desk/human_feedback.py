@@ -105,7 +105,7 @@ class HumanFeedback:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
         if self.is_main_process:
-            how = error.failure.outcome if isinstance(error, Failed) else "broken off"
+            how = error.failure.detail if isinstance(error, Failed) else "broken off"
             with suppress(Failed):  # nothing is lost but how it ended
                 stop_switch.end_run(self.store, self.run, how if kind else "finished")
 

@@ -18,6 +18,7 @@ gives no details away.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,13 +71,11 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
     a training run is alive), alone (whether the server is this person's only, on this machine),
     language and languages (codes and names), and texts (of the scripts, translated).
     """
-    look: PageAssets = request.app.state.desk.look
-    links: tuple[NavigationLink, ...] = request.app.state.desk.links
-    person = request.state.person
+    desk, person = get_app_context(request), request.state.person
     common: Mapping[str, Any] = {
         "request": request,
         "person": person,
-        "links": select_navigation_links(links, person, request.url.path),
+        "links": select_navigation_links(desk.links, person, request.url.path),
         "theme": request.cookies.get(THEME_COOKIE, ""),
         "keys": request.cookies.get(SHORTCUTS_COOKIE) != "off",
         "nonce": request.state.nonce,
@@ -84,14 +83,15 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
         "alone": False,
         "language": get_language(),
         "languages": LANGUAGES,
-        "texts": look.translate_script_texts(),
+        "texts": desk.look.translate_script_texts(),
         "said": NOTICES.get(request.query_params.get("said", ""), ""),
     }
-    if person and person.project is None and "alive" not in values:
-        store = request.app.state.desk.store
-        values["alive"] = has_live_run(store)
-        values["alone"] = is_on_this_machine(request) and accounts.is_only_person(store, person)
-    html = look.templates.get_template(template).render({**common, **values})
+    if person and person.project is None:
+        with suppress(*[Failed] * (status_code >= 400)):  # the store may be what failed
+            values["alive"] = has_live_run(desk.store)
+            local = is_on_this_machine(request)
+            values["alone"] = local and accounts.is_only_person(desk.store, person)
+    html = desk.look.templates.get_template(template).render({**common, **values})
     return HTMLResponse(html.encode("utf-8", "replace"), status_code)
 
 
@@ -269,14 +269,14 @@ def require_role(
         async def handle_request(request: Request) -> Response:
             """Read the form, then run the handler in a thread."""
             request.state.sent = await _read_form_fields(request)
-            return await run_in_threadpool(_call_handler, handler, role, crowd, request)
+            return await run_in_threadpool(call_page_handler, handler, role, crowd, request)
 
         return handle_request
 
     return wrap_handler
 
 
-def _call_handler(
+def call_page_handler(
     handler: PageHandler, role: PersonRole | None, crowd: bool, request: Request
 ) -> Response:
     """Return the handler's page, or an error page; log unexpected errors without showing them."""
@@ -346,9 +346,8 @@ def get_session_token(request: Request) -> str:
 def render_problem_page(request: Request, status: int, sentence: str) -> Response:
     """Render an error page with this HTTP status and sentence, which is translated if known."""
     said = translate_borrowed_text(sentence)
-    # Without `alive`, which reads the store: the store may be what failed.
     values = {"sentence": said, "status": status, "here": is_on_this_machine(request)}
-    page = render_page(request, "problem.html", status, alive=False, **values)
+    page = render_page(request, "problem.html", status, **values)
     if status == 503:
         page.headers["Retry-After"] = str(RETRY_SECONDS)
     return page

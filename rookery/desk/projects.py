@@ -117,10 +117,15 @@ def save_project(store: Store, name: str, settings: ProjectSettings, by: str) ->
     with store.begin_write() as connection:
         take_advisory_lock(connection, "projects")
         by_name = projects.c.name == name
+        before = connection.scalar(select(projects.c.body).where(by_name))
         if connection.execute(update(projects).where(by_name).values(body=body)).rowcount == 0:
             row = {"name": name, "body": body, "key": secrets.token_hex(32), "made": now}
             connection.execute(insert(projects).values(row))
-        write_audit_entry(connection, by, "project", f"{name}: {body}", now)
+        previous = ProjectSettings.from_json(before) if before else ProjectSettings()
+        values, earlier = map(msgspec.to_builtins, (settings, previous))
+        changed = sorted(values.items() - earlier.items())
+        what = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in changed)
+        write_audit_entry(connection, by, "project", f"{name}: {what}" if what else name, now)
         return find_project(connection, name)
 
 

@@ -263,7 +263,7 @@ def _compute_last_logits(
     )
     logits_BV: Tensor = output.logits[:, -1].float()
     if not logits_BV.isfinite().any(-1).all():
-        detail = "the model predicts what is no number: go on from an earlier checkpoint"
+        detail = "predictions are not numbers: lower the rate, or go on from an earlier checkpoint"
         raise Failed(Failure("sampling", Outcome.NOT_A_NUMBER, detail))
     return logits_BV
 

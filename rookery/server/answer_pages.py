@@ -28,7 +28,7 @@ from starlette.responses import PlainTextResponse, Response
 from rookery.answers.answer_results import split_remarks
 from rookery.answers.both_sides import SIDES_METHOD as SIDES
 from rookery.answers.follow_ups import join_questions
-from rookery.answers.methods import METHODS, MODEL_METHODS
+from rookery.answers.methods import METHODS, MODEL_METHODS, get_method_title
 from rookery.desk import accounts, form_parsing, form_versions, labelling_queue
 from rookery.desk.accounts import has_role
 from rookery.desk.demonstration_pages import STOP_DESCRIPTIONS
@@ -215,8 +215,7 @@ def show_answer_page(request: Request) -> Response:
     rating = None
     if stored.answered.episode.answer:
         rating = load_reader_rating(answering.store, stored, person)
-    method = stored.wanted.method
-    method = METHODS[method].title if method in METHODS else method  # one that is gone: its name
+    method = get_method_title(stored.wanted.method)
     return render_page(request, "answer.html", shown=view, rated=rating, method=method, **common)
 
 

@@ -41,6 +41,7 @@ from rookery.desk.page_endpoints import (
     AppContext,
     NavigationLink,
     PageHandler,
+    call_page_handler,
     get_posted_value,
     get_session_token,
     get_store,
@@ -160,19 +161,17 @@ async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
         close()
 
 
-async def _render_http_error(request: Request, error: Exception) -> Response:
+def _render_http_error(request: Request, error: Exception) -> Response:
     """Render the error page for an HTTPException of Starlette, such as 404, or for a Failed."""
     if not isinstance(error, HTTPException):
         return render_error_page(request, error)
-    status = error.status_code
     sentences = {
         404: mark_text("There is no such page."),
         405: mark_text("This page does not accept that request."),
     }
-    request.state.person = None
-    return render_problem_page(
-        request, status, sentences.get(status, mark_text("The request could not be read."))
-    )
+    sentence = sentences.get(error.status_code, mark_text("The request could not be read."))
+    show = partial(render_problem_page, status=error.status_code, sentence=sentence)
+    return call_page_handler(show, None, False, request)
 
 
 def _make_refusal(scope: Scope, status: int, sentence: str) -> ASGIApp:
@@ -202,7 +201,7 @@ def show_invite_page(request: Request) -> Response:
     """
     invited = accounts.find_invited_person(get_store(request), request.path_params["token"])
     places = []
-    if hasattr(request.app.state, "answering") and not _is_rater(invited):
+    if invited and hasattr(request.app.state, "answering") and not _is_rater(invited):
         from rookery.server.documents import list_searched_places
 
         places = list_searched_places(request.app.state.answering.capabilities)
@@ -238,9 +237,8 @@ def show_crowd_entry(request: Request) -> Response:
     store, project = get_store(request), request.path_params["project"]
     arrival = crowd_entry.check_crowd_link(store, project, request.query_params)
     most = load_project(store, arrival.project).settings.session_items
-    return _probe_secure_cookies(
-        render_page(request, "enter_crowd.html", arrival=arrival, most=most)
-    )
+    page = render_page(request, "enter_crowd.html", arrival=arrival, most=most)
+    return _probe_secure_cookies(page)
 
 
 def post_crowd_entry(request: Request) -> Response:

@@ -16,6 +16,8 @@ def test_an_invite_lets_one_person_in_once(opened: Opened) -> None:
     again = opened.client().post(f"/enter/{token}")
     assert again.status_code == 410
     assert "It was used before" in again.text
+    for link in (token, "nonsense"):  # what is searched is for those who are invited
+        assert "What is searched" not in opened.client().get(f"/enter/{link}").text
     assert opened.client().post("/enter/nonsense").status_code == 410
 
 

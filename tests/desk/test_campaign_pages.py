@@ -54,7 +54,11 @@ def test_a_project_is_made_and_its_settings_are_changed(opened: Opened, lead: Vi
     assert projects.load_project(opened.store, "corvids & co").settings == settings
     assert lead.post("/board/projects/settings", project="none", rate="1").status == 404
     assert lead.get("/board/projects/none").status == 404
-    assert "project" in {each.action for each in list_audit_entries(opened.store)}
+    told = [each.what for each in list_audit_entries(opened.store) if each.action == "project"]
+    assert told == [
+        "corvids & co",
+        "corvids & co: pass share 0.5, pay excluded False, per item, rate 15.5, session items 12",
+    ]
 
 
 @pytest.mark.slow

@@ -233,8 +233,8 @@ def test_the_book_says_who_did_what_and_whether_it_is_whole(opened: Opened, lead
     lead.get("/board/book")
     rows = [[cell.text() for cell in row.css("td")] for row in lead.page.css("tbody tr")]
     assert [int(row[0]) for row in rows] == list(range(len(list_audit_entries(opened.store))))[::-1]
-    [pulled] = [row for row in rows if row[3] == "pull"]
-    assert pulled[2:] == ["ada", "pull", "jays-run: It insults people"]
+    [pulled] = [row for row in rows if row[3] == "stopped a run"]
+    assert pulled[2:] == ["ada", "stopped a run", "jays-run: It insults people"]
     assert "none was changed" in lead.text
     opened.clock.now += 8 * 86_400
     lead = opened.visit("lea", "researcher")

@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 from boards import hire, pay, train, work
 from playwright.sync_api import expect
+from visits import item
 from windows import Seen, Site, flaws
 
 from rookery.desk import snapshots, stop_switch
@@ -40,6 +41,11 @@ def busy(site: Site) -> Site:
     work(site.opened)
     train(site.opened)
     pay(site.opened)
+    site.opened.lay(
+        item("thumbs"),
+        item("compare"),
+        batch="thumbs up or down, of the last week of all and the first",
+    )
     snapshots.freeze_snapshot(site.opened.store, "first", SnapshotSelection(), "lea")
     return site
 

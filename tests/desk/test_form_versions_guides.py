@@ -120,9 +120,9 @@ def test_what_people_write_is_the_next_version_and_nothing_is_lost(
     assert [
         (each.person, each.what) for each in list_audit_entries(store) if each.action == "guide"
     ] == [
-        ("rookery", "thumbs 1"),
-        ("ada", "thumbs 2"),
-        ("rookery", "compare 1"),
+        ("rookery", "thumbs, version 1"),
+        ("ada", "thumbs, version 2"),
+        ("rookery", "compare, version 1"),
     ]
 
 

@@ -73,6 +73,9 @@ def test_everybody_sees_what_runs_say_and_which_way_they_are_pushed(opened: Open
     visit.get("/cord/runs/jays-run")
     assert "ada stopped it" in visit.text
     assert "It insults people" in visit.text
+    stop_switch.end_run(opened.store, "crows-run", "the gradient is no number: lower the rate")
+    words = "After step 40; ended 14 November 2023: the gradient is no number: lower the rate."
+    assert words in visit.get("/cord/runs/crows-run").text
 
 
 def test_what_a_model_says_is_shown_as_text(opened: Opened) -> None:

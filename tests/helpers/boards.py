@@ -100,7 +100,7 @@ def train(opened: Opened) -> None:
     """One run that learns, one that was stopped, one that ended."""
     for run in ("old-run", "jays-run", "crows-run"):
         stop_switch.begin_run(opened.store, run)
-        prompt = "Question: Why do crows bury acorns?\nAnswer:"
+        prompt = "Page: Crows bury acorns.\n" * 40 + "Question: Why do they?\nAnswer:"
         stop_switch.record_progress(
             opened.store, run, 40, [PolicySample(39, prompt, *each) for each in SAID]
         )

@@ -193,7 +193,9 @@ def test_the_history_is_ones_own_and_is_searched(reading: Reading) -> None:
     mine = answered(rita, LONG)
     answered(rita, "Do crows remember faces?", method="sides")
     answered(omar, "How clever are ravens?")
-    assert len(rita.get("/asked").page.css(".asked-rows li")) == 2
+    rows = [each.text() for each in rita.get("/asked").page.css(".asked-rows li .row")]
+    assert ["For and against" in row for row in rows] == [True, False]
+    assert ["Quotes · " in row for row in rows] == [False, True]
     found = rita.get("/asked?words=crows+LIVE").page.css(".asked-rows a.asked")
     assert [each.attributes["href"] for each in found] == [mine]
     assert "None of your questions" in rita.get("/asked?words=ravens").text
@@ -431,6 +433,7 @@ def test_an_answer_is_private_until_it_is_shared_and_gone_once_deleted(reading: 
     seen = stranger.get(link.removeprefix("http://desk.test"))
     assert "seven or eight years" in seen.text
     assert "rita" not in seen.text
+    assert "A model wrote" not in seen.text
     assert seen.page.css("main form, main button, main a[href^='/']") == []
     rita.post(f"{at}/share")
     assert stranger.get(link.removeprefix("http://desk.test")).status == 404
@@ -466,7 +469,7 @@ def test_a_page_reaches_the_store_through_ten_functions(
 
     def note_functions(begin: Callable[[Store], Any]) -> Callable[[Store], Any]:
         def begin_noted(store: Store) -> Any:
-            if "_call_handler" in (functions := list_functions()):  # no worker's thread
+            if "call_page_handler" in (functions := list_functions()):  # no worker's thread
                 passed.append([*outer, *functions])
             return begin(store)
 
@@ -571,6 +574,7 @@ def test_doubt_and_remarks_on_a_models_citations_stand_on_every_page(
             visit.post(f"{at}/share", link="yes")
             visit.get(urlsplit(visit.first("#link").attributes["value"] or "").path)
             assert [each.text() for each in visit.page.css(".answer-text sup")] == ["[1]", "[1?]"]
+            assert "A model wrote this answer." in visit.text
             for kind in ("html", "md"):
                 saved = visit.get(f"{at}.{kind}").html
                 assert "]?" in saved or "[1?]" in saved

@@ -273,7 +273,7 @@ def test_an_answer_cancelled_after_its_text_was_sent_is_charged(
                     pass
             assert until(lambda: idle(here))
             [row] = answer_queue.list_person_answers(here.store, "reader")
-            assert (row.state, spent(here, key)) == ("failed", int(stream))
+            assert (row.outcome, spent(here, key)) == ("stopped", int(stream))
 
 
 @contextmanager

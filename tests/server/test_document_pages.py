@@ -626,6 +626,7 @@ def test_an_upload_survives_the_end_of_the_server(opened: Opened, reader: Visit)
         until_read(after.get("/documents"))
     assert names() == ["notes.md"]
     assert [item.text() for item in after.page.css("#uploads li > span")] == [
+        "notes.md: read",
         "evil.md: not kept: reading it was broken off again and again: try it in another format",
         "lost.md: not kept: its upload was broken off: upload it again",
     ]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -18,6 +19,8 @@ from rookery.desk.forms import FORMS
 from rookery.desk.page_endpoints import require_role
 from rookery.errors import Failed
 from rookery.records import Failure
+from rookery.server.app import build_web_app
+from rookery.settings import Settings
 from rookery.shell.security import SecurityMiddleware, VisitorLimits
 
 POLICY = (
@@ -200,6 +203,23 @@ def test_an_error_gives_nothing_away_and_is_written_down(
     assert "Traceback" not in answer.text
     assert opened.store.place not in answer.text
     assert "rookery.desk" in {record.name for record in caplog.records}
+
+
+def test_a_problem_keeps_the_head_of_the_page_and_names_nobody_who_is_alone(opened: Opened) -> None:
+    app = build_web_app(opened.store, Settings(), opened.limits)
+    client = TestClient(app, "http://localhost", False, client=("127.0.0.1", 50_000))
+    client.post(f"/enter/{accounts.create_invite(opened.store, 'lena', 'admin', 'lena')}")
+    with opened.store.begin_write() as connection:
+        connection.exec_driver_sql("insert into forms values ('x', 1, '', '{', '', '', 0)")
+    for address, status in (("/nowhere", 404), ("/tasks/x", 404), ("/desk", 500)):
+        answer = client.get(address)
+        head = LexborHTMLParser(answer.text).css_first("header")
+        assert head is not None
+        assert (answer.status_code, "lena" in answer.text) == (status, False)
+        assert [each.text() for each in head.css(".person, a[href='/history']")] == [
+            "History",
+            "You",
+        ]
 
 
 def test_a_mistake_of_ours_is_a_page_too(opened: Opened) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, sele
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from rookery.answers.methods import get_method_title
 from rookery.desk.store import Store, append_event, read_events, take_advisory_lock
 from rookery.desk.tables import (
     answers,
@@ -98,7 +99,8 @@ class AnswerSummary(NamedTuple):
 
     id: str
     question: str
-    state: str
+    method: str
+    """label of the method"""
     outcome: str | None
     """one of answered, declined and stopped; None while the answer is unfinished"""
     quotes: int | None
@@ -275,7 +277,8 @@ def _summarize_row(row: Row[Any]) -> AnswerSummary:
     if row.episode is not None:
         episode = msgspec.json.decode(row.episode, type=prepare_type(_ShownEpisode))
         searched, certain = episode.question.text, "certain" not in (episode.answer or {})
-    common = row.id, row.question, row.state, row.outcome, row.quotes, row.made
+    method = get_method_title(QuestionRequest.from_json(row.wanted).method)
+    common = row.id, row.question, method, row.outcome, row.quotes, row.made
     return AnswerSummary(*common, searched, certain)
 
 
