@@ -437,8 +437,8 @@ def run_judge_link(
     with _open_store(store) as desk:
         from rookery.desk.crowd_entry import make_crowd_link
 
-        address = address or _find_address(desk)
         path = make_crowd_link(desk, project, days, study, get_user_name("rookery judge"))
+        address = address or _find_address(desk)
     print_lines([f"{address.rstrip('/')}{path}"])
     _write_error("give it to the platform as the study's link, with its parameters as they are")
 
