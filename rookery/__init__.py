@@ -12,16 +12,17 @@ packages by their whole path (`from rookery.library.web_library import WebLibrar
 
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if "rookery" in (Path(*sys.argv[:1]).name, *sys.orig_argv[1:3]):
-    # The command loads for a second: Ctrl-C then ends it without a traceback.
+if "rookery" in (*(each.rpartition("/")[2] for each in sys.argv[:1]), *sys.orig_argv[1:3]):
+    # The command loads for a second: Ctrl-C then ends it without a traceback, as early as it can.
     with suppress(ValueError):  # in a thread
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 

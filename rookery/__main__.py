@@ -32,6 +32,7 @@ from rookery.shell.command_line import (
     CommandGroup,
     StopSignal,
     format_failure,
+    print_lines,
     run_command,
     translate_failures,
 )
@@ -426,8 +427,9 @@ def _run_to_exit_code(arguments: Sequence[str]) -> int:
             raise
         return _report_error(_format_error(error), EXIT_USAGE)
     except StopSignal as stopped:
-        sentence = "stopped; what was finished is kept, and the same command goes on from there"
-        return _report_error(sentence, 128 + stopped.number)
+        # --force begins anew
+        again = "" if "--force" in arguments else ", and the same command goes on from there"
+        return _report_error(f"stopped; what was finished is kept{again}", 128 + stopped.number)
 
 
 def _report_error(sentence: str, code: int) -> int:
@@ -438,7 +440,7 @@ def _report_error(sentence: str, code: int) -> int:
     from rookery.shell.terminal_output import to_terminal_json
 
     with suppress(OSError):
-        sys.stderr.write(f"rookery: {sanitize_text(sentence)}\n")
+        print_lines([f"rookery: {sentence}"], sys.stderr)
     if "--json" in sys.argv[1:]:
         with suppress(OSError):
             report = CommandErrorReport(CommandErrorDetail(sanitize_text(sentence), code))

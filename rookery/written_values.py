@@ -118,3 +118,8 @@ def use_forms_of(question: str, text: str) -> str:
 def _is_same(value: WrittenValue, form: WrittenValue) -> bool:
     """Tell whether two values are the same, or the same day where one of them has no year."""
     return value.terms[0] in form.terms[:2] or form.terms[0] in value.terms[:2]
+
+
+def format_count(number: int, what: str) -> str:
+    """Return a number with the word for what is counted: `1 quote`, `2,000 quotes`."""
+    return f"{number:,} {what}{'s' * (number != 1)}"

@@ -60,21 +60,21 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_721, 10),  # answers print, failures speak Python, JSON errors are told in our words
-    "answers": (3_938, 18),  # follow-ups without a model; what a newer source says
+    "(top)": (1_724, 10),  # failures speak Python; what a stopped --force goes on with
+    "answers": (3_942, 18),  # what a newer source says; a quoted formula without a value is told
     "browser": (1_475, 7),
-    "cli": (3_214, 13),  # what was deleted is erased, and what quotes it is named
+    "cli": (3_194, 13),  # what was deleted is erased, and what quotes it is named
     "desk": (7_782, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less
-    "library": (4_459, 16),  # own libraries are places; an open one is closed by with
+    "library": (4_460, 16),  # own libraries are places; the indexes that hold a page are told
     "measure": (1_434, 11),
     "models": (1_504, 7),
     "network": (1_303, 5),
-    "pages": (8_282, 26),  # documents are read as their reader sees them, PDFs and styles too
+    "pages": (8_283, 26),  # documents are read as their reader sees them, PDFs and styles too
     "quotes": (3_183, 13),  # typed quotations read as their page does; answers are marked whole
-    "server": (7_559, 20),  # what is searched is told, with its documents and what of them is not
-    "shell": (2_593, 14),
+    "server": (7_560, 20),  # what is searched is told, with its documents and what of them is not
+    "shell": (2_603, 14),  # terminals get lines broken between words
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended
 LAYOUT_TOKENS = (

@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     from rookery.answers.trained_policies import TrainedPolicy
     from rookery.models.remote_model import SlotTable
 
+FORMULA_WITHOUT_VALUE = "the file has no value for this formula: save it in a spreadsheet program"
+"""remark on an answer that quotes a cell of which only the formula is known"""
 _IndexedLibrary = FolderLibrary | SiteLibrary | WarcLibrary | ShardedLibrary
 """libraries with a folder for what is known of their contents"""
 
@@ -431,7 +433,10 @@ class AnswerSession:
             return Episode(question, settings.method, stop=Outcome.NO_EVIDENCE, failures=why)
         # Last, so that what failed while this question was searched is among them.
         unread = () if library is None else library.failures
-        failures = tuple(dict.fromkeys((*episode.failures, *unread)))
+        quotes = episode.answer.quotes if episode.answer else ()
+        noted = Failure(episode.by, Outcome.CITATION_NOTED, FORMULA_WITHOUT_VALUE)
+        formulas = [noted for quote in quotes if "[no stored value]" in quote.text]
+        failures = tuple(dict.fromkeys((*episode.failures, *unread, *formulas)))
         return msgspec.structs.replace(episode, failures=failures)
 
     def asks_model(self) -> bool:

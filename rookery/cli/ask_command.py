@@ -62,6 +62,7 @@ from rookery.shell.terminal_output import (
     format_skipped_files,
     format_spending,
     print_indented,
+    print_wrapped,
     show_answer,
     show_failures,
     summarize_answer,
@@ -71,6 +72,7 @@ from rookery.shell.terminal_output import (
 from rookery.text_escaping import sanitize_text
 from rookery.typed_files import require_regular_file
 from rookery.version import __version__
+from rookery.written_values import format_count
 
 MAX_PASSAGE_CHARACTERS = 200
 """characters of a passage that are shown"""
@@ -115,15 +117,14 @@ class SearchLog:
         """
         answer = episode.answer
         rows = list(self._list_passages(answer)) or list(self._list_results(answer))
+        threshold, by_extract = self._find_threshold(), self._session.declines_by_extract()
         return PassageReport(
             libraries=self._settings.places or (f"the web, by {self._settings.engine}",),
             searches=tuple(search.made for search in self._searches),
             found=tuple(rows),
             score=None if answer is None else answer.score,
-            threshold=(threshold := self._find_threshold()),
-            reason=_explain_outcome(
-                episode, self._settings, threshold, self._session.declines_by_extract()
-            ),
+            threshold=threshold,
+            reason=_explain_outcome(episode, self._settings, threshold, by_extract),
         )
 
     def _list_passages(self, answer: Answer | None) -> Iterator[PassageFound]:
@@ -173,11 +174,8 @@ def _explain_outcome(
     outcome = "declined" if answer.declined else "answered"
     outcome = "possible" if answer.certain is False else outcome
     if settings.method == SIDES:
-        return (
-            "declined: no sentence found takes a side"
-            if answer.declined
-            else ("answered: the best sentences that take each side are shown")
-        )
+        answered = "answered: the best sentences that take each side are shown"
+        return "declined: no sentence found takes a side" if answer.declined else answered
     if not answer.quotes:
         return "declined: no passage was found that can be quoted"
     score = "none" if answer.score is None else f"{answer.score:.4g}"
@@ -286,7 +284,7 @@ def _warn_all_declined(session: AnswerSession, err: Console) -> None:
     """Warn if no threshold of --decline keeps its promise. Raises Failed without labels."""
     found = session.read_calibration()
     if found is not None and found.threshold is None:
-        err.print(f"every answer will be declined: {found.reason}", markup=False, soft_wrap=True)
+        print_wrapped(err, f"every answer will be declined: {found.reason}")
 
 
 def _open_live_display(
@@ -349,7 +347,7 @@ def run_batch_command(
             already, tally = _answer_all(session, now, questions, place, err, workers, ray)
         except BaseException:
             if force:
-                err.print("rookery: to go on where this stopped, leave --force out", markup=False)
+                print_wrapped(err, "rookery: to go on where this stopped, leave --force out")
             raise
         spent = format_spending(session.open_models().spending.spent) if settings.models else ""
     summary = ", ".join(
@@ -357,9 +355,10 @@ def run_batch_command(
     )
     _show_skipped(skipped, err)
     existing = f"; {already} were there already" if already else ""
-    err.print_note(f"{len(questions)} questions: {summary or 'nothing to do'}{existing}{spent}")
+    answered = f"{format_count(len(questions), 'question')}: {summary or 'nothing to do'}"
+    err.print_note(answered + existing + spent)
     if tally.unverified:
-        err.print(f"rookery: {tally.unverified} quotes NOT VERIFIED", markup=False)
+        err.print(f"rookery: {format_count(tally.unverified, 'quote')} NOT VERIFIED", markup=False)
         return EXIT_UNVERIFIED
     nothing = questions and tally.stops["no_evidence"] == len(questions)
     return EXIT_NO_EVIDENCE if nothing else EXIT_ANSWERED
@@ -561,11 +560,8 @@ def _show_changes(saved: Sequence[_SavedLine], now: AnswerProvenance, err: Conso
             if getattr(provenance, what) != getattr(now, what):
                 counted[f"were made before the {what} changed"] += 1
     for why, count in counted.items():
-        err.print(
-            f"rookery: {count:,} of the answers that are there already {why}; they are kept: "
-            "--force answers all again",
-            markup=False,
-        )
+        reason = f"{why}; they are kept: --force answers all again"
+        print_wrapped(err, f"rookery: {count:,} of the answers that are there already {reason}")
 
 
 STOP_DESCRIPTIONS = {"end": "answered", Outcome.NO_EVIDENCE: "without evidence"}

@@ -49,7 +49,7 @@ from rookery.settings import (
     is_local_model,
 )
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE
-from rookery.shell.terminal_output import StreamConsole, to_terminal_json
+from rookery.shell.terminal_output import StreamConsole, print_indented, to_terminal_json
 from rookery.text_escaping import sanitize_text
 
 LOW_DISK = 500_000_000
@@ -103,7 +103,8 @@ def run_doctor_command(settings: Settings, engine: str, json: bool) -> int:
         else:
             style = {OPTIONAL: "dim", GOOD: "green", WARNING: "yellow", BAD: "red"}[finding.state]
             state = (f"{finding.state:10}", style)
-            out.print(Text.assemble(f"{finding.what:8}", state, finding.detail), soft_wrap=True)
+            mark = Text.assemble(f"{finding.what:8}", state)
+            print_indented(out, mark, Text(finding.detail, overflow="ignore"))
     return EXIT_NO_EVIDENCE if bad else EXIT_ANSWERED
 
 
@@ -174,9 +175,8 @@ def _check_index() -> str:
     with _open_bundled_library() as (folder, _):
         found = folder.search(SAMPLE_QUESTION, 1)
     if not found:
-        raise Failed(
-            Failure("index", Outcome.NOTHING_FOUND, "the bundled pages are not found by words")
-        )
+        detail = "the bundled pages are not found by words"
+        raise Failed(Failure("index", Outcome.NOTHING_FOUND, detail))
     return f"reads and finds the bundled pages (best: {found[0].title!r})"
 
 
@@ -266,7 +266,6 @@ def _check_render(agent: str) -> str:
     with Fetcher() as fetcher:
         rendered = ChromiumRenderer(fetcher, agent).render_page(fetcher, page)
     if b"<p>42" not in rendered.data:
-        raise Failed(
-            Failure("render", Outcome.CRASHED, "Chromium does not run the scripts of pages")
-        )
+        detail = "Chromium does not run the scripts of pages"
+        raise Failed(Failure("render", Outcome.CRASHED, detail))
     return f"{find_chromium() or 'the Chromium of Playwright'} runs the scripts of pages"

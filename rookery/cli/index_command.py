@@ -39,6 +39,7 @@ from rookery.shell.command_options import (
     make_option,
 )
 from rookery.typed_files import read_text_table
+from rookery.written_values import format_count
 
 if TYPE_CHECKING:
     from rookery.library.stored_indexes import StoredIndex, StoredShards
@@ -241,8 +242,7 @@ def build_shards(
         calibrated,
         count_skipped(skipped for shard in note.shards for skipped in shard.skipped),
     )
-    counts = f"{report.pages:,} pages · {report.passages:,} passages"
-    line = f"{out}: {report.shards} shards · {counts}{_format_exceptions(report)}"
+    line = f"{out}: {_format_contents(report)}{_format_exceptions(report)}"
     print_result(report, [line], as_json)
 
 
@@ -278,9 +278,9 @@ def _erase_places(places: Sequence[str], dry_run: bool, as_json: bool) -> None:
     """Erase the texts of places that are gone, and say what still quotes them."""
     from rookery.library.libraries import is_url, resolve_place_path
     from rookery.library.page_archive import PageArchive
-    from rookery.library.stored_indexes import erase_pages
+    from rookery.library.stored_indexes import erase_pages, list_holding_indexes
 
-    urls = list[str]()
+    cache, urls = get_cache_folder(), list[str]()
     for place in places:
         path = Path(os.path.realpath(resolve_place_path(place)))
         if path.exists() and not is_url(place):
@@ -291,15 +291,17 @@ def _erase_places(places: Sequence[str], dry_run: bool, as_json: bool) -> None:
         if not digests:
             detail = "nothing of it is stored: name a file, folder or address as it was searched"
             raise Failed(Failure(places[0], Outcome.NOT_INDEXED, detail))
+        holding = [each for url in urls for each in list_holding_indexes(cache, url)]
         for url in () if dry_run else urls:
-            erase_pages(archive, get_cache_folder(), url, frozenset())
+            erase_pages(archive, cache, url, frozenset())
     named = [
         f"{file.name}: {what}"
         for file in _list_record_files(get_data_folder())
         for what, texts in sorted(_find_digests_in_file(file).items())
         if not texts.isdisjoint(digests)
     ]
-    report = RemovalReport((), (), len(digests), 0, dry_run, tuple(named))
+    indexes = tuple(dict.fromkeys(map(_format_index_name, holding)))
+    report = RemovalReport(indexes, (), len(digests), 0, dry_run, tuple(named))
     print_result(report, _format_removals(report), as_json)
 
 
@@ -390,7 +392,7 @@ def _format_removals(report: RemovalReport) -> Iterator[str]:
     for place in report.busy:
         yield f"left alone: another process is writing the index of {place}"
     if report.versions:
-        yield f"{would} {report.versions:,} page versions from the archive"
+        yield f"{would} {format_count(report.versions, 'page version')} from the archive"
     for each in report.quoted:
         yield f"still named in {each}"
     if not report.removed and not report.versions:
@@ -532,7 +534,7 @@ def _format_places(places: Sequence[str]) -> str:
 def _format_refresh(report: RefreshReport) -> str:
     if report.problem:
         return f"{report.place}: not refreshed: {report.problem}"
-    counts = f"{report.pages:,} pages · {report.read:,} read now"
+    counts = f"{format_count(report.pages, 'page')} · {report.read:,} read now"
     return f"{report.place}: {counts}{_format_exceptions(report)}"
 
 
@@ -576,8 +578,7 @@ def _measure_store(path: Path) -> int:
 
 def _format_index(each: "StoredIndex", skipped: bool) -> Iterator[str]:
     yield f"{each.kind:7} {_format_index_name(each)}"
-    passages = "" if each.passages is None else f"{each.passages:,} passages"
-    parts = each.id[:_ID_CHARACTERS], f"{each.pages:,} pages", passages, *_list_state(each)
+    parts = each.id[:_ID_CHARACTERS], _format_contents(each), *_list_state(each)
     yield f"        {' · '.join(filter(None, parts))}"
     yield from _format_left_out(each, skipped)
 
@@ -588,9 +589,15 @@ def _format_shards(each: "StoredShards", skipped: bool) -> Iterator[str]:
     if each.complete and each.outdated:
         unfinished = "READ BY ANOTHER VERSION: build it again, which reads its files anew"
     cluster = f"on the Ray cluster {each.ray}" if each.ray else ""
-    parts = f"{each.shards:,} shards", f"{each.pages:,} pages", f"{each.passages:,} passages"
-    yield f"        {' · '.join(filter(None, (*parts, *_list_state(each), cluster, unfinished)))}"
+    every = (_format_contents(each), *_list_state(each), cluster, unfinished)
+    yield f"        {' · '.join(filter(None, every))}"
     yield from _format_left_out(each, skipped)
+
+
+def _format_contents(each: "StoredIndex | StoredShards | ShardsReport") -> str:
+    kinds = ("shard", "page", "passage")
+    numbers = ((kind, getattr(each, f"{kind}s", None)) for kind in kinds)
+    return " · ".join(format_count(n, kind) for kind, n in numbers if n is not None)
 
 
 def _list_state(each: "StoredIndex | StoredShards") -> tuple[str, ...]:
@@ -627,7 +634,8 @@ def _format_places_and_patterns(each: "StoredIndex | StoredShards") -> str:
 def _format_store(store: StoreSize) -> str:
     pages = ""
     if store.pages is not None:
-        pages = f" · {store.pages:,} pages, {store.versions:,} versions"
+        versions = format_count(store.versions or 0, "version")
+        pages = f" · {format_count(store.pages, 'page')}, {versions}"
     return f"{_format_size(store.bytes):>9} {store.path} · {store.what}{pages}"
 
 

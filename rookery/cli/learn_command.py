@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.answers.best_of_n import load_reward
@@ -71,7 +71,7 @@ from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.records import Episode, Failure, Library, Question
 from rookery.settings import COMPLETION_FIELDS, LocalModelSettings, Settings
 from rookery.shell.command_line import EXIT_ANSWERED, EXIT_STOPPED, CommandError, print_lines
-from rookery.shell.terminal_output import StreamConsole
+from rookery.shell.terminal_output import NarrowProgress, StreamConsole
 from rookery.text_escaping import sanitize_text
 from rookery.typed_files import merge_tables, parse_settings, read_toml_table
 
@@ -166,7 +166,7 @@ def run_learn(what: str, config: Path, out: Path | None, json: bool, desk: str =
                 raise
             raise Failed(Failure(str(config), Outcome.BAD_CONFIG, MEMORY_ADVICE)) from error
     if main:
-        _show_result(what, reached, folder, json, err)
+        _show_result(what, reached, folder, json)
     return EXIT_ANSWERED
 
 
@@ -324,9 +324,7 @@ def _get_run_folder(table: dict[str, Any], config: Path) -> Path:
     return Path(said)
 
 
-def _show_result(
-    what: str, reached: msgspec.Struct, folder: Path, json: bool, err: Console
-) -> None:
+def _show_result(what: str, reached: msgspec.Struct, folder: Path, json: bool) -> None:
     if json:
         sys.stdout.write(msgspec.json.encode(reached).decode() + "\n")
         return
@@ -427,7 +425,7 @@ class _TrainingProgress:
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[measured]}"),
         )
-        self._bar = Progress(*columns, console=err, disable=not (main and err.is_interactive))
+        self._bar = NarrowProgress(*columns, console=err, disable=not (main and err.is_interactive))
         self._task = self._bar.add_task("reading", total=None, measured="")
         self._page = folder / "run.html"
 
@@ -446,6 +444,7 @@ class _TrainingProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._bar.live.transient = self._bar.tasks[0].total is None
         self._bar.stop()
 
 
@@ -770,15 +769,8 @@ def _measure_reward(
     settings, named = config.settings, config.world
     world = worlds.trial(scores, named.group)
     loaded = load_sampled_model(Path(policy), settings.sampling)
-    return try_policy(
-        loaded.model,
-        loaded.ends,
-        world,
-        named.tried,
-        settings.sampling,
-        settings.no_answer,
-        settings.bad_syntax,
-    )
+    failing = settings.no_answer, settings.bad_syntax
+    return try_policy(loaded.model, loaded.ends, world, named.tried, settings.sampling, *failing)
 
 
 def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSettings | None:
@@ -794,10 +786,7 @@ def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSe
     table |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
     labels = parse_settings(table, OnlineLabellingSettings, path, ("labels",))
     if labels.answers > MOST_QUESTIONS_NAMED:
-        detail = (
-            f"people compare 2, 3 or {MOST_QUESTIONS_NAMED} answers at a desk, and "
-            "labels.answers is more"
-        )
+        detail = f"people compare at most {MOST_QUESTIONS_NAMED} answers: lower labels.answers"
         raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
     return labels
 
@@ -847,11 +836,9 @@ def _build_environments(config: ReinforceFile, library: Library) -> _Environment
             named, some, library, scores, group, speech, served
         )
 
-    tested = (
-        f"{len(held_out)} questions that were held out"
-        if held_out
-        else f"the {len(training)} questions that it learnt from"
-    )
+    tested = f"the {len(training)} questions that it learnt from"
+    if held_out:
+        tested = f"{len(held_out)} questions that were held out"
     return _Environments(
         make_environment(training, bool(settings.servers)),
         make_environment(held_out or training),
@@ -866,9 +853,8 @@ def _split_questions(
     questions: list[Question], share: float, seed: int
 ) -> tuple[list[Question], list[Question]]:
     """Return those that are trained on, and those that are not: none, or at least one of each."""
-    size = (
-        min(max(round(share * len(questions)), 1), len(questions) - 1) if share and questions else 0
-    )
+    most = len(questions) - 1
+    size = min(max(round(share * len(questions)), 1), most) if share and questions else 0
     chosen = set(Random(f"{seed} held out").sample(range(len(questions)), size))
     return (
         [one for number, one in enumerate(questions) if number not in chosen],

@@ -1,5 +1,7 @@
 """The command `rookery measure`: the table of its figures, from which its commands are made."""
 
+import math
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
@@ -142,7 +144,8 @@ def _make_command(name: str, inputs: tuple[Parameter, ...]) -> Callable[..., Non
             from rookery.measure.figures import format_figure_lines, write_figure
 
             result = getattr(measure_figures, f"run_measure_{name.replace('-', '_')}")(**values)
-            print_result(result, format_figure_lines(result), as_json)
+            columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+            print_result(result, format_figure_lines(result, columns), as_json)
             if out is not None:
                 write_figure(result, out)
                 print_lines([f"written: {out / result.name}.json, .md, .svg, .png"], sys.stderr)

@@ -47,6 +47,7 @@ from rookery.records import Answer, Comparison, Failure, Question, Rating
 from rookery.settings import WORDS
 from rookery.shell.answer_verification import make_claim_judge
 from rookery.typed_files import read_json_lines
+from rookery.written_values import format_count
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -150,13 +151,8 @@ class AnswerWriters:
         key = (question.text, answer.text)
         names = self._answers.get(key) or self._quotes.get(key)
         if not names:
-            answer_text, question_text = (
-                text[:MOST_SHOWN_CHARACTERS] for text in (answer.text, question.text)
-            )
-            detail = (
-                f'no file of --systems has the answer "{answer_text}" to "{question_text}": '
-                "add the one it is in"
-            )
+            asked, said = (f'"{text[:MOST_SHOWN_CHARACTERS]}"' for text in key)
+            detail = f"no file of --systems has the answer {said} to {asked}: add the one it is in"
             raise Failed(Failure("--systems", Outcome.UNKNOWN_SYSTEM, detail))
         return tuple(names)
 
@@ -179,9 +175,8 @@ def group_ratings_by_system(
     by_system: defaultdict[str, list[Rating]] = defaultdict(list)
     for name, path in map(split_system_name, files):
         for each in read_measured_records(path, Rating):
-            for whose in (
-                writers.get_writers(each.question, each.answer) if writers else [name or path.stem]
-            ):
+            own = (name or path.stem,)
+            for whose in writers.get_writers(each.question, each.answer) if writers else own:
                 by_system[whose].append(each)
     return dict(by_system)
 
@@ -209,7 +204,8 @@ def run_measure_battle(files: SystemFiles, systems: SystemFiles, of: str, majori
     Raises Failed: no_systems, nothing_met, unknown_system.
     """
     matches = _find_matches(files, systems, majority)
-    says = f"{len(matches)} matches on {len({match.group for match in matches})} questions."
+    counted = format_count(len({match.group for match in matches}), "question")
+    says = f"{len(matches)} matches on {counted}."
     if not of:
         return pairwise.make_win_matrix_figure(matches, says)
     names = pairwise.list_systems(matches)
@@ -293,10 +289,7 @@ def _group_by_question(files: SystemFiles) -> dict[str, list[list[tuple[Question
 def _make_line_scorer(
     reward: Path, validation: Path
 ) -> Callable[[list[tuple[Question, Answer]]], RewardLine]:
-    chooses, tells = (
-        load_reward(str(reward)).score_answers,
-        load_reward(str(validation)).score_answers,
-    )
+    chooses, tells = (load_reward(str(each)).score_answers for each in (reward, validation))
     return lambda pairs: RewardLine(tuple(chooses(pairs)), tuple(tells(pairs)))
 
 
@@ -352,10 +345,7 @@ def run_measure_coverage(files: SystemFiles, ratings: Path | None) -> Figure:
     for name, attempts in group_by_system(files, AnswerAttempt).items():
         labelled = [label for each in attempts if (label := _label_attempt(each, good)) is not None]
         left_out += len(attempts) - len(labelled)
-        detail = (
-            "no answer of it has a score and a label: its questions need `gold` answers, or add "
-            "--ratings FILE"
-        )
+        detail = "no answer of it has a score and a label: add --ratings FILE, or `gold` answers"
         _require_found(labelled, name, "no_labels", detail)
         scored[name] = ScoredAnswers(*zip(*labelled, strict=True))
     by = "people rate them so" if ratings else "they hold a gold answer"
@@ -413,9 +403,8 @@ def run_measure_citations(files: SystemFiles, ranker: str, workers: int = 1) -> 
 
 
 def _make_citation_scorer(ranker: str) -> Callable[[Answer], AnswerCitationScores | None]:
-    if ranker == WORDS:
-        entails: EntailmentFunction = entails_by_words
-    else:
+    entails: EntailmentFunction = entails_by_words
+    if ranker != WORDS:
         entails = make_support_entailment(make_claim_judge(ranker))
     return lambda answer: score_answer_citations(answer, entails)
 
@@ -441,7 +430,8 @@ def run_measure_ranking(
         name: measure_rankings(worths, [score(each.question, each.references) for each in read])
         for name, score in methods.items()
     }
-    says = f"{len(read)} questions; a reference is worth the share of the answer's words it holds."
+    counted = format_count(len(read), "question")
+    says = f"{counted}; a reference is worth the share of the answer's words it holds."
     return make_ranking_figure(results, f"{says} Left out: {left_out}." if left_out else says)
 
 

@@ -331,7 +331,7 @@ def freeze_snapshot(store: Store, name: str, selection: SnapshotSelection, by: s
     with store.begin_read() as connection:  # may take seconds, and blocks no writer
         frozen = capture_contents(connection, selection)
         if not frozen.items:
-            detail = "there are no items in these batches and of these forms: look at their names"
+            detail = "there are no items in these batches and forms: import some, or name others"
             raise Failed(Failure(name, Outcome.NOTHING, detail))
         snapshot = _describe_contents(
             name, by, store.clock(), frozen, render_snapshot_lines(connection, frozen)

@@ -413,13 +413,13 @@ def _split_document(data: bytes, name: str) -> Iterator[tuple[str, int, bytes]]:
         for number, each in enumerate(split_published_document(data), 1):
             yield f"{name}, question {number}", number, each
     except ValueError as error:
-        fault = f"{name}: not a file of questions ({error}); {_QUESTION_ADVICE}"
-        raise ValueError(fault) from error
+        advice = f"({error}); {_QUESTION_ADVICE}"
+        raise ValueError(f"{name}: not a file of questions {advice}") from error
 
 
 _QUESTION_ADVICE = (
-    'write lines like {"id": "1", "text": "Why do crows bring gifts?"}, or name a file of ELI5, '
-    "Natural Questions, TriviaQA, KILT or SQuAD"
+    'write one question a line, as {"id": "1", "text": "Why do crows bring gifts?"},'
+    " or name a file of ELI5, Natural Questions, TriviaQA, KILT or SQuAD"
 )
 
 
@@ -431,14 +431,13 @@ def _parse_question_object(data: bytes, number: int, where: str) -> tuple[Questi
         parse_question(question.text)
         return question, False
     except ValueError as error:
-        own_error = error
+        own_error, fault = error, str(error).removeprefix("it is no Question in JSON: ")
     try:
         published = convert_published_question(data, number)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     if published is None:
-        fault = f"{where}: not a question ({own_error}); {_QUESTION_ADVICE}"
-        raise ValueError(fault) from own_error
+        raise ValueError(f"{where}: not a question ({fault}); {_QUESTION_ADVICE}") from own_error
     form, form_fields = published
     if form_fields is None:
         return None, True

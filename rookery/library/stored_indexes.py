@@ -214,23 +214,30 @@ def remove_stored_index(directory: Path) -> None:
                 shutil.rmtree(entry.rename(aside))
 
 
-def erase_pages(archive: PageArchive, cache: Path, url: str, keep: Set[str]) -> list[str]:
-    """Erase the stored texts of an address, and of all below it, and return their digests.
+def list_holding_indexes(cache: Path, url: str) -> list[StoredIndex]:
+    """Return each index in the cache that may hold an address, or what is below it."""
+    is_page = "://" in url and not url.startswith("file:")
+    place = Path(url if is_page else unquote(urlsplit(url).path))
+
+    def may_hold(other: str) -> bool:
+        return place.is_relative_to(other) or Path(other).is_relative_to(place)
+
+    return [each for each in list_stored_indexes(cache) if any(map(may_hold, each.places))]
+
+
+def erase_pages(archive: PageArchive, cache: Path, url: str, keep: Set[str]) -> None:
+    """Erase the stored texts of an address, and of all below it.
 
     Each index in the cache that may hold them goes as a whole, since what is deleted from one stays
     in its files: it is made again from what is there when somebody asks. Then go the sessions in
     which they were read, and all versions in the archive whose digest is not among `keep`. Raises
     Failed (index_busy) before any of the archive is gone.
     """
-    place = url if "://" in url and not url.startswith("file:") else unquote(urlsplit(url).path)
-    for each in list_stored_indexes(cache):
-        pairs = ((Path(place), Path(other)) for other in each.places)
-        if any(a.is_relative_to(b) or b.is_relative_to(a) for a, b in pairs):
-            remove_stored_index(get_index_directory(cache, each))
+    for each in list_holding_indexes(cache, url):
+        remove_stored_index(get_index_directory(cache, each))
     numbers = {n: each for n, each in archive.list_versions_at(url).items() if each not in keep}
     erase_sessions(archive, {url}, set(numbers.values()))
     archive.delete_versions([*numbers])
-    return list(numbers.values())
 
 
 def _raise_busy(directory: Path) -> None:

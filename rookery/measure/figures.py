@@ -7,7 +7,7 @@ is escaped as text.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -159,19 +159,25 @@ class RecipeResult(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def format_figure_lines(figure: Figure) -> Iterator[str]:
-    """Yield the figure as lines for a terminal: title, text and table."""
-    yield figure.title
-    yield figure.says
-    yield ""
+def format_figure_lines(figure: Figure, columns: float = math.inf) -> Iterator[str]:
+    """Yield the figure as lines for a terminal of so many columns: title, text and table.
+
+    A table that is wider is turned: its columns become rows, if that fits.
+    """
+    yield from (figure.title, figure.says, "")
     rows = [figure.head, *([format_cell(cell) for cell in row] for row in figure.rows)]
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = ["<"] * len(wide)
-    for column in list_numeric_columns(figure):
-        aligned[column] = ">"
-    line = "  ".join(f"{{:{side}{size}}}" for side, size in zip(aligned, wide, strict=True))
-    for row in rows:
-        yield line.format(*row).rstrip()
+    lines = _align_cells(rows, list_numeric_columns(figure))
+    turned = _align_cells([*zip(*rows, strict=True)], range(1, len(rows)))
+    fits = [max(map(len, each)) <= columns for each in (lines, turned)]
+    yield from turned if fits == [False, True] else lines
+
+
+def _align_cells(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """Return rows as lines in columns, those of the numbers in `right` aligned right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = (f"{{:{'>' if n in right else '<'}{wide}}}" for n, wide in enumerate(widths))
+    line = "  ".join(aligned)
+    return [line.format(*row).rstrip() for row in rows]
 
 
 def list_numeric_columns(figure: Figure) -> tuple[int, ...]:

@@ -174,7 +174,8 @@ def _read_lines(data: bytes, limits: ReadLimits) -> tuple[list[list[_Line]], str
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD or "password" in str(error).lower():
             raise build_read_error(Outcome.ENCRYPTED, "the PDF needs a password") from error
-        raise build_read_error(Outcome.MALFORMED, f"the PDF cannot be opened ({error})") from error
+        detail = "it is damaged or no PDF: open it in a reader of PDFs and save it again"
+        raise build_read_error(Outcome.MALFORMED, detail) from error
     try:
         if len(document) > limits.pdf_pages:
             raise build_read_error(Outcome.TOO_LARGE, f"a PDF of {len(document):,} pages")

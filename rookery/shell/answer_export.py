@@ -189,14 +189,18 @@ def _format_headline(exported: ExportedAnswer) -> str:
         return say("Declined. The closest passages are below.")
     if answer.citations == "unchecked":
         return say("Unchecked: the model cites nothing that it was shown. It was shown:")
-    good = sum(verdict.verified for verdict in exported.verdicts)
-    lines = [say("A possible answer, to be checked.")] * (answer.certain is False)
-    lines.append(say(f"{good} of {len(exported.verdicts)} quotes verified."))
-    for each in exported.notes:
-        if each.outcome not in ("verified", *UNCHECKED_OUTCOMES):
-            text = sanitize_text(each.text)
-            lines.append(f"{say('NOT VERIFIED')}: “{text}”: {say(each.detail)}.")
-    return " ".join(lines)
+    possible = [say("A possible answer, to be checked.")] * (answer.certain is False)
+    failures = [
+        f"{say('NOT VERIFIED')}: “{sanitize_text(each.text)}”: {say(each.detail)}."
+        for each in exported.notes
+        if each.outcome not in ("verified", *UNCHECKED_OUTCOMES)
+    ]
+    return " ".join([*possible, say(_count_verified(exported.verdicts)), *failures])
+
+
+def _count_verified(verdicts: Sequence[Verdict]) -> str:
+    good, count = sum(verdict.verified for verdict in verdicts), len(verdicts)
+    return f"{good} of 1 quote verified." if count == 1 else f"{good} of {count} quotes verified."
 
 
 def _format_summary(exported: ExportedAnswer) -> str:
@@ -421,13 +425,11 @@ def summarize_report(report: ExportedReport) -> str:
     declined = sum(answer is not None and answer.declined for answer in answers)
     nothing = answers.count(None)
     verdicts = [verdict for exported in report.answers for verdict in exported.verdicts]
-    good = sum(verdict.verified for verdict in verdicts)
     questions = say(f"{len(answers)} question{'s' * (len(answers) != 1)}")
     parts = [say(f"{len(answers) - declined - nothing} answered")]
     parts += [say(f"{declined} declined")] * bool(declined)
     parts += [say(f"{nothing} without an answer")] * bool(nothing)
-    checked = say(f"{good} of {len(verdicts)} quotes verified.")
-    return f"{questions}: {', '.join(parts)}. {checked}"
+    return f"{questions}: {', '.join(parts)}. {say(_count_verified(verdicts))}"
 
 
 _VERIFIED_MEANING = (

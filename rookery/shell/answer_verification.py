@@ -59,13 +59,13 @@ from rookery.shell.command_line import EXIT_ANSWERED, EXIT_NO_EVIDENCE, EXIT_UNV
 from rookery.shell.file_reading import list_document_files, read_document_file, read_document_files
 from rookery.shell.terminal_output import (
     StreamConsole,
-    format_count,
     show_claim_verdict,
     show_failures,
     show_verdict,
     to_terminal_json,
 )
 from rookery.typed_files import open_named_file
+from rookery.written_values import format_count
 
 MAX_SAVED_BYTES = 100_000_000
 """bytes of a file of saved answers"""
@@ -144,7 +144,7 @@ def summarize_verdicts(verdicts: Sequence[AnyVerdict]) -> str:
     """Return one line: how many quotes are verified or elided, and what was not judged."""
     outcomes: Counter[str] = Counter(each.outcome for each in verdicts)
     quotes = len(verdicts) - sum(outcomes[each] for each in (*UNCHECKED_OUTCOMES, "claim_differs"))
-    parts = [f"{outcomes['verified']} of {quotes} quotes verified"]
+    parts = [f"{outcomes['verified']} of {format_count(quotes, 'quote')} verified"]
     if not quotes and not outcomes["claim_differs"]:
         parts = ["nothing was checked: no words are quoted beside a source"]
     if outcomes["elided"]:
@@ -464,10 +464,7 @@ def make_claim_judge(ranker: str) -> EvidenceJudge:
             )
             raise Failed(Failure(ranker, Outcome.NO_MODEL, detail))
         if not ranker and not is_evidence_model(BUNDLED_MODEL):
-            detail = (
-                "no evidence model comes with this installation: name the folder of one with "
-                "--ranker"
-            )
+            detail = "no evidence model comes with this installation: name one with --ranker DIR"
             raise Failed(Failure("support", Outcome.NO_MODEL, detail))
         return load_evidence_model(Path(ranker or BUNDLED_MODEL)).judge_passages
 
@@ -519,16 +516,13 @@ def _judge_other(
     sources = [next(iter(pages.find_named(each.claimed)), None) for each in cited]
     read = [part for page in sources if page for part in _find_nearest_parts(claim, page)]
     if not read:
-        detail = pages.explain_missing(cited[0].claimed)
-        return ClaimVerdict(claim, "unverified", detail=detail)
+        return ClaimVerdict(claim, "unverified", detail=pages.explain_missing(cited[0].claimed))
     return _judge_by(claim, read, judge)
 
 
 def _find_nearest_parts(claim: str, page: Page) -> list[EvidencePassage]:
-    parts = [
-        EvidencePassage(window, page.title)
-        for window in cut_windows(page.text, MAX_WINDOW_CHARACTERS)
-    ]
+    windows = cut_windows(page.text, MAX_WINDOW_CHARACTERS)
+    parts = [EvidencePassage(window, page.title) for window in windows]
     return sorted(parts, key=lambda part: -compute_word_share([part], claim))[:MAX_PAGE_WINDOWS]
 
 

@@ -73,10 +73,19 @@ def translate_failures(extra: str = "", needing: str = "this") -> Iterator[None]
 
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
-    """Print lines, on standard output if no stream is named, so that none commands a terminal."""
+    """Print lines, on standard output if no stream is named, so that none commands a terminal, and
+    there with no word cut at its edge."""
     from rookery.text_escaping import sanitize_text
 
-    (stream or sys.stdout).writelines(f"{sanitize_text(line)}\n" for line in lines)
+    stream = stream or sys.stdout
+    if stream.isatty():
+        from rookery.shell.terminal_output import StreamConsole, print_wrapped
+
+        console = StreamConsole(stderr=stream is sys.stderr)
+        for line in lines:
+            print_wrapped(console, sanitize_text(line))
+    else:
+        stream.writelines(f"{sanitize_text(line)}\n" for line in lines)
 
 
 def print_result(record: Record, lines: Iterable[str], as_json: bool) -> None:
@@ -195,12 +204,8 @@ def _write_help(command: Any, ctx: Any, formatter: Any) -> None:
     arguments = [param for param in visible if param.param_type_name == "argument"]
     options = [param for param in visible if param.param_type_name == "option"]
     commands = getattr(command, "commands", {})
-    pieces = [
-        "[OPTIONS]",
-        *map(_format_usage_argument, arguments),
-        *["COMMAND ..."] * bool(commands),
-    ]
-    formatter.write_usage(ctx.command_path, " ".join(pieces))
+    pieces = ["[OPTIONS]", *map(_format_usage_argument, arguments)]
+    formatter.write_usage(ctx.command_path, " ".join(pieces + ["COMMAND ..."] * bool(commands)))
     formatter.write_paragraph()
     with formatter.indentation():
         formatter.write_text(command.help or "")
@@ -253,9 +258,8 @@ def _format_usage_error(error: typer.TyperException) -> str:
     if param is None:
         message = message[:1].lower() + message[1:]
     else:
-        name = (
-            max(param.opts, key=len) if param.param_type_name == "option" else _get_metavar(param)
-        )
+        is_option = param.param_type_name == "option"
+        name = max(param.opts, key=len) if is_option else _get_metavar(param)
         problem = message.partition(", unable to parse")[0].replace("Input should", "it should")
         message = f"{name}: {problem}" if message else f"{name} is missing"
     return f"{message} (see {context.command_path} -h)" if context else message

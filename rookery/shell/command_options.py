@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from rookery.settings import FileSelection, ModelSettings, Precision, Settings
+from rookery.settings import FileSelection, ModelSettings, Precision, Settings, is_local_model
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -185,6 +185,7 @@ def require_known_method(settings: Settings) -> Settings:
     Raises ValueError for an unknown method, and where a model is missing or has nothing to do.
     """
     from rookery.answers.methods import MODEL_METHODS, NAMED_METHODS, choose_default_method
+    from rookery.models.installed_models import locate_local_model
 
     if not settings.method:
         method = choose_default_method(settings.models)
@@ -192,10 +193,17 @@ def require_known_method(settings: Settings) -> Settings:
     if settings.method not in NAMED_METHODS:
         names = ", ".join(NAMED_METHODS)
         raise ValueError(f"there is no method {settings.method!r}: use one of {names}")
-    if (settings.method in MODEL_METHODS) != bool(settings.models):
-        *others, last = MODEL_METHODS
+    *others, last = MODEL_METHODS
+    names = f"--method {', '.join(others)} or {last}"
+    named = settings.models.model or settings.models.endpoints
+    if (settings.method in MODEL_METHODS) != bool(settings.models) and not named:
         raise ValueError(
-            f"--method {', '.join(others)} or {last} goes with --model and --base-url, or "
-            "--endpoints, or with --model and a model of rookery models list"
+            f"{names} goes with --model and --base-url, or --endpoints, or with --model and a "
+            "model of rookery models list"
         )
+    if settings.models and settings.method not in MODEL_METHODS:
+        if is_local_model(settings.models):
+            locate_local_model(settings.models.model)
+        idle = f"a model has nothing to do in --method {settings.method}"
+        raise ValueError(f"{idle}: add {names}, or --write for one on this machine")
     return settings

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.constrain import Constrain
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.status import Status
@@ -34,6 +35,7 @@ from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Claim, Episode, Failure, Mark, Page, Quote, Record
 from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
 from rookery.text_escaping import escape_json_controls, sanitize_text
+from rookery.written_values import format_count
 
 if TYPE_CHECKING:
     from rookery.models.openai_protocol import SpendingTotal
@@ -70,8 +72,8 @@ class StreamConsole(Console):
         )
 
     def print_note(self, text: str) -> None:
-        """Print a faint line that the terminal itself breaks."""
-        self.print(text, style="dim", markup=False, soft_wrap=True)
+        """Print a faint line."""
+        print_wrapped(self, text, "dim")
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError again, for the main function to end quietly."""
@@ -158,6 +160,15 @@ def _show_source(
     )
     link = Text.assemble(INDENT, (sanitize_text(make_deep_link(quote, page)), "blue"))
     console.print(link, soft_wrap=True)  # a link that is broken into lines cannot be opened
+
+
+def print_wrapped(console: Console, text: str, style: str = "") -> None:
+    """Print a line, which a terminal gets broken between words, under its own indentation.
+
+    A longer word, such as an address, stays whole, so that it can be copied.
+    """
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    print_indented(console, Text(indent), Text(text[len(indent) :], style, overflow="ignore"))
 
 
 def print_indented(console: Console, mark: Text, text: Text) -> None:
@@ -281,7 +292,7 @@ def warn_of_recipients(console: Console, models: Sequence[str]) -> None:
     """Print that passages of documents are sent to these models; nothing where there are none."""
     if models:
         what = "your question and passages of your documents are sent to"
-        console.print(f"rookery: {what} {', '.join(models)}", markup=False, soft_wrap=True)
+        print_wrapped(console, f"rookery: {what} {', '.join(models)}")
 
 
 NO_ANSWER_MESSAGES: Mapping[str, str] = {
@@ -301,11 +312,6 @@ NO_ANSWER_MESSAGES: Mapping[str, str] = {
 def describe_missing_answer(episode: Episode) -> str:
     """Return why an episode has no answer, in a few words."""
     return NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}")
-
-
-def format_count(number: int, what: str) -> str:
-    """Return a number with the word for what is counted: `1 quote`, `2 quotes`."""
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def format_failure_counts(
@@ -341,7 +347,7 @@ def show_failures(console: Console, failures: Sequence[Failure]) -> None:
     """
     said = list(dict.fromkeys(f"{f.what}: {f.detail or f.outcome}" for f in failures))
     for sentence in said[:MAX_FAILURES_SHOWN]:
-        console.print(f"rookery: {sanitize_text(sentence)}", markup=False, soft_wrap=True)
+        print_wrapped(console, f"rookery: {sanitize_text(sentence)}")
     if len(said) > MAX_FAILURES_SHOWN:
         console.print(f"rookery: and {len(said) - MAX_FAILURES_SHOWN} more", markup=False)
 
@@ -359,7 +365,8 @@ def format_skipped_files(skipped: Sequence[SkippedGroup]) -> str:
 def show_verdict(console: Console, verdict: Verdict | ClaimedVerdict | TextVerdict) -> None:
     """Print one checked quote on one line, and below it its source and remarks."""
     if isinstance(verdict, Verdict):
-        text, source = verdict.quote.text, [verdict.quote.url] if verdict.detail else []
+        text, url = verdict.quote.text, verdict.quote.url
+        source = [url] if verdict.detail and url not in verdict.detail else []
     elif isinstance(verdict, ClaimedVerdict):
         claimed, text = verdict.claimed, verdict.claimed.text
         source = [claimed.where, claimed.url or claimed.title or "no source named"]
@@ -379,10 +386,10 @@ def show_claim_verdict(console: Console, verdict: ClaimVerdict) -> None:
 
 def _show_outcome(console: Console, outcome: str, text: str, why: str) -> None:
     cut = shorten_line(sanitize_text(text), MAX_QUOTE_CHARACTERS)
-    style = OUTCOME_STYLES.get(outcome, "red")
-    console.print(Text.assemble((f"{outcome:16}", style), f"“{cut}”"), soft_wrap=True)
+    mark = Text(f"{outcome:16}", OUTCOME_STYLES.get(outcome, "red"))
+    print_indented(console, mark, Text(f"“{cut}”"))
     if why:
-        console.print(Text(" " * 16 + sanitize_text(_collapse_whitespace(why))), soft_wrap=True)
+        print_wrapped(console, " " * 16 + sanitize_text(_collapse_whitespace(why)))
 
 
 OUTCOME_STYLES = {"verified": "green"} | dict.fromkeys(
@@ -505,6 +512,18 @@ DELAY = 1.0
 """seconds of work before the bar is shown"""
 
 
+class NarrowProgress(Progress):
+    """Progress bars that leave two columns free for the ^C that a terminal writes behind them.
+
+    At the edge it would begin a line of its own, and a part of the bar would stay.
+    """
+
+    def get_renderable(self) -> RenderableType:
+        """Return the bars."""
+        # Without a task rich has no console yet.
+        return Constrain(super().get_renderable(), self.console.width - 2 if self.tasks else None)
+
+
 class ProgressBar:
     """A progress bar on a terminal that appears only when work takes longer than a second."""
 
@@ -520,13 +539,12 @@ class ProgressBar:
         if self._bar is None:
             if time.monotonic() - self._since < DELAY or not self._console.is_interactive:
                 return
-            self._bar = Progress(
+            name = Column(no_wrap=True, overflow="ellipsis")
+            self._bar = NarrowProgress(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(table_column=Column(min_width=9, no_wrap=True)),
-                TextColumn(
-                    "{task.fields[now]}", table_column=Column(no_wrap=True, overflow="ellipsis")
-                ),
+                TextColumn("{task.fields[now]}", table_column=name),
                 console=self._console,
                 transient=True,
             )

@@ -6,6 +6,7 @@ import json
 import mailbox
 import shutil
 import subprocess
+import zipfile
 from email.message import EmailMessage
 from itertools import count
 from pathlib import Path
@@ -216,3 +217,34 @@ def test_spreadsheets_are_quoted(run: Run, writer: Writer, tmp_path: Path) -> No
         tables = [writer.write_table(f"table-{kind}{number}.{kind}") for number in range(4)]
         writer.convert_by_office(kind, tables)
     assert find_wrong(run, writer, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_formula_without_a_value_is_said_with_the_answer(run: Run, tmp_path: Path) -> None:
+    names = "office", "table", "text"
+    oasis = "urn:oasis:names:tc:opendocument:xmlns"
+    spaces = " ".join(f'xmlns:{name}="{oasis}:{name}:1.0"' for name in names)
+    rows = "".join(
+        f"<table:table-row><table:table-cell><text:p>{name}</text:p></table:table-cell>"
+        f"<table:table-cell {value}</table:table-cell></table:table-row>"
+        for name, value in [
+            ("Item", "><text:p>Amount</text:p>"),
+            ("Flour", "><text:p>120</text:p>"),
+            ("Total", 'table:formula="of:=SUM([.B2:.B4])">'),
+        ]
+    )
+    content = (
+        f"<office:document-content {spaces}><office:body><office:spreadsheet>"
+        f'<table:table table:name="Costs">{rows}</table:table>'
+        "</office:spreadsheet></office:body></office:document-content>"
+    )
+    (tmp_path / "costs").mkdir()
+    with zipfile.ZipFile(tmp_path / "costs" / "costs.ods", "w") as packed:
+        packed.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        packed.writestr("content.xml", content)
+    asking = ("--in", tmp_path / "costs")
+    code, out, err = run("ask", "What is the total amount?", *asking)
+    assert (code, "=SUM([.B2:.B4]) [no stored value]" in out) == (0, True), err
+    assert "\nNote: the file has no value for this formula: save it in a spreadsheet" in out
+    out = run("ask", "What is the amount of flour?", *asking).out
+    assert ("120" in out, "Note:" in out) == (True, False)

@@ -181,7 +181,7 @@ def test_answers_of_other_tools_are_checked(
     assert (code, out.split()[0]) == (5, "not_found")
     assert FALSE[:30] in out
     assert SOURCE in out
-    assert "0 of 1 quotes verified" in err
+    assert "0 of 1 quote verified" in err
     line = run("cite", "verify", file, "--pages", get_bundled_folder(), "--json").out
     assert ClaimedVerdict.from_json(line).claimed.text == FALSE
     file.write_text(write(FALSE).replace(SOURCE, "https://example.org/gifts.html"), "utf-8")

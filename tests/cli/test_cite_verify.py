@@ -229,7 +229,7 @@ def test_what_ask_answers_is_verified(
     quotes = len(saved["answer"]["quotes"])
     assert code == (0 if quotes else 4)
     assert [line.split()[0] for line in out.splitlines()] == ["verified"] * quotes
-    assert not quotes or err == f"{quotes} of {quotes} quotes verified\n"
+    assert not quotes or err == f"{quotes} of {quotes} quote{'s' * (quotes > 1)} verified\n"
 
 
 def without(saved: Json, *names: str) -> str:
@@ -369,7 +369,7 @@ def test_an_elided_quotation_is_never_verified(run: Run, tmp_path: Path) -> None
     assert outcomes_of(run, tmp_path, turned, *pages)[:2] == (5, ["elided"])
     code, out, err = run("cite", "verify", tmp_path / "answer.md", *pages)
     assert (code, "left out: “not”" in out) == (5, True)
-    assert "0 of 1 quotes verified; 1 elided, which is never verified" in err
+    assert "0 of 1 quote verified; 1 elided, which is never verified" in err
     harmless = markdown("The old drug, … does cure cancer in rats", "notes.txt")
     assert outcomes_of(run, tmp_path, harmless, *pages)[:2] == (5, ["elided"])
     literal = markdown("The wait… was long for the birds", "notes.txt")

@@ -92,7 +92,7 @@ def test_quotations_that_a_model_typed_are_checked_in_a_report_too(
     assert ("NOT VERIFIED: “Crows have" in (tmp_path / "report.md").read_text("utf-8")) == (
         code == 5
     )
-    assert (f"{outcome} " in report.err.replace("1 quotes verified", "")) == (outcome != "verified")
+    assert (f"{outcome} " in report.err.replace("1 quote verified", "")) == (outcome != "verified")
     assert "typed in the answers: " in report.err
     checked = rookery.verify(rookery.Answer.from_json(json.dumps(answer)))
     assert all(checked) == (code == 0)

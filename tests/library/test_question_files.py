@@ -35,7 +35,10 @@ def test_questions_are_read_line_by_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("nonsense", "line 2: not a question"),
+        (
+            "nonsense",
+            r"line 2: not a question \(it is not JSON: .*\); write one question a line, as",
+        ),
         ('{"id":"b"}', "the field `text` is missing"),
         ('{"id":"b","text":""}', "the question is empty"),
         ('{"id":"b","text":"?","txt":1}', "the field `txt` is unknown"),

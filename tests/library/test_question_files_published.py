@@ -317,7 +317,7 @@ def test_a_published_file_is_read_as_it_is(tmp_path: Path, content: bytes, found
 def test_a_question_over_many_lines_is_refused_with_advice(tmp_path: Path) -> None:
     place = tmp_path / "own.jsonl"
     place.write_text('{\n  "id": "a",\n  "text": "Why?"\n}\n')
-    with pytest.raises(ValueError, match=r"\(it has no list `Data`.*write lines like"):
+    with pytest.raises(ValueError, match=r"\(it has no list `Data`.*write one question a line, as"):
         list(read_questions(place))
 
 
@@ -335,7 +335,7 @@ def test_a_question_over_many_lines_is_refused_with_advice(tmp_path: Path) -> No
         (b'{"Data": [{"Question": "Who?", "QuestionId": 1}]}', "question 1: not a .* TriviaQA"),
         (b'{"Data": [{"Question": "Who?"', "not a file of questions .*ends too early"),
         (b'{"Data": {}}', "not a file of questions .*it must be a list"),
-        (b"[1, 2]", "question 1: not a question .*write lines like"),
+        (b"[1, 2]", "question 1: not a question .*write one question a line, as"),
         (b'{"id": "a", "claim": "Crows are black."}', "name a file of ELI5"),
     ],
 )

@@ -127,6 +127,21 @@ def test_a_table_in_a_terminal_sets_numbers_to_the_right() -> None:
     assert list(format_figure_lines(BARS))[-3:] == ["system  share", "ours    0.500", "theirs"]
 
 
+def test_a_table_that_is_wider_than_the_terminal_is_turned_where_that_fits() -> None:
+    heads = ("system", "quality at 100%", "quality at 90%")
+    figure = replace(BARS, head=heads, rows=(("ours", 1.0, 0.25), ("theirs", 0.5, None)))
+    turned = [
+        "system            ours  theirs",
+        "quality at 100%  1.000   0.500",
+        "quality at 90%   0.250",
+    ]
+    assert list(format_figure_lines(figure, 30))[3:] == turned
+    wide = list(format_figure_lines(figure))
+    assert wide[3] == "system  quality at 100%  quality at 90%"
+    for columns in (29, len(wide[3])):
+        assert list(format_figure_lines(figure, columns)) == wide
+
+
 def test_without_matplotlib_the_numbers_are_kept_and_it_is_said_what_to_install(
     tmp_path: Path,
 ) -> None:

@@ -80,7 +80,7 @@ def test_an_answer_is_taken_away_as_a_file(reader: Visit, opened: Opened, kind: 
     if kind == "html":
         [quote] = LexborHTMLParser(got.text).css("blockquote")
         assert quote.text(deep=True) == ANSWER.quotes[0].text
-        assert "1 of 1 quotes verified" in got.text
+        assert "1 of 1 quote verified" in got.text
     if kind.endswith("json"):
         json.loads(got.text)
     if kind in ("bib", "csl.json"):

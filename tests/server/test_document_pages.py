@@ -361,7 +361,7 @@ BAD = (
         "a program: HTML, PDF, Office documents, e-books, mail, Markdown and any text are read",
     ),
     ("a", bytes(range(256)), "its bytes are not text: HTML, PDF"),
-    ("a.pdf", b"%PDF-1.7 broken", "cannot be opened"),
+    ("a.pdf", b"%PDF-1.7 broken", "it is damaged or no PDF"),
     ("a.docx", b"PK\x03\x04 broken", "of a type that is not read: HTML, PDF"),
     ("b.txt", b"", "nothing in it"),
     ("b.html", b"\x89PNG\r\n\x1a\n" + bytes(200), "a picture; text is read in"),

@@ -70,7 +70,7 @@ def test_a_quote_made_over_mcp_verifies_with_the_command(
     ours.write_text(answer.to_json())
     theirs.write_text(made["markdown"])
     assert run("cite", "verify", ours).code == 0
-    assert "1 of 1 quotes verified" in run("cite", "verify", theirs).err
+    assert "1 of 1 quote verified" in run("cite", "verify", theirs).err
     assert line.call("verify", answer=answer.to_json())["verified"] == 1
     other = {**json.loads(answer.to_json()), "quotes": [{**made["quote"], "text": "A gift!"}]}
     assert line.call("verify", answer=other)["checked"][0]["outcome"] == "text_differs"

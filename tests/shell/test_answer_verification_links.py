@@ -33,7 +33,7 @@ def test_a_source_is_not_read_through_a_link_that_leads_out(
     given = ("--pages", str(folder), *fetch)
     code, told = verify(run, folder, SECRET, "secret.txt", *given)
     assert code == 5
-    assert "0 of 1 quotes verified" in told
+    assert "0 of 1 quote verified" in told
     assert "a link there leads out of the folder and is not followed" in told
     assert verify(run, folder, "Rooks nest in elms", "again.txt", *given)[0] == 0
     assert verify(run, folder, "Rooks nest in elms", "own.txt", *given)[0] == 0

@@ -272,7 +272,7 @@ def test_reports_have_german_words_around_what_was_said(kind: str) -> None:
     text = " ".join(LexborHTMLParser(report.decode().replace("\\", "")).text().split())
     for words in (
         "Bericht von Rookery, 23.11.2026",
-        "3 Fragen: 1 beantwortet, 1 abgelehnt, 1 ohne Antwort. 1 von 1 Zitaten geprüft.",
+        "3 Fragen: 1 beantwortet, 1 abgelehnt, 1 ohne Antwort. 1 von 1 Zitat geprüft.",
         "heißt, dass",
         "Beantwortet von Rookery am 22.11.2026, Verfahren extract",
         "Rooks nest in colonies.",

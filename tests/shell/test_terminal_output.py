@@ -11,13 +11,17 @@ import termios
 import msgspec
 import pytest
 from rich.console import Console
+from rich.progress import BarColumn, TextColumn
 
 from rookery.pages.page_reader import read_page
 from rookery.quotes.quote_links import describe_location
 from rookery.quotes.verification import verify_quotes
 from rookery.records import Answer, Claim, Episode, Failure, Page, Question, Quote
 from rookery.shell.terminal_output import (
+    UNWRAPPED_COLUMNS,
+    NarrowProgress,
     format_quote,
+    print_wrapped,
     show_answer,
     show_failures,
     summarize_answer,
@@ -242,6 +246,31 @@ def test_the_counts_read_well() -> None:
         "rookery: f4: timed_out",
         "rookery: and 2 more",
     ]
+
+
+def test_lines_are_broken_between_words_and_addresses_stay_whole() -> None:
+    console = Console(file=io.StringIO(), width=24, force_terminal=True)
+    text = f"    not read: [b]two[/b] pages at {URL} and :cat: more"
+    print_wrapped(console, text)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "    not read: [b]two[/b]",
+        "    pages at",
+        f"    {URL}",
+        "    and :cat: more",
+    ]
+    piped = Console(file=io.StringIO(), width=UNWRAPPED_COLUMNS)
+    print_wrapped(piped, text)
+    assert isinstance(piped.file, io.StringIO)
+    assert piped.file.getvalue() == f"{text}\n"
+
+
+def test_a_bar_leaves_room_for_the_sign_of_ctrl_c() -> None:
+    console = Console(file=io.StringIO(), width=40, force_terminal=True)
+    bar = NarrowProgress(TextColumn("{task.description}"), BarColumn(), console=console)
+    bar.add_task("reading a file with a long name", total=2)
+    lines = console.render_lines(bar.get_renderable(), pad=False)
+    assert [sum(segment.cell_length for segment in line) for line in lines] == [38]
 
 
 COLOURS = """

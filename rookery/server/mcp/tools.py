@@ -56,6 +56,7 @@ from rookery.shell.answer_verification import (
     summarize_verdicts,
 )
 from rookery.shell.browser_session import LiveSessions
+from rookery.written_values import format_count
 
 NEW_SESSION_HINT = "search, or open an address, without a session to begin a new one"
 """advice that ends the message about an unknown session"""
@@ -987,5 +988,5 @@ def _render_answer(out: AnswerOutput) -> str:
         for number, quote in enumerate(out.answer.quotes, 1)
     ]
     confidence = f" · {out.confidence}" * bool(out.confidence)
-    checked = f"{out.verified} of {out.quotes} quotes verified{confidence}"
+    checked = f"{out.verified} of {format_count(out.quotes, 'quote')} verified{confidence}"
     return "\n\n".join([head, *cited, checked])
