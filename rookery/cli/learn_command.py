@@ -516,7 +516,7 @@ def _store_policy(model: str, trained: TrainedPolicy) -> None:
         (Path(model) / POLICY_FILE).write_bytes(msgspec.json.encode(trained) + b"\n")
 
 
-MOST_QUESTIONS_NAMED = 4
+MOST_ANSWERS = 4
 """answers that people compare at once"""
 PAPER_SETTINGS = {
     "ppo": make_ppo_settings,
@@ -785,8 +785,8 @@ def _read_label_settings(config: ReinforceFile, path: Path) -> OnlineLabellingSe
     table = merge_tables({"prefer": {"comparisons": ""}}, config.labels)
     table |= {"reinforce": msgspec.to_builtins(config.settings), "group": config.world.group}
     labels = parse_settings(table, OnlineLabellingSettings, path, ("labels",))
-    if labels.answers > MOST_QUESTIONS_NAMED:
-        detail = f"people compare at most {MOST_QUESTIONS_NAMED} answers: lower labels.answers"
+    if labels.answers > MOST_ANSWERS:
+        detail = f"people compare 2, 3 or {MOST_ANSWERS} answers: lower labels.answers"
         raise Failed(Failure(str(path), Outcome.BAD_CONFIG, detail))
     return labels
 
