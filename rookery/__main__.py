@@ -10,7 +10,9 @@ from contextlib import suppress
 from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, NoReturn
+from traceback import walk_stack
+from types import FrameType
+from typing import Annotated
 
 import msgspec
 import typer
@@ -132,10 +134,8 @@ def run_ask(
             "--trace, --json and --passages are for one question; "
             "--batch writes JSON lines to --out"
         )
-    if force and not batch:
-        raise CommandError("--force goes with --batch: it answers all questions again")
-    if (workers or ray) and not batch:
-        raise CommandError("--workers and --ray go with --batch: one question needs one process")
+    if (force or workers or ray) and not batch:
+        raise CommandError("--force, --workers and --ray go with --batch, a file of questions")
     if batch and out:
         raise typer.Exit(ask_command.run_batch_command(settings, batch, out, force, workers, ray))
     if question == "-":  # at most 1 MB; a longer one is refused later
@@ -232,11 +232,10 @@ def _print_page(place: str, settings: "Settings", full: bool, as_json: bool) -> 
     from rookery.shell.file_reading import open_page
 
     page = open_page(place, settings)
-    text = (
-        terminal_output.to_terminal_json(page)
-        if as_json
-        else replace_control_characters(join_visible_text(page, full))
-    )
+    if as_json:
+        text = terminal_output.to_terminal_json(page)
+    else:
+        text = replace_control_characters(join_visible_text(page, full))
     sys.stdout.write(text + "\n")
 
 
@@ -261,8 +260,7 @@ def run_verify(
     from rookery.shell.answer_verification import run_verify_command
 
     folder = resolve_place_path(pages) if pages else None
-    code = run_verify_command(file, folder, fetch, as_json, settings, support)
-    raise typer.Exit(code)
+    raise typer.Exit(run_verify_command(file, folder, fetch, as_json, settings, support))
 
 
 @cite.command("report")
@@ -286,14 +284,11 @@ RunFolderOption = Annotated[
 ]
 
 
-def _run_training(
-    what: str, config: Path, out: Path | None, as_json: bool, desk: str = ""
-) -> NoReturn:
+def _run_training(what: str, config: Path, out: Path | None, as_json: bool, desk: str = "") -> None:
     from rookery.cli.learn_command import run_learn
 
     with translate_failures():
-        code = run_learn(what, config, out, as_json, desk)
-    raise typer.Exit(code)
+        raise typer.Exit(run_learn(what, config, out, as_json, desk))
 
 
 TRAINING_COMMANDS = {
@@ -345,8 +340,7 @@ def run_evaluate(
     from rookery.cli.learn_command import run_evaluation
 
     with translate_failures():
-        code = run_evaluation(config, model, out, as_json)
-    raise typer.Exit(code)
+        raise typer.Exit(run_evaluation(config, model, out, as_json))
 
 
 @learn.command("example")
@@ -414,7 +408,11 @@ def main() -> None:
 def _run_to_exit_code(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code. Raises BrokenPipeError where its reader has left."""
     try:
-        code = run_command(app, arguments)
+        try:
+            code = run_command(app, arguments)
+        finally:
+            if signal.setitimer(signal.ITIMER_REAL, 0)[0]:
+                signal.raise_signal(signal.SIGALRM)  # waits for an import that has ended meanwhile
         sys.stdout.flush()  # raises here where a pipe or disk does not take the output
         return code
     except CommandError as error:
@@ -444,8 +442,7 @@ def _report_error(sentence: str, code: int) -> int:
     if "--json" in sys.argv[1:]:
         with suppress(OSError):
             report = CommandErrorReport(CommandErrorDetail(sanitize_text(sentence), code))
-            sys.stdout.write(to_terminal_json(report) + "\n")
-            sys.stdout.flush()
+            typer.echo(to_terminal_json(report))
     return code
 
 
@@ -457,9 +454,17 @@ def _has_readers() -> bool:
     return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def _raise_stop_signal(number: int, _: object) -> NoReturn:
+def _raise_stop_signal(number: int, frame: FrameType | None, waits: int = 250) -> None:
+    """Raise StopSignal; within an import only after it, or after 5 s.
+
+    An extension module that is interrupted while it loads fails as if it were broken, or loads on.
+    """
     signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the closing of files
-    raise StopSignal(number)
+    frames = [each.f_code.co_filename for each, _ in walk_stack(frame)]
+    if not waits or "<frozen importlib._bootstrap>" not in frames:
+        raise StopSignal(number)
+    signal.signal(signal.SIGALRM, lambda _, later: _raise_stop_signal(number, later, waits - 1))
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
 
 
 def _accept_any_character() -> None:
@@ -468,8 +473,7 @@ def _accept_any_character() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for each in (sys.stdout, sys.stderr):
         if isinstance(each, TextIOWrapper):
-            encoding = None if each.isatty() else "utf-8"
-            each.reconfigure(encoding=encoding, errors="backslashreplace")
+            each.reconfigure(encoding=None if each.isatty() else "utf-8", errors="backslashreplace")
 
 
 def _discard_unwritten_output() -> None:
@@ -484,9 +488,9 @@ def _discard_unwritten_output() -> None:
 def _format_error(error: ValueError | OSError) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
-    advice = ": make room and run the same command again"
     full = error.errno in (ENOSPC, EDQUOT, EFBIG)
-    return f"{error.filename or 'writing'}: {error.strerror}{advice * full}"
+    advice = ": make room and run the same command again" * full
+    return f"{error.filename or 'writing'}: {error.strerror}{advice}"
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def test_offline_says_what_was_never_opened(run: Run) -> None:
         (("ask", "--batch", "q.jsonl"), "with --out FILE"),
         (("ask", "--batch", "no.jsonl", "--out", "a.jsonl"), "no.jsonl: No such file"),
         (("ask", "--batch", "q", "--out", "a", "--trace", "t"), "for one question"),
-        (("ask", "Why?", "--workers", "2"), "--workers and --ray go with --batch"),
+        (("ask", "Why?", "--workers", "2"), "--force, --workers and --ray go with --batch"),
         (
             ("ask", "Why?", "--method", "webgpt"),
             "goes with --model and --base-url",

@@ -104,8 +104,24 @@ def test_a_signal_while_it_loads_ends_it_quietly(home: Path) -> None:
             except subprocess.TimeoutExpired:
                 loading.send_signal(signal.SIGINT)
             err = loading.communicate(timeout=60)[1].decode()
-        assert loading.returncode in (-signal.SIGINT, 130)
+        assert loading.returncode in (-signal.SIGINT, 130), err
         assert err == "" or (err.startswith("rookery: stopped") and err.count("\n") == 1)
+
+
+@pytest.mark.slow
+def test_a_signal_within_an_import_waits_until_it_ends(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "interrupted_library.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException:  # as extension modules do\n"
+        "    raise ImportError('initialization failed')\n"
+    )
+    place = "python:interrupted_library.crows"
+    with started(home, "ask", GIFTS, "--in", place, more={"PYTHONPATH": str(tmp_path)}) as loading:
+        err = loading.communicate(timeout=60)[1].decode()
+    assert (loading.returncode, err.count("\n")) == (130, 1), err
+    assert err.startswith("rookery: stopped")
 
 
 def test_numbers_say_their_bounds_and_defaults(run: Run) -> None:
@@ -131,7 +147,7 @@ WRONG = {
     ("ask", "Why?", "-q", "21"): "--quotes: it should be less than or equal to 20",
     ("ask", "Why?", "--method", "guess"): "use one of extract, webgpt",
     ("ask", "Why?", "--in", "no/such/folder"): "there is no such file or folder",
-    ("ask", "Why?", "--force"): "--force goes with --batch",
+    ("ask", "Why?", "--force"): "--force, --workers and --ray go with --batch",
     ("ask", "--batch", "q", "--out", "a", "--passages"): "for one question",
     ("ask", "--batch", "no.jsonl", "--out", "a.jsonl"): "no.jsonl: No such file",
     ("ask",): "give one question",
