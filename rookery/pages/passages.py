@@ -13,7 +13,7 @@ from rookery.pages.search_terms import find_language, join_pairs, split_terms
 from rookery.records import Block, Hit, Mark, Page
 from rookery.written_values import list_value_terms
 
-READER_FORMAT = "1"
+READER_FORMAT = "2"
 """of pages and passages, as they are made of the bytes of a file: raise it where any of them become
 others, and what is indexed is read again"""
 CELL_BORDER = "\t"

@@ -36,6 +36,7 @@ _STRICT = {
 }
 _SNIPPET, _EMBEDDED = re.compile("\ufdd0(\\d+)\ufdd1"), re.compile("\ufdd2(\\d+)\ufdd3")
 """marks of HTML and of embedded parts in the text; these are no characters of any text"""
+_TITLES = "p[style-name='Title'] => h1:fresh"
 _HIDING = ("vanish", "strike", "dstrike")
 _WRAPPERS = frozenset(_W + name for name in ("fldSimple", "dir", "bdo"))
 _DELETED = frozenset(_W + name for name in ("del", "moveFrom"))
@@ -59,11 +60,11 @@ def read_docx(data: bytes, url: str, fetched: str, limits: ReadLimits, reader: P
     parts = {name: archive.read_part(name) for name in names}
     if any(b"<!DOCTYPE" in part or b"<!ENTITY" in part for part in parts.values()):
         raise build_read_error(Outcome.MALFORMED, "the document's XML declares entities")
-    without_pictures = mammoth.images.img_element(lambda image: {"src": ""})
+    pictures = mammoth.images.img_element(lambda image: {"src": ""})
     try:
         writer = _WordWriter(parts)
         checked = io.BytesIO(_build_archive(writer.rewrite_parts()))
-        html = mammoth.convert_to_html(checked, convert_image=without_pictures).value
+        html = mammoth.convert_to_html(checked, style_map=_TITLES, convert_image=pictures).value
     except MemoryError:
         raise
     # Mammoth has no exception of its own: what a damaged document raises is up to its parts.

@@ -124,8 +124,10 @@ _LONGEST_MERGED = 200
 
 
 def read_core_title(archive: DocumentArchive) -> str:
-    """Return the title that an Office document gives itself; empty where it has none."""
-    return (archive.parse_part("docProps/core.xml").findtext("dc.title") or "").strip()
+    """Return the title that an Office document gives itself, and not one that a program gives to
+    all of its documents; empty where it has none."""
+    title = (archive.parse_part("docProps/core.xml").findtext("dc.title") or "").strip()
+    return "" if title == "Word Document" else title
 
 
 def read_embedded_part(archive: DocumentArchive, name: str, reader: PageReader) -> Page:
@@ -245,8 +247,7 @@ def _read_text_shape(shape: Element, links: dict[str, str]) -> str:
 
 def _get_level(line: Element) -> int:
     properties = line.find("a.pPr")
-    level = "0" if properties is None else properties.get("lvl", "0")
-    return min(int(level), 8) if level.isdecimal() else 0
+    return 0 if properties is None else min(_get_count(properties, "lvl", 0), 8)
 
 
 def _build_list(items: Iterable[tuple[int, str]]) -> str:
@@ -381,7 +382,8 @@ class _OpenDocumentWriter:
                 self.numberings[name] = {_get_count(rule, "text.level"): rule for rule in one}
 
     def read_style(self, element: Element, name: str = "") -> dict[str, str]:
-        """Return an element's properties, and those of its style and of the styles above it."""
+        """Return an element's properties, and those of its style and of the styles above it, whose
+        names are `style.names`."""
         family, names = _FAMILIES.get(element.tag, ""), set[str]()
         name = element.get(f"{element.tag.partition('.')[0]}.style-name", name)
         properties = dict(element.items())
@@ -390,7 +392,7 @@ class _OpenDocumentWriter:
             for one in style:
                 properties = dict(one.items()) | properties
             name = style.get("style.parent-style-name", "")
-        return properties
+        return properties | {"style.names": " ".join((*names, name))}
 
     def is_hidden(self, element: Element, name: str = "") -> bool:
         """Tell whether an element's style, here or above it, hides its text, strikes it out, or
@@ -428,8 +430,7 @@ class _OpenDocumentWriter:
         if tag == "table.table":
             return self.write_table(element, element.find("table.table-header-rows") is not None)
         if tag == "text.s":
-            count = element.get("text.c", "1")
-            return " " * (int(count) if count.isdecimal() and len(count) < 4 else 1)
+            return " " * min(_get_count(element, "text.c"), 999)
         if tag == "draw.frame" and element.get("presentation.class") == "title":
             lines = ("".join(line.itertext()) for line in element.iter("text.p"))
             return f"<h2>{escape(' '.join(lines))}</h2>"
@@ -448,6 +449,8 @@ class _OpenDocumentWriter:
         elif tag == "text.h":
             level = element.get("text.outline-level", "1")
             inner = f"<h{level}>{inner}</h{level}>" if level in "123456" else f"<p>{inner}</p>"
+        elif tag == "text.p" and "Title" in self.read_style(element)["style.names"].split():
+            inner = f"<h1>{inner}</h1>"
         elif tag == "text.a":
             inner = f'<a href="{escape(element.get("xlink.href", ""))}">{inner}</a>'
         start, end = _WRAPPED.get(tag, ("", ""))
@@ -490,11 +493,10 @@ class _OpenDocumentWriter:
         counts[depth] = number
         rule = rules.get(depth, Element(""))
         numbered_levels = range(depth + 1 - _get_count(rule, "text.display-levels"), depth + 1)
-        kinds = (
-            (at, rules[at].get("style.num-format", "")) for at in numbered_levels if at in rules
-        )
         numbers = (
-            format_list_number(counts.get(at, starts[at]), kind) for at, kind in kinds if kind
+            format_list_number(counts.get(at, starts[at]), kind)
+            for at in numbered_levels
+            if at in rules and (kind := rules[at].get("style.num-format", ""))
         )
         if rule.get("style.num-format"):
             before, behind = rule.get("style.num-prefix", ""), rule.get("style.num-suffix", "")
@@ -516,8 +518,7 @@ class _OpenDocumentWriter:
             out |= set(places) if _is_folded(one) else set()
             column += repeated
         for row in _iter_rows(table):
-            cells = dict[int, str]()
-            column = 0
+            cells, column = dict[int, str](), 0
             for cell in row:
                 rest, text = merged.pop(column, (0, ""))
                 if cell.tag == "table.table-cell":

@@ -147,7 +147,7 @@ def test_a_book_that_another_program_wrote() -> None:
 def test_text_documents(name: str) -> None:
     page = read(name)
     assert page.title == "The rook year"
-    assert list_headings(page) == [(1, "Spring"), (2, "Eggs"), (1, "Autumn")]
+    assert list_headings(page) == [(1, "The rook year"), (1, "Spring"), (2, "Eggs"), (1, "Autumn")]
     assert list_blocks(page, "item")[:2] == [
         "Acorns are carried up to four kilometres.",
         "Walnuts are dropped on roads.",

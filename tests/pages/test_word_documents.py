@@ -1,5 +1,9 @@
 """What a reader of a Word document sees: fields, numbers, boxes, formulas, embedded documents."""
 
+import io
+
+import pytest
+from docx import Document
 from test_text_documents import OFFICE, PACKAGE, WORD, docx, paragraph
 
 from rookery.pages.page_reader import read_page
@@ -50,6 +54,28 @@ def test_results_of_fields_are_shown_and_instructions_are_not() -> None:
         f"{menu}{field('end')}{run(' boats.')}</w:p>"
     )
     assert page.text == "Table 7, page 3, two boats."
+
+
+@pytest.mark.parametrize(
+    ("core", "title"), [("", "Lease of flat 7"), ("Word Document", "Lease of flat 7"), ("L7", "L7")]
+)
+def test_a_paragraph_in_the_style_of_titles_is_a_heading_and_the_title(
+    core: str, title: str
+) -> None:
+    document, file = Document(), io.BytesIO()
+    document.core_properties.title = core
+    document.add_paragraph("Draft")
+    for text in ("", "Lease"):
+        document.add_heading(text, 0)
+    document.paragraphs[2].add_run(" of house").font.strike = True
+    document.paragraphs[2].add_run(" of flat 7")
+    document.add_heading("1. Premises", 1)
+    document.save(file)
+    page = read_page(file.getvalue(), "file:///a.docx")
+    assert page.title == title
+    kinds = [(one.kind, page.text[one.start : one.end]) for one in page.blocks if not one.hidden]
+    headings = (("heading", line) for line in ("Lease of flat 7", "1. Premises"))
+    assert kinds == [("paragraph", "Draft"), *headings]
 
 
 def test_readings_are_marks() -> None:

@@ -452,3 +452,24 @@ def test_formulas_of_libreoffice_are_read_and_other_objects_told() -> None:
     assert page.text.startswith("The flow is Q=d^2 litres.")
     assert page.text.endswith("An embedded part is not read: O2")
     assert page.blocks[-1].furniture
+
+
+@pytest.mark.parametrize("style", ["Title", "P1", "P2"])
+def test_a_paragraph_in_the_style_of_titles_is_a_heading_and_the_title(style: str) -> None:
+    styles = "".join(
+        f'<style:style style:name="{name}" style:family="paragraph" style:parent-style-name='
+        f'"{parent}"/>'
+        for name, parent in (("P1", "Title"), ("P2", "Standard"))
+    )
+    body = (
+        '<office:text><text:p text:style-name="P2">Draft</text:p>'
+        f'<text:p text:style-name="{style}">Lease<text:line-break/>of flat 7</text:p>'
+        "<text:h>1. Premises</text:h></office:text>"
+    )
+    page = read_page(open_document(body, styles), "file:///a.odt")
+    assert page.title == ("1. Premises" if style == "P2" else "Lease of flat 7")
+    kinds = [(one.kind, page.text[one.start : one.end]) for one in page.blocks]
+    assert kinds[:2] == [
+        ("paragraph", "Draft"),
+        ("paragraph" if style == "P2" else "heading", "Lease\nof flat 7"),
+    ]
