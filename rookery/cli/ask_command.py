@@ -259,6 +259,8 @@ def run_ask_command(
         _show_skipped(skipped, err)
         unsaid = split_remarks(episode)[0] if episode.answer else episode
         show_failures(err, select_told_failures(unsaid))
+        if episode.stop == "no_evidence" and not settings.places:
+            err.print_note("To ask your own documents: rookery ask ... --in DIR")
     if trace is not None:
         with trace.open("a", encoding="utf-8") as lines:
             lines.write(episode.to_json() + "\n")

@@ -21,6 +21,7 @@ from rookery.browser.browser import BrowserReply, BrowserRequest, answer_request
 from rookery.browser.browser_commands import BrowserTask
 from rookery.browser.page_view import get_domain
 from rookery.errors import Failed, Outcome
+from rookery.library.folder_library import resolve_roots
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.library.page_archive import PageArchive
 from rookery.records import Failure, Hit, Library, Page, Question
@@ -67,8 +68,7 @@ def run_browse_command(place: str, settings: Settings, question: str) -> int:
     if place and not is_url(place):
         path = resolve_place_path(place)
         if not path.exists():
-            detail = "there is no such file or folder: check the path"
-            raise Failed(Failure(place, Outcome.NOT_FOUND, detail))
+            resolve_roots([path])
         places += (place,) if path.is_dir() else ()
         start = "" if path.is_dir() else path.resolve().as_uri()
     about = parse_typed_question(question) if question else Question("", "")

@@ -178,7 +178,7 @@ def run_serve_env(
     from rookery.browser.browser_commands import BrowserRules
     from rookery.server.environment import EnvLimits, EnvSettings, open_environment, run_env_server
 
-    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
+    settings = msgspec.structs.replace(settings, archive=store if "://" in store else "")
     how = EnvSettings(
         tuple(questions or ()),
         settings,
@@ -249,12 +249,14 @@ def _open_at(
     settings: "Settings", store: str, host: str, port: int, what: str, how: "ServerOptions"
 ) -> None:
     """Serve the pages until somebody stops it."""
+    from rookery.library.folder_library import resolve_roots
     from rookery.server.app import run_server
     from rookery.shell.security import is_loopback
 
     if how.address and not how.address.startswith(("http://", "https://")):
         raise ValueError(f"--address {how.address}: say it in full, as https://rookery.example")
-    settings = msgspec.structs.replace(settings, archive=_locate_database(store))
+    resolve_roots([Path(each).expanduser() for each in settings.places if ":" not in each])
+    settings = msgspec.structs.replace(settings, archive=store if "://" in store else "")
     place = locate_store(store)
     with _open_listener(host, port) as listener:
         with _open_or_create_store(place) as opened_store:
@@ -280,11 +282,6 @@ def _open_or_create_store(place: str) -> "Store":
     return Store(place)
 
 
-def _locate_database(store: str) -> str:
-    """Return the database that keeps the pages, too: that of a store in PostgreSQL."""
-    return store if "://" in store else ""
-
-
 def _open_listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises ValueError with a sentence if there is none."""
     try:
@@ -294,13 +291,12 @@ def _open_listener(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
-        if error.errno == EADDRINUSE:
-            sentence = f"port {port} is taken, perhaps by another desk: choose one with --port"
-        elif error.errno == EACCES:
-            sentence = f"port {port} is not yours to open: choose one above 1023 with --port"
-        else:
-            sentence = f"cannot listen at {host}: name an address of this machine with --host"
-        raise ValueError(sentence) from error
+        sentences = {
+            EADDRINUSE: f"port {port} is taken, perhaps by another desk: choose one with --port",
+            EACCES: f"port {port} is not yours to open: choose one above 1023 with --port",
+        }
+        otherwise = f"cannot listen at {host}: name an address of this machine with --host"
+        raise ValueError(sentences.get(error.errno or 0, otherwise)) from error
 
 
 def _print_welcome(store: "Store", at: str, what: str, local: bool) -> None:

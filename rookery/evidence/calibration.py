@@ -415,11 +415,11 @@ def get_minimum_score(calibration: Calibration) -> float:
     return math.inf if calibration.threshold is None else calibration.threshold
 
 
-HIGH_SCORE = 0.8
-"""score from which an answer is called high"""
+HIGH_SCORE = 0.75
+"""score from which an answer is called high, and is certain"""
 MIDDLE_SCORE = 0.5
 """score from which an answer is called middle, and below which it is called low"""
-MEASURED = {"high": (12, 13), "middle": (21, 30), "low": (16, 56)}
+MEASURED = {"high": (14, 16), "middle": (19, 27), "low": (16, 56)}
 """right first quotes, and answers, by grade, of the test questions of `python -m bench
 documentation` (bench/results/test/documentation.jsonl), possible answers among them"""
 

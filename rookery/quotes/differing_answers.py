@@ -38,9 +38,9 @@ _CHANGES = (
 _CHANGED = re.compile(rf"\b(?:{_CHANGES})\b", re.I)
 _MAY_BE_CHANGED = re.compile(
     rf"\b(?:{_CHANGES}|from (?:now|\d+ \w+)(?: \d{{4}})? on|as (?:from|of)"
-    r"|with effect|takes? effect|effective|put off|brought forward|changes?|go(?:es)? (?:up|down)"
-    r"|went (?:up|down)|increase|falls|correction|replaces?|amend(?:ed|ment)?|variation"
-    r"|becomes?|was wrong|called off|cancelled|withdrawn|revised|reverses?|supersedes?"
+    r"|with effect|takes? effect|effective|put off|brought forward|changes?(?! (?:each|every))"
+    r"|go(?:es)? (?:up|down)|went (?:up|down)|increase|falls|correction|replaces?|amend(?:ed|ment)?"
+    r"|variation|becomes?|was wrong|called off|cancelled|withdrawn|revised|reverses?|supersedes?"
     r"|in place of|in future|after all|previous(?:ly)?|until now|so far|earlier|last time)\b",
     re.I,
 )

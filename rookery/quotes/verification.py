@@ -680,22 +680,23 @@ def _has_same_bytes(page: Page, latest: Page) -> bool:
 
 
 def _describe_other_version(quote: Quote, page: Page) -> str:
-    changed = f"the stored copy of {page.url} is another version"
-    if page.fetched:
-        changed += f" (fetched {page.fetched})"
-    changed += ", or is now read otherwise: ask again to quote it anew"
-    return f"{changed}; {_describe_place(quote, page)}"
+    fetched = f" (fetched {page.fetched})" * bool(page.fetched)
+    changed = f"the stored copy of {page.url} is another version{fetched}, or is now read otherwise"
+    return f"{changed}: ask again to quote it anew; {_describe_place(quote, page)}"
 
 
 def _describe_other_text(quote: Quote, page: Page) -> str:
-    there = shorten_line(page.text[quote.start : quote.end])
-    return f"the page has “{there}” at [{quote.start}:{quote.end}]; {_describe_place(quote, page)}"
+    texts = page.text[quote.start : quote.end], quote.text
+    same = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
+    cut = max(0, same - 30)  # what differs must be seen
+    there, here = ("…" * (cut > 0) + shorten_line(text[cut:]) for text in texts)
+    return f"the page has “{there}”, and the quote “{here}”; {_describe_place(quote, page)}"
 
 
 def _describe_place(quote: Quote, page: Page) -> str:
     found = locate_quote(page, quote.text, after=quote.start)
     if found is None:
-        return f"“{shorten_line(quote.text)}” does not stand in it"
+        return "the quoted text does not stand in it"
     how = "" if found.text == quote.text else ", but for case, white space or typography,"
     return f"the quoted text stands in it{how} at [{found.start}:{found.end}]"
 

@@ -57,15 +57,11 @@ def compute_rouge_n(candidate: Sequence[str], reference: Sequence[str], n: int =
         raise ValueError(f"ROUGE-{n} counts runs of {n} words; a run has at least one")
     ours, theirs = (Counter(_list_ngrams(each, n)) for each in (candidate, reference))
     shared = sum(min(count, theirs[run]) for run, count in ours.items() if run in theirs)
-    return _make_overlap(shared, ours.total(), theirs.total())
+    return WordOverlap(shared / max(ours.total(), 1), shared / max(theirs.total(), 1))
 
 
 def _list_ngrams(sequence: Sequence[str], n: int) -> Sequence[object]:
     return sequence if n == 1 else list(zip(*(sequence[at:] for at in range(n)), strict=False))
-
-
-def _make_overlap(shared: int, candidate: int, reference: int) -> WordOverlap:
-    return WordOverlap(shared / max(candidate, 1), shared / max(reference, 1))
 
 
 def _split_any_script(folded: str) -> list[str]:

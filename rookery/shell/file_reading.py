@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rookery.answers.answer_session import EvidenceSources
 from rookery.errors import Failed, Outcome
+from rookery.library.folder_library import resolve_roots
 from rookery.library.libraries import is_url, resolve_place_path
 from rookery.library.worker_processes import count_cores
 from rookery.pages.file_selection import list_folders
@@ -56,8 +57,7 @@ def list_document_files(place: Path) -> list[Path]:
     Raises Failed where there is no such place, or a folder cannot be entered.
     """
     if not place.exists():
-        detail = "there is no such file or folder: check the path"
-        raise Failed(Failure(str(place), Outcome.NOT_FOUND, detail))
+        resolve_roots([place])
     if not place.is_dir():
         return [place]
     unreadable: list[Failure] = []

@@ -252,7 +252,7 @@ def _is_raised(text: str, mark: Mark, at: int) -> bool:
 def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     """Return one line: what was verified, how sure the answer is, and what could not be read."""
     answer = episode.answer
-    parts = [f"method {episode.by}"]
+    parts = [f"method {episode.by}"] * (episode.by != "extract")
     if answer is None:
         parts.insert(0, describe_missing_answer(episode))
     else:

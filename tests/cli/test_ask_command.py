@@ -169,8 +169,9 @@ def test_passages_say_what_could_not_be_searched(run: Run) -> None:
 def test_no_evidence_says_why_and_exits_with_4(run: Run) -> None:
     code, out, err = run("ask", "Do jays play?", "--engine", NOWHERE, "--allow-private")
     assert (code, out) == (4, "")
-    assert "no evidence · method extract · not read: 1 search_failed" in err
+    assert "no evidence · not read: 1 search_failed" in err
     assert "refused" in err
+    assert err.splitlines()[-1] == "To ask your own documents: rookery ask ... --in DIR"
     answered = AskResult.from_json(run("ask", "Do jays play?", "--engine", NOWHERE, "--json").out)
     assert (answered.answer, answered.stop) == (None, "no_evidence")
     assert answered.counts == {"quotes": 0, "verified": 0, "search_failed": 1}

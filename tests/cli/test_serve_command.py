@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
+from commands import started
 
 from rookery.desk import accounts
 from rookery.desk.store import Store
@@ -39,6 +40,19 @@ def line_with(process: subprocess.Popen[str], words: str) -> str:
         if words in line:
             return line
     raise AssertionError(process.communicate())
+
+
+@pytest.mark.slow
+def test_a_place_that_is_not_there_is_told_before_anything_is_opened(
+    home: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "desk.sqlite"
+    place = tmp_path / "nosuch"
+    with started(home, "serve", "--in", place, "--store", store, "--port", "0") as process:
+        out, err = process.communicate(timeout=120)
+    told = f"rookery: {place}: there is no such file or folder: check the path\n"
+    assert (process.returncode, out, err.decode()) == (2, b"", told)
+    assert not store.exists()
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rookery.answers.evidence_answers import EvidenceSettings
 from rookery.evidence.calibration import MEASURED, explain_score, grade_score, word_score
 from rookery.records import Answer, Episode, Question
 
@@ -17,7 +18,7 @@ def make_episode(score: float | None, by: str = "extract", calibrated: bool = Fa
 
 @pytest.mark.parametrize(
     ("score", "words"),
-    [(0.8, "score high"), (0.79, "score middle"), (0.5, "score middle"), (0.49, "score low")],
+    [(0.75, "score high"), (0.74, "score middle"), (0.5, "score middle"), (0.49, "score low")],
 )
 def test_an_uncalibrated_score_is_no_number(score: float, words: str) -> None:
     assert word_score(make_episode(score)) == words
@@ -60,6 +61,11 @@ def test_a_calibrated_score_is_a_rounded_probability(score: float, shown: int) -
     assert explain_score(episode).endswith("questions made from these documents.")
 
 
+def test_what_is_certain_is_called_high() -> None:
+    least = EvidenceSettings().certain
+    assert [grade_score(each) for each in (least, least - 0.01)] == ["high", "middle"]
+
+
 def test_what_is_told_was_measured() -> None:
     saved = Path(__file__).parents[2] / "bench" / "results" / "test" / "documentation.jsonl"
     rows = [json.loads(line) for line in saved.read_text(encoding="utf-8").splitlines()]
@@ -67,7 +73,7 @@ def test_what_is_told_was_measured() -> None:
         shown = [r for r in rows if r["answered"] or r["possible"]]
         given = [r for r in shown if grade_score(r["score"]) == grade]
         assert counts == (sum(r["first"] for r in given), len(given))
-    assert "12 of 13 first quotes" in explain_score(make_episode(0.9))
+    assert "14 of 16 first quotes" in explain_score(make_episode(0.9))
     assert "16 of 56 first quotes" in explain_score(make_episode(0.3))
 
 

@@ -128,4 +128,7 @@ def test_a_change_is_told_of_the_same_matter() -> None:
     lease = "The rent is 650 pounds a year, payable in one sum on 25 March."
     assert tells_change("3.1 is amended: the rent is 820 pounds a year, in two halves.", lease)
     assert not tells_change("The rent is 820 pounds a year, in two halves.", lease)
+    gate = "The gate is opened with a code."
+    assert not tells_change("The code of the gate changes each quarter.", gate)
+    assert tells_change("The code of the gate changes on 1 May.", gate)
     assert not tells_change("Parking is no longer possible behind the barn.", lease)

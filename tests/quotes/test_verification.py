@@ -25,6 +25,14 @@ def changed(quote: Quote, **fields: object) -> Quote:
     return msgspec.structs.replace(quote, **fields)
 
 
+LONG_PAGE = Page(
+    URL, "Tins", f"{'On and on it goes all the way ' * 4}and a little further with a blue tin."
+)
+LONG_QUOTE = changed(
+    LONG_PAGE.quote(0, len(LONG_PAGE.text)), text=LONG_PAGE.text.replace("blue", "red")
+)
+
+
 def test_a_slice_is_verified_without_reservation() -> None:
     assert check_quote(QUOTE, PAGE) == Verdict(QUOTE, "verified")
     assert check_quote(QUOTE, PAGE).verified
@@ -36,6 +44,18 @@ def test_a_slice_is_verified_without_reservation() -> None:
         (QUOTE, None, "page_missing", f"no copy of {URL}"),
         (changed(QUOTE, text="They always forget"), PAGE, "text_differs", "does not stand in it"),
         (changed(QUOTE, text="They “never” forget an"), PAGE, "text_differs", "the page has"),
+        (
+            LONG_QUOTE,
+            LONG_PAGE,
+            "text_differs",
+            "“…y and a little further with a blue tin.”, and the",
+        ),
+        (
+            LONG_QUOTE,
+            LONG_PAGE,
+            "text_differs",
+            "quote “…y and a little further with a red tin.”; the",
+        ),
         (changed(QUOTE, start=24, end=45), PAGE, "text_differs", "stands in it at [23:44]"),
         (changed(QUOTE, end=900), PAGE, "out_of_range", "has 52 characters"),
         (changed(QUOTE, start=-1, end=22), PAGE, "out_of_range", "[-1:22]"),

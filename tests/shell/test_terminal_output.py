@@ -239,6 +239,8 @@ def test_the_counts_read_well() -> None:
     assert (
         summarize_answer(nothing, []) == "no evidence · method x · not read: 6 timed_out, 1 robots"
     )
+    usual = msgspec.structs.replace(nothing, by="extract", failures=())
+    assert summarize_answer(usual, []) == "no evidence"  # the method that nobody chose is not named
     console = Console(file=io.StringIO(), width=80)
     show_failures(console, failures)
     assert isinstance(console.file, io.StringIO)
