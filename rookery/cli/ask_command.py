@@ -198,7 +198,7 @@ def show_passages(console: Console, report: PassageReport) -> None:
     console.print()
     print_line("", f"Searched {', '.join(report.libraries)}:")
     for search in report.searches:
-        print_line("  ", f"“{search.query}”: {search.failure or f'{search.found} results'}")
+        print_line("  ", f"“{search.query}”: {search.failure or format_count(search.found, 'result')}")
     if not report.searches:
         print_line("  ", "nothing")
     if report.found:
