@@ -63,7 +63,7 @@ SIZE_LIMITS = {
     "(top)": (1_724, 10),  # failures speak Python; what a stopped --force goes on with
     "answers": (3_942, 18),  # what a newer source says; a quoted formula without a value is told
     "browser": (1_475, 7),
-    "cli": (3_195, 13),  # a place that is not there is told when a server starts
+    "cli": (3_196, 13),  # a place that is not there is told when a server starts
     "desk": (7_782, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less
@@ -72,7 +72,7 @@ SIZE_LIMITS = {
     "models": (1_504, 7),
     "network": (1_303, 5),
     "pages": (8_283, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (3_183, 13),  # typed quotations read as their page does; answers are marked whole
+    "quotes": (3_182, 13),  # typed quotations read as their page does; answers are marked whole
     "server": (7_560, 20),  # what is searched is told, with its documents and what of them is not
     "shell": (2_603, 14),  # terminals get lines broken between words
 }

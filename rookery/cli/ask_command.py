@@ -198,7 +198,8 @@ def show_passages(console: Console, report: PassageReport) -> None:
     console.print()
     print_line("", f"Searched {', '.join(report.libraries)}:")
     for search in report.searches:
-        print_line("  ", f"“{search.query}”: {search.failure or format_count(search.found, 'result')}")
+        outcome = search.failure or format_count(search.found, "result")
+        print_line("  ", f"“{search.query}”: {outcome}")
     if not report.searches:
         print_line("  ", "nothing")
     if report.found:
