@@ -411,8 +411,9 @@ def _run_to_exit_code(arguments: Sequence[str]) -> int:
         try:
             code = run_command(app, arguments)
         finally:
-            if signal.setitimer(signal.ITIMER_REAL, 0)[0]:
-                signal.raise_signal(signal.SIGALRM)  # waits for an import that has ended meanwhile
+            if _deferred_stops:  # until an import ends, which has ended meanwhile
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                raise StopSignal(_deferred_stops[0])
         sys.stdout.flush()  # raises here where a pipe or disk does not take the output
         return code
     except CommandError as error:
@@ -454,6 +455,10 @@ def _has_readers() -> bool:
     return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
+_deferred_stops: list[int] = []
+"""numbers of signals that came within an import"""
+
+
 def _raise_stop_signal(number: int, frame: FrameType | None, waits: int = 250) -> None:
     """Raise StopSignal; within an import only after it, or after 5 s.
 
@@ -463,6 +468,7 @@ def _raise_stop_signal(number: int, frame: FrameType | None, waits: int = 250) -
     frames = [each.f_code.co_filename for each, _ in walk_stack(frame)]
     if not waits or "<frozen importlib._bootstrap>" not in frames:
         raise StopSignal(number)
+    _deferred_stops.append(number)
     signal.signal(signal.SIGALRM, lambda _, later: _raise_stop_signal(number, later, waits - 1))
     signal.setitimer(signal.ITIMER_REAL, 0.02)
 

@@ -60,10 +60,10 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_724, 10),  # failures speak Python; what a stopped --force goes on with
-    "answers": (3_942, 18),  # what a newer source says; a quoted formula without a value is told
+    "(top)": (1_727, 10),  # failures speak Python; a stop waits until an import ends
+    "answers": (3_940, 18),  # what a newer source says; a quoted formula without a value is told
     "browser": (1_475, 7),
-    "cli": (3_196, 13),  # a place that is not there is told when a server starts
+    "cli": (3_195, 13),  # a place that is not there is told when a server starts
     "desk": (7_782, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less

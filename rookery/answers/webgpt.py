@@ -71,7 +71,7 @@ def answer_with_webgpt(
     it answers from what it quoted, or is stuck. A policy that was `trained` in the browser is shown
     its states alone, without words that explain them.
     """
-    render = _show_state_alone if trained else render_prompt
+    render = (lambda _, observation: observation) if trained else render_prompt
     steps: list[Step] = []
     flow = browse_library(BrowserTask(question, rules), library, PageViewCache())
     try:
@@ -111,10 +111,6 @@ def answer_with_webgpt(
         return episode
     removed = support.list_removed(WEBGPT_METHOD, episode.steps[-1].said.text)
     return msgspec.structs.replace(episode, failures=(*episode.failures, *removed))
-
-
-def _show_state_alone(_: str, observation: str) -> str:
-    return observation
 
 
 class ChatBrowsing:

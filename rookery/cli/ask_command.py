@@ -197,9 +197,8 @@ def show_passages(console: Console, report: PassageReport) -> None:
 
     console.print()
     print_line("", f"Searched {', '.join(report.libraries)}:")
-    for search in report.searches:
-        outcome = search.failure or format_count(search.found, "result")
-        print_line("  ", f"“{search.query}”: {outcome}")
+    for one in report.searches:
+        print_line("  ", f"“{one.query}”: {one.failure or format_count(one.found, 'result')}")
     if not report.searches:
         print_line("  ", "nothing")
     if report.found:
