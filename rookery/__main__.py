@@ -11,8 +11,7 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from io import TextIOWrapper
 from pathlib import Path
 from traceback import walk_stack
-from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -459,7 +458,7 @@ _deferred_stops: list[int] = []
 """numbers of signals that came within an import"""
 
 
-def _raise_stop_signal(number: int, frame: FrameType | None, waits: int = 250) -> None:
+def _raise_stop_signal(number: int, frame: Any, waits: int = 250) -> None:
     """Raise StopSignal; within an import only after it, or after 5 s.
 
     An extension module that is interrupted while it loads fails as if it were broken, or loads on.
@@ -467,6 +466,7 @@ def _raise_stop_signal(number: int, frame: FrameType | None, waits: int = 250) -
     signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the closing of files
     frames = [each.f_code.co_filename for each, _ in walk_stack(frame)]
     if not waits or "<frozen importlib._bootstrap>" not in frames:
+        _deferred_stops.clear()  # a command may say of it what was kept
         raise StopSignal(number)
     _deferred_stops.append(number)
     signal.signal(signal.SIGALRM, lambda _, later: _raise_stop_signal(number, later, waits - 1))

@@ -68,7 +68,7 @@ def run_browse_command(place: str, settings: Settings, question: str) -> int:
     if place and not is_url(place):
         path = resolve_place_path(place)
         if not path.exists():
-            resolve_roots([path])
+            resolve_roots([path])  # raises the sentence for it
         places += (place,) if path.is_dir() else ()
         start = "" if path.is_dir() else path.resolve().as_uri()
     about = parse_typed_question(question) if question else Question("", "")

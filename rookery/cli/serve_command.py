@@ -255,6 +255,7 @@ def _open_at(
 
     if how.address and not how.address.startswith(("http://", "https://")):
         raise ValueError(f"--address {how.address}: say it in full, as https://rookery.example")
+    # No addresses, python:MODULE or rookery:corvids.
     resolve_roots([Path(each).expanduser() for each in settings.places if ":" not in each])
     settings = msgspec.structs.replace(settings, archive=store if "://" in store else "")
     place = locate_store(store)

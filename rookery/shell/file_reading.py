@@ -57,7 +57,7 @@ def list_document_files(place: Path) -> list[Path]:
     Raises Failed where there is no such place, or a folder cannot be entered.
     """
     if not place.exists():
-        resolve_roots([place])
+        resolve_roots([place])  # raises the sentence for it
     if not place.is_dir():
         return [place]
     unreadable: list[Failure] = []
