@@ -29,6 +29,7 @@ from rookery.evidence.evidence_model import (
 )
 from rookery.learn.optimizer import ModelOptimizer, OptimizerSettings, make_accelerator
 from rookery.learn.pretrained_models import (
+    choose_precision,
     convert_load_errors,
     freeze_lower_layers,
     require_model_files,
@@ -78,8 +79,6 @@ class EvidenceTrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_field
     order_weight: float = 0.0
     """weight of the loss of the order of a question's passages; above 0, the examples of a question
     are learnt from in one batch"""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """type of the computation; bfloat16 is faster where the processor multiplies it"""
     seed: int = 0
     every: int | None = None
     """steps from one checkpoint to the next; None: as `ResumableRun.iterate_steps` has it"""
@@ -229,14 +228,16 @@ def train_evidence_model(
 ) -> EvidenceTrainingResult:
     """Train a copy of the network in `base` and write it to OUT/model.
 
-    A run that was broken off continues from its last checkpoint with the same result. Raises
+    It computes in bfloat16 where the processor multiplies that, else in float32. A run that was
+    broken off continues from its last checkpoint with the same result. Raises
     Failed: no_model, bad_model, no_data, run_in_use, other_run, stopped, not_a_number.
     """
     if not examples:
         raise Failed(
             Failure("examples", Outcome.NO_DATA, "there are none: name the data to learn from")
         )
-    accelerator = make_accelerator(settings.dtype)
+    fast = choose_precision("") == "bfloat16"
+    accelerator = make_accelerator("bfloat16" if fast else "float32")
     if accelerator.num_processes > 1:
         detail = "the evidence model is trained by one process: start it without a launcher"
         raise Failed(Failure("training", Outcome.UNSUPPORTED, detail))
