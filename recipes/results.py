@@ -6,13 +6,13 @@ figures, and is committed when its run has ended, so that a reproduction may tak
 machines. The rows of every figure are in a CSV file.
 """
 
+import argparse
 import ast
 import csv
 import fcntl
 import gzip
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -82,11 +82,17 @@ smaller than that, "not seen" if it is larger, and "undecided" if none was expec
 def main() -> None:
     """Keep the results of the given runs, write the page from all that are kept, and name the
     recipes that were never run."""
+    parser = argparse.ArgumentParser(prog="python -m recipes.results", description=main.__doc__)
+    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, help="folder of a run")
+    files = [folder / "result.json" for folder in parser.parse_args().runs]
+    for file in files:
+        if not file.is_file():
+            parser.error(f"{file} is not there: name the folder of a run that has ended")
     PICTURES.mkdir(parents=True, exist_ok=True)
     lock = os.open(PICTURES, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)  # `make -j2 reproduce` may end two recipes at once
-    for folder in map(Path, sys.argv[1:]):
-        keep_result(Result.from_json((folder / "result.json").read_bytes()))
+    for file in files:
+        keep_result(Result.from_json(file.read_bytes()))
     _write_page()
     os.close(lock)
 

@@ -63,8 +63,8 @@ SIZE_LIMITS = {
     "(top)": (1_727, 10),  # failures speak Python; a stop waits until an import ends
     "answers": (3_940, 18),  # what a newer source says; a quoted formula without a value is told
     "browser": (1_475, 7),
-    "cli": (3_195, 13),  # a place that is not there is told when a server starts
-    "desk": (7_782, 32),  # what is told is a table; invitations; a lone admin is "You"
+    "cli": (3_196, 13),  # a server says how another browser comes in
+    "desk": (7_780, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_460, 16),  # own libraries are places; the indexes that hold a page are told
@@ -73,7 +73,7 @@ SIZE_LIMITS = {
     "network": (1_303, 5),
     "pages": (8_283, 26),  # documents are read as their reader sees them, PDFs and styles too
     "quotes": (3_182, 13),  # typed quotations read as their page does; answers are marked whole
-    "server": (7_560, 20),  # what is searched is told, with its documents and what of them is not
+    "server": (7_552, 20),  # what is searched is told, with its documents and what of them is not
     "shell": (2_603, 14),  # terminals get lines broken between words
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended

@@ -3,6 +3,7 @@
 Heavy imports are made when the command runs.
 """
 
+import shlex
 import socket
 from errno import EACCES, EADDRINUSE
 from pathlib import Path
@@ -265,6 +266,9 @@ def _open_at(
             local = is_loopback(host) and not (how.log or how.behind_proxy)
             at = how.address or _format_address(host, listener.getsockname()[1])
             _print_welcome(opened_store, at.rstrip("/"), what, local)
+            option = f" --store {shlex.quote(store)}" if store else ""
+            typer.echo(f"For another browser, or another person: rookery judge invite NAME{option}")
+            typer.echo("Ctrl-C closes it.")
         run_server(place, settings, listener, how)
 
 
@@ -314,9 +318,6 @@ def _print_welcome(store: "Store", at: str, what: str, local: bool) -> None:
         typer.echo(f"{what} is open. Come in, once, by this link: {at}/enter/{token}")
     else:
         typer.echo(f"{what} is open: {at}")
-        whom = "To let somebody in" if entered else "Nobody can come in yet"
-        typer.echo(f"{whom}: rookery judge invite NAME{'' if entered else ' --role admin'}")
-    typer.echo("Ctrl-C closes it.")
 
 
 def _format_address(host: str, port: int) -> str:

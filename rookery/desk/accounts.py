@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from typing import Literal, NamedTuple, get_args
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from rookery.desk import tables
 from rookery.desk.store import CHAIN_START, Store, compute_chain_link, take_advisory_lock
@@ -24,6 +24,7 @@ SESSION_MAX_SECONDS = 30 * DAY_SECONDS
 SEEN_INTERVAL = 60.0
 """minimum seconds between two updates of a session's last use"""
 MAX_NAME_CHARACTERS = 80
+_USED = "this link was used before, and each lets one browser in once: ask for another"
 PersonRole = Literal["reader", "labeller", "reviewer", "researcher", "admin"]
 """what a person may do; each role may do all that the earlier ones may. A reader asks, reads and
 rates"""
@@ -130,12 +131,21 @@ def create_invite(store: Store, person: str, role: PersonRole, by: str, days: fl
     return token
 
 
-def find_invited_person(store: Store, token: str) -> Person | None:
-    """Return whom an invitation is for; None if it is unknown or was used."""
-    fresh = (invites.c.token == _hash_token(token)) & invites.c.used.is_(None)
+def find_invited_person(store: Store, token: str) -> Person:
+    """Return whom an invitation is for.
+
+    Raises Failed (no_invite) if the invitation is unknown, was used or has expired.
+    """
+    whose = select(tables.people, invites.c.until, invites.c.used).join(invites)
     with store.begin_read() as connection:
-        row = connection.execute(select(tables.people).join(invites).where(fresh)).first()
-    return Person(*row) if row else None
+        row = connection.execute(whose.where(invites.c.token == _hash_token(token))).first()
+    if row is None:
+        raise make_link_error("no such link was made: copy the whole link, or ask for another")
+    if row.used is not None:
+        raise make_link_error(_USED)
+    if row.until < store.clock():
+        raise make_link_error("this link is too old: ask for another")
+    return Person(*row[:-2])
 
 
 def is_only_person(store: Store, person: Person) -> bool:
@@ -151,14 +161,11 @@ def redeem_invite(store: Store, token: str) -> str:
 
     Raises Failed (no_invite) if the invitation is unknown, was used or has expired.
     """
-    now, matching = store.clock(), invites.c.token == _hash_token(token)
+    person, now = find_invited_person(store, token).name, store.clock()
     with store.begin_write() as connection:
-        fresh = matching & invites.c.used.is_(None) & (invites.c.until >= now)
-        if connection.execute(update(invites).where(fresh).values(used=now)).rowcount == 0:
-            raise _make_refused_invite_error(
-                connection.execute(select(invites).where(matching)).first()
-            )
-        person = str(connection.scalar(select(invites.c.person).where(matching)))
+        unused = (invites.c.token == _hash_token(token)) & invites.c.used.is_(None)
+        if connection.execute(update(invites).where(unused).values(used=now)).rowcount == 0:
+            raise make_link_error(_USED)  # by somebody else, a moment ago
         session = open_session(connection, person, now)
         write_audit_entry(connection, person, "enter", "", now)
     return session
@@ -282,14 +289,9 @@ def _update_person(connection: Connection, name: str, **values: object) -> None:
         raise Failed(Failure(name, Outcome.NO_PERSON, "nobody has this name: look at who there is"))
 
 
-def _make_refused_invite_error(invite: Row[tuple[str, str, float, float | None]] | None) -> Failed:
-    if invite is None:
-        detail = "no such invite was made: copy the whole link, or ask for another"
-    elif invite.used is not None:
-        detail = "it was used before, and each lets one person in once: ask for another"
-    else:
-        detail = "it is too old: ask for another"
-    return Failed(Failure("the invite", Outcome.NO_INVITE, detail))
+def make_link_error(detail: str) -> Failed:
+    """Return the error (no_invite) of a link that lets nobody in."""
+    return Failed(Failure("the link", Outcome.NO_INVITE, detail))
 
 
 def _hash_token(token: str) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from sqlalchemy import Connection, Row, insert, select, update
 
-from rookery.desk.accounts import DAY_SECONDS, open_session, write_audit_entry
+from rookery.desk.accounts import DAY_SECONDS, make_link_error, open_session, write_audit_entry
 from rookery.desk.adjudication import load_exclusions, select_active_exclusions
 from rookery.desk.projects import (
     count_session_items,
@@ -124,16 +124,16 @@ def check_crowd_link(store: Store, project: str, query: Mapping[str, str]) -> Cr
         _sign_parts(key, "link", project, until, study).encode(), signed.encode()
     )
     if not good:
-        raise _make_refusal("the link was changed or is not whole: open it from the study again")
+        raise make_link_error("the link was changed or is not whole: open it from the study again")
     if float(until) < store.clock():
-        raise _make_refusal("the link has ended: return the study on the platform")
+        raise make_link_error("the link has ended: return the study on the platform")
     identity = [query.get(name, "") for name in PLATFORM_PARAMETERS]
     if not all(_PLATFORM_ID.fullmatch(each) for each in identity):
         names = ", ".join(PLATFORM_PARAMETERS)
         missing = f"the platform did not say who comes ({names})"
-        raise _make_refusal(f"{missing}: open it from the study again")
+        raise make_link_error(f"{missing}: open it from the study again")
     if study and identity[1] != study:
-        raise _make_refusal("the link is for another study: open it from the study again")
+        raise make_link_error("the link is for another study: open it from the study again")
     return CrowdArrival(project, *identity)
 
 
@@ -152,7 +152,7 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
             row = {"name": name, "role": "labeller", "made": now, "project": arrival.project}
             connection.execute(insert(people).values(row))
         elif account.gone is not None or account.project is None:
-            raise _make_refusal("this account was closed: return the study on the platform")
+            raise make_link_error("this account was closed: return the study on the platform")
         else:
             by_name = people.c.name == name
             connection.execute(update(people).where(by_name).values(project=arrival.project))
@@ -163,7 +163,7 @@ def enter_by_crowd_link(store: Store, arrival: CrowdArrival) -> str:
         before = connection.execute(select(crowd_entries).where(same_entry)).first()
         if before is not None and before.person != name:
             detail = "somebody else came with this session: open it from the study again"
-            raise _make_refusal(detail)
+            raise make_link_error(detail)
         if before is None:
             row = {"project": arrival.project, "session": arrival.session, "person": name}
             row |= {"participant": arrival.participant, "study": arrival.study, "began": now}
@@ -263,7 +263,3 @@ def _load_key(connection: Connection, project: str) -> str:
 def _sign_parts(key: str, *parts: str) -> str:
     """Return the HMAC-SHA256 (hex) of some texts."""
     return hmac.new(key.encode(), msgspec.json.encode(parts), hashlib.sha256).hexdigest()
-
-
-def _make_refusal(detail: str) -> Failed:
-    return Failed(Failure("the link", Outcome.NO_INVITE, detail))

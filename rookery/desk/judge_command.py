@@ -99,7 +99,7 @@ def run_judge_init(store: DeskStoreOption = "", pages: Path | None = None) -> No
 @judge_group.command("invite")
 def run_judge_invite(
     name: str,
-    role: str = "labeller",
+    role: str = "",
     days: DaysOption = 7,
     address: AddressOption = "",
     store: DeskStoreOption = "",
@@ -107,17 +107,20 @@ def run_judge_invite(
     """Print a link that lets one person in, once.
 
     NAME  Who is invited; the same name is the same person.
-    --role ROLE  labeller, reviewer, researcher or admin.
+    --role ROLE  reader (who asks), labeller (who judges, too), reviewer, researcher or admin (who
+        may do all). Without it, the role that the person has, and labeller for a new one.
     """
     with _open_store(store) as desk:
-        from rookery.desk.accounts import ROLES, create_invite
+        from rookery.desk.accounts import ROLES, create_invite, list_people
 
+        roles = [] if role else [f"for another role: --role {'|'.join(ROLES)}"]
+        role = role or dict(each[:2] for each in list_people(desk)).get(name, "labeller")
         if role not in ROLES:
             raise ValueError(f"there is no role {role!r}: use one of {', '.join(ROLES)}")
         token = create_invite(desk, name, role, get_user_name("rookery judge"), days)
         address = address or _find_address(desk)
     print_lines([f"{address.rstrip('/')}/enter/{token}"])
-    _write_error(f"lets {name} in as {role}, once, within {days:g} days")
+    _write_error(f"lets {name} in as {role}, once, within {days:g} days", *roles)
 
 
 def _find_address(desk: "Store") -> str:

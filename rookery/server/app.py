@@ -11,7 +11,7 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -197,19 +197,19 @@ def show_invite_page(request: Request) -> Response:
     """Show the page behind an invite link, without using the invite up.
 
     It sets a Secure cookie without content: if that comes back, the session cookie can be Secure,
-    too.
+    too. Raises Failed (no_invite).
     """
     invited = accounts.find_invited_person(get_store(request), request.path_params["token"])
     places = []
-    if invited and hasattr(request.app.state, "answering") and not _is_rater(invited):
+    if hasattr(request.app.state, "answering") and not _is_rater(invited):
         from rookery.server.documents import list_searched_places
 
         places = list_searched_places(request.app.state.answering.capabilities)
     return _probe_secure_cookies(render_page(request, "enter.html", places=places))
 
 
-def _is_rater(person: accounts.Person | None) -> bool:
-    return person is not None and person.role in ("labeller", "reviewer")
+def _is_rater(person: accounts.Person) -> bool:
+    return person.role in ("labeller", "reviewer")
 
 
 def _probe_secure_cookies(answer: Response) -> Response:
@@ -268,36 +268,25 @@ def post_sign_out(request: Request) -> Response:
     return answer
 
 
-def post_shortcut_preference(request: Request) -> Response:
-    """Turn single-key shortcuts on or off in this browser (WCAG 2.1.4), by a cookie."""
-    answer = redirect_after_post("/?said=keys")
-    value = "off" if get_posted_value(request, "keys") == "off" else "on"
-    answer.set_cookie(SHORTCUTS_COOKIE, value, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
-    return answer
+PREFERENCES: Mapping[str, tuple[str, Collection[str]]] = {
+    "/language": (LANGUAGE_COOKIE, LANGUAGES),
+    "/theme": (THEME_COOKIE, ("light", "dark", "")),
+    "/keys": (SHORTCUTS_COOKIE, ("on", "off")),
+}
+"""cookie and values of each preference, by the path that its form is posted to; the theme "" is
+that of the system, and keys are single-key shortcuts (WCAG 2.1.4)"""
 
 
-def post_language(request: Request) -> Response:
-    """Keep the chosen language in a cookie, and go back to the page."""
-    answer, chosen = _return_to_page(request), get_posted_value(request, "language")
-    if chosen in LANGUAGES:
-        answer.set_cookie(LANGUAGE_COOKIE, chosen, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
-    return answer
-
-
-def post_theme(request: Request) -> Response:
-    """Keep the chosen theme in a cookie, and go back to the page; "" is that of the system."""
-    answer, chosen = _return_to_page(request), get_posted_value(request, "theme")
-    theme = chosen if chosen in ("light", "dark") else ""
-    answer.set_cookie(THEME_COOKIE, theme, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
-    return answer
-
-
-def _return_to_page(request: Request) -> Response:
-    """Redirect to the page on which a preference was chosen."""
-    path = get_posted_value(request, "there")
+def post_preference(request: Request) -> Response:
+    """Keep a preference in a cookie of this browser, and go back to the page where it was set."""
+    path, page = request.url.path, get_posted_value(request, "there")
     # Only paths of this site: browsers read a second slash, or a backslash, as another host.
-    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", path)
-    return redirect_after_post(path if local else "/")
+    local = re.fullmatch(r"/(?![/\\])[^\\\x00-\x20]*", page)
+    answer = redirect_after_post(page if local else "/")
+    (cookie, values), chosen = PREFERENCES[path], get_posted_value(request, path[1:])
+    if chosen in values:
+        answer.set_cookie(cookie, chosen, max_age=YEAR_SECONDS, **COOKIE_FLAGS)
+    return answer
 
 
 ACCOUNT_PAGES: Mapping[str, PageHandler] = {
@@ -306,9 +295,7 @@ ACCOUNT_PAGES: Mapping[str, PageHandler] = {
     "/enter/crowd/{project:path}": show_crowd_entry,
     "POST /enter/crowd/{project:path}": post_crowd_entry,
     "POST /leave": post_sign_out,
-    "POST /keys": post_shortcut_preference,
-    "POST /language": post_language,
-    "POST /theme": post_theme,
+    **{f"POST {path}": post_preference for path in PREFERENCES},
 }
 """pages for signing in and out and for preferences, for everybody"""
 

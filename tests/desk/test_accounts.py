@@ -39,7 +39,7 @@ def test_an_invite_makes_a_person_and_lets_them_in_once(store: Store, clock: Clo
     token = create_invite(store, "Ada", "reviewer", "the command line")
     session = redeem_invite(store, token)
     assert find_session_person(store, session) == Person("Ada", "reviewer", clock.now, None)
-    once = "it was used before, and each lets one person in once"
+    once = "this link was used before, and each lets one browser in once"
     assert refused(redeem_invite, store, token) == ("no_invite", once)
     assert len(token) >= 43  # 256 bits
     assert token != session
@@ -49,8 +49,8 @@ def test_an_invite_makes_a_person_and_lets_them_in_once(store: Store, clock: Clo
 def test_an_invite_that_is_too_old_or_unknown_lets_nobody_in(store: Store, clock: Clock) -> None:
     token = create_invite(store, "Ada", "labeller", "the command line", days=2)
     clock.pass_by(2 * DAY_SECONDS + 1)
-    assert refused(redeem_invite, store, token) == ("no_invite", "it is too old")
-    assert refused(redeem_invite, store, token + "x") == ("no_invite", "no such invite was made")
+    assert refused(redeem_invite, store, token) == ("no_invite", "this link is too old")
+    assert refused(redeem_invite, store, token + "x") == ("no_invite", "no such link was made")
     token = create_invite(store, "Ada", "labeller", "the command line", days=2)
     clock.pass_by(2 * DAY_SECONDS)
     assert redeem_invite(store, token)

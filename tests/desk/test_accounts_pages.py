@@ -13,25 +13,30 @@ def test_an_invite_lets_one_person_in_once(opened: Opened) -> None:
     for _ in range(3):  # looking at the link uses nothing up
         assert "Sign in" in client.get(f"/enter/{token}").text
     assert "lena" in client.post(f"/enter/{token}").text
-    again = opened.client().post(f"/enter/{token}")
-    assert again.status_code == 410
-    assert "It was used before" in again.text
-    for link in (token, "nonsense"):  # what is searched is for those who are invited
-        assert "What is searched" not in opened.client().get(f"/enter/{link}").text
-    assert opened.client().post("/enter/nonsense").status_code == 410
+    for link, sentence in ((token, "This link was used before"), ("nonsense", "No such link")):
+        for method in ("GET", "POST"):
+            again = opened.client().request(method, f"/enter/{link}")
+            assert (again.status_code, sentence in again.text) == (410, True)
+            assert "rookery judge invite NAME" in again.text
+            assert "What is searched" not in again.text  # for those who are invited
+            assert ">Sign in<" not in again.text
+    assert "You are signed in already" in client.get(f"/enter/{token}").text
 
 
 def test_an_invite_that_is_too_old_says_so(opened: Opened) -> None:
     token = accounts.create_invite(opened.store, "lena", "labeller", "ada", days=1)
     opened.clock.now += 2 * accounts.DAY_SECONDS
-    assert "too old" in opened.client().post(f"/enter/{token}").text
+    page = opened.client().get(f"/enter/{token}")
+    assert (page.status_code, "This link is too old" in page.text) == (410, True)
+    assert opened.client().post(f"/enter/{token}").status_code == 410
 
 
 def test_who_runs_it_on_this_computer_is_told_how_to_come_in(opened: Opened) -> None:
     client = TestClient(opened.client().app, base_url="http://127.0.0.1", client=("127.0.0.1", 9))
-    for status, page in ((401, client.get("/")), (410, client.post("/enter/used"))):
-        assert (page.status_code, "rookery judge invite NAME" in page.text) == (status, True)
-        assert "whoever runs the desk" not in page.text
+    for status, page in ((401, client.get("/")), (410, client.get("/enter/used"))):
+        told = "rookery judge invite NAME --role admin" in page.text
+        assert (page.status_code, told) == (status, True)
+        assert "Whoever runs this server" not in page.text
 
 
 @pytest.mark.parametrize("address", ["/", "/history", "/guides", "/tasks/x", "/judgements/x"])
@@ -39,6 +44,7 @@ def test_who_is_not_in_is_shown_the_way(opened: Opened, address: str) -> None:
     answer = opened.client().get(address)
     assert answer.status_code == 401
     assert "Open the invite link" in answer.text
+    assert "Whoever runs this server" in answer.text
 
 
 @pytest.mark.parametrize(

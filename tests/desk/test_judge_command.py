@@ -120,6 +120,19 @@ def test_an_invite_is_a_link_that_lets_in_once(run: Run, place: Path) -> None:
         assert accounts.verify_audit_chain(store)
 
 
+def test_an_invite_without_a_role_says_which_it_is_and_takes_none_away(
+    run: Run, place: Path
+) -> None:
+    for name, role in (("Ben", "labeller"), ("Ada", "admin")):
+        if role == "admin":
+            run("judge", "invite", name, "--role", role, "--store", place)
+        said = run("judge", "invite", name, "--store", place).err
+        assert f"lets {name} in as {role}, once" in said
+        assert "for another role: --role reader" in said
+    with Store(str(place)) as store:
+        assert [each.role for each in accounts.list_people(store)] == ["admin", "labeller"]
+
+
 def test_an_invite_to_where_nothing_listens_says_so(run: Run, place: Path) -> None:
     with create_server(("127.0.0.1", 0)) as listener, Store(str(place)) as store:
         port = listener.getsockname()[1]

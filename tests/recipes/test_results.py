@@ -124,6 +124,27 @@ def test_the_page_judges_over_all_seeds_that_there_are(
     assert "## webgpt, medium\n\nNo result is kept: run `python -m recipes.webgpt medium`." in page
 
 
+@pytest.mark.parametrize(
+    ("argument", "code", "words"),
+    [
+        ("--help", 0, "[RUN ...]"),
+        ("none", 2, "none/result.json is not there: name the folder"),
+    ],
+)
+def test_a_folder_without_a_result_is_told(
+    argument: str,
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["results", argument])
+    with pytest.raises(SystemExit) as ended:
+        results.main()
+    assert ended.value.code == code
+    assert words in "".join(capsys.readouterr())
+
+
 def test_seeds_that_were_run_elsewhere_before_count(
     tmp_path: Path, write_page: Callable[[], str]
 ) -> None:
