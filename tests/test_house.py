@@ -63,7 +63,7 @@ SIZE_LIMITS = {
     "(top)": (1_727, 10),  # failures speak Python; a stop waits until an import ends
     "answers": (3_940, 18),  # what a newer source says; a quoted formula without a value is told
     "browser": (1_475, 7),
-    "cli": (3_196, 13),  # a server says how another browser comes in
+    "cli": (3_202, 13),  # a server says how another browser comes in
     "desk": (7_780, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less

@@ -3,6 +3,7 @@
 Heavy imports are made when the command runs.
 """
 
+import os
 import shlex
 import socket
 from errno import EACCES, EADDRINUSE
@@ -251,13 +252,18 @@ def _open_at(
 ) -> None:
     """Serve the pages until somebody stops it."""
     from rookery.library.folder_library import resolve_roots
+    from rookery.pages.file_selection import list_folders
     from rookery.server.app import run_server
     from rookery.shell.security import is_loopback
 
     if how.address and not how.address.startswith(("http://", "https://")):
         raise ValueError(f"--address {how.address}: say it in full, as https://rookery.example")
     # No addresses, python:MODULE or rookery:corvids.
-    resolve_roots([Path(each).expanduser() for each in settings.places if ":" not in each])
+    paths = [Path(each).expanduser() for each in settings.places if ":" not in each]
+    for root in resolve_roots(paths):
+        if not any(each.files for each in list_folders([root], settings.selection, [])):
+            detail = "nothing in this folder can be read: put PDF, Office, HTML or text files there"
+            typer.echo(f"{os.fsdecode(root)}: {detail}", err=True)
     settings = msgspec.structs.replace(settings, archive=store if "://" in store else "")
     place = locate_store(store)
     with _open_listener(host, port) as listener:

@@ -586,10 +586,10 @@ def build_desk_pages() -> tuple[list[Route], list[NavigationLink]]:
     ]
     links = [
         NavigationLink("/desk", "Tasks", crowd=True),
-        NavigationLink("/history", "History", crowd=True),
+        NavigationLink("/history", "My work", crowd=True),
         NavigationLink("/guides", "Guides", crowd=True),
-        NavigationLink("/demonstrate", "Demonstrate"),
-        NavigationLink("/cord", "Training"),
+        NavigationLink("/demonstrate", "Answer yourself"),
+        NavigationLink("/cord", "Model training"),
         NavigationLink("/disagreements", "Disagreements", "reviewer"),
         NavigationLink("/board", "Board", "researcher"),
     ]

@@ -131,7 +131,7 @@ def _reading_pages() -> tuple[list[Route], list[NavigationLink]]:
     links = [
         NavigationLink("/documents", "Documents", "reader"),
         NavigationLink("/", "Ask", "reader"),
-        NavigationLink("/asked", "Asked", "reader"),
+        NavigationLink("/asked", "My questions", "reader"),
     ]
     return routes, links
 

@@ -56,6 +56,21 @@ def test_a_place_that_is_not_there_is_told_before_anything_is_opened(
 
 
 @pytest.mark.slow
+def test_a_folder_without_a_document_is_told_and_served(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "2026").mkdir(parents=True)
+    (tmp_path / "photos" / "2026" / "rook.jpg").write_bytes(b"\xff\xd8\xff")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "rooks.txt").write_text("Rooks nest in colonies.")
+    places = ("--in", str(tmp_path / "photos"), "--in", str(tmp_path / "notes"))
+    with desk(tmp_path / "desk.sqlite", "--port", "0", *places) as process:
+        line_with(process, "The desk is open")
+        assert process.stderr
+        told = f"{tmp_path / 'photos'}: nothing in this folder can be read: put PDF, "
+        assert process.stderr.readline().startswith(told)
+        assert process.stderr.readline().startswith("A new store was made")
+
+
+@pytest.mark.slow
 def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -> None:
     place = tmp_path / "new" / "desk.sqlite"
     with desk(place, "--port", "0") as process:

@@ -1,11 +1,13 @@
 """The board and the cord in a real browser: every screen at three widths, in light and dark."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Literal
 
 import pytest
 from boards import hire, pay, train, work
-from playwright.sync_api import expect
+from PIL import Image, ImageStat
+from playwright.sync_api import Page, expect
 from visits import item
 from windows import Seen, Site, flaws
 
@@ -69,8 +71,29 @@ def test_axe_finds_nothing_and_no_screen_is_wider_than_the_window(
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         assert not page.evaluate(wide), width
+        assert not page.evaluate(wide.replace("Element", "Element.querySelector('.head nav')"))
         assert flaws(page) == [], width
     assert open_window.said == []
+
+
+def _get_brightness_at_the_right(page: Page) -> float:
+    """Brightness of the right edge of the first table, from 0 to 255."""
+    picture = Image.open(BytesIO(page.locator(".scroll").first.screenshot())).convert("L")
+    width, height = picture.size
+    return ImageStat.Stat(picture.crop((width - 6, 20, width - 2, height - 20))).mean[0]
+
+
+@pytest.mark.slow
+def test_a_table_that_goes_on_to_the_right_has_a_shadow_there(open_window: Seen) -> None:
+    page = open_window.page
+    page.set_viewport_size({"width": 360, "height": 800})
+    schemes: dict[Literal["light", "dark"], int] = {"light": 20, "dark": 8}
+    for scheme, least in schemes.items():
+        page.emulate_media(color_scheme=scheme)
+        page.goto("/board/quality?batch=ravens")
+        shaded = _get_brightness_at_the_right(page)
+        page.locator(".scroll").first.evaluate("table => table.scrollLeft = table.scrollWidth")
+        assert _get_brightness_at_the_right(page) - shaded > least, scheme
 
 
 def test_a_labeller_stops_a_run_by_the_keyboard_alone(busy: Site) -> None:

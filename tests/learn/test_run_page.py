@@ -35,6 +35,16 @@ def test_limits_are_dashed_and_what_was_not_measured_is_left_out() -> None:
     assert (len(curve[1].split()), len(target[1].split())) == (5, 9)
 
 
+def test_metrics_that_only_experts_know_are_explained() -> None:
+    history = [{"step": 0, "approxkl": 0.1, "mismatch": 0.2, "unheard": 1.0, "loss": 1.0}]
+    page = render_run_page("run", "", False, history, [])
+    told = re.findall(r'<figcaption>(.*?)</figcaption>|<p class="meaning">(.*?)</p>', page)
+    assert [title or words.split(":")[0][:24] for title, words in told] == [
+        "Loss", "Approxkl", "How far the policy moves", "Mismatch", "Largest difference betwe",
+        "Unheard",
+    ]  # fmt: skip
+
+
 def test_words_of_models_and_people_are_text() -> None:
     bad = "<script>alert('$name')</script>&amp;"
     row = {"context": bad, "action": bad}

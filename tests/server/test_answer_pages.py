@@ -216,7 +216,7 @@ def test_readers_read_and_others_work_at_the_desk_too(reading: Reading) -> None:
     assert "Desk" not in heads["rita", "/"]
     assert heads["rita", "/"][0] == heads["lena", "/"][0] == heads["lena", "/desk"][0] == "Ask"
     assert heads["lena", "/"][-1] == "Desk"
-    assert heads["lena", "/desk"][:4] == ["Ask", "Asked", "Documents", "Tasks"]
+    assert heads["lena", "/desk"][:4] == ["Ask", "My questions", "Documents", "Tasks"]
 
 
 def test_the_desk_alone_leads_from_the_first_page_to_the_tasks(opened: Opened) -> None:

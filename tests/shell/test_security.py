@@ -217,7 +217,7 @@ def test_a_problem_keeps_the_head_of_the_page_and_names_nobody_who_is_alone(open
         assert head is not None
         assert (answer.status_code, "lena" in answer.text) == (status, False)
         assert [each.text() for each in head.css(".person, a[href='/history']")] == [
-            "History",
+            "My work",
             "You",
         ]
 
