@@ -160,7 +160,7 @@ def take_desk_pictures(page: Page, home: Path) -> None:
         page.goto(urljoin(address, urlsplit(link).path))
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("button", name="Begin").wait_for()
-        save_picture(page, "tasks", height=430)
+        save_picture(page, "tasks", height=450)
         page.get_by_role("button", name="Begin").click()
         page.wait_for_load_state("networkidle")
         save_picture(page, "compare")

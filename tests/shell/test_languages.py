@@ -141,6 +141,7 @@ def test_the_choice_leads_to_no_other_site(opened: Opened, there: str) -> None:
 def test_a_task_is_done_in_german(opened: Opened) -> None:
     opened.lay(item("supported"))
     visit = opened.visit()
+    assert "Begin a task: judge the answers to a question" in visit.get("/desk").text
     visit.client.cookies.set("language", "de")
     assert "Was zu tun ist" in visit.get("/desk").text
     assert "Noch nicht abgegeben." in visit.begin("supported").send({}).text
