@@ -60,36 +60,11 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Answer",
-    "BatchReward",
-    "Block",
-    "Claim",
-    "ClaimedVerdict",
-    "Comparison",
-    "Completion",
-    "Episode",
-    "Failed",
-    "Failure",
-    "Hit",
-    "Library",
-    "Link",
-    "Mark",
-    "ModelSettings",
-    "Page",
-    "Policy",
-    "Question",
-    "Quote",
-    "Rating",
-    "Reward",
-    "Settings",
-    "Step",
-    "Verdict",
-    "ask",
-    "ask_many",
-    "browse",
-    "open_library",
-    "verify",
-]
+    "Answer", "BatchReward", "Block", "Claim", "ClaimedVerdict", "Comparison", "Completion",
+    "Episode", "Failed", "Failure", "Hit", "Library", "Link", "Mark", "ModelSettings", "Page",
+    "Policy", "Question", "Quote", "Rating", "Reward", "Settings", "Step", "Verdict", "ask",
+    "ask_many", "browse", "open_library", "verify",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -148,9 +148,10 @@ class Mark(Record, frozen=True, array_like=True):
     """ruby (value: the reading), image (empty span; value: its alt text), anchor (value: its id),
     header (a row of header cells), page, slide or message (value: its number), sheet (value: its
     name), chapter (value: its heading), key (a further part of a value in JSON; value: its key),
-    sender (the letter of a mail; value: who sent it and when), time (value: when it is said), date
-    (value: that of the document, as YYYY-MM-DD), ocr (text that a program has read in a picture);
-    in pages that version 0.1 read also sup and sub"""
+    sender (the letter of a mail; value: who sent it and when), quoted (what a letter has of others;
+    value: what it says of who wrote it), time (value: when it is said), date (value: that of the
+    document, as YYYY-MM-DD), ocr (text that a program has read in a picture); in pages that version
+    0.1 read also sup and sub"""
     value: str = ""
 
 

@@ -60,21 +60,21 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_727, 10),  # failures speak Python; a stop waits until an import ends
-    "answers": (3_940, 18),  # what a newer source says; a quoted formula without a value is told
+    "(top)": (1_702, 10),  # failures speak Python; a stop waits until an import ends
+    "answers": (3_946, 18),  # what a newer source says; a formula without a value; who wrote a mail
     "browser": (1_475, 7),
-    "cli": (3_202, 13),  # a server says how another browser comes in
-    "desk": (7_780, 32),  # what is told is a table; invitations; a lone admin is "You"
+    "cli": (3_160, 13),  # a server says how another browser comes in
+    "desk": (7_768, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
-    "learn": (6_505, 25),  # sampling records what frozen layers give: a pass through them less
+    "learn": (6_483, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_460, 16),  # own libraries are places; the indexes that hold a page are told
-    "measure": (1_434, 11),
+    "measure": (1_426, 11),
     "models": (1_504, 7),
     "network": (1_303, 5),
-    "pages": (8_283, 26),  # documents are read as their reader sees them, PDFs and styles too
-    "quotes": (3_182, 13),  # typed quotations read as their page does; answers are marked whole
+    "pages": (8_410, 27),  # documents are read as their reader sees them; who wrote what in mails
+    "quotes": (3_161, 13),  # typed quotations read as their page does; answers are marked whole
     "server": (7_552, 20),  # what is searched is told, with its documents and what of them is not
-    "shell": (2_603, 14),  # terminals get lines broken between words
+    "shell": (2_594, 14),  # terminals get lines broken between words
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended
 LAYOUT_TOKENS = (

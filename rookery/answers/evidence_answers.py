@@ -321,7 +321,8 @@ class PageSection(NamedTuple):
     heading: str
     """title of the page and headings above the section"""
     parent: int
-    """start of the rows of a table of which the best answers for all; else its own start"""
+    """start of the rows of a table, or of a mail with what it quotes, of which the best answers for
+    all; else its own start"""
     words: str = ""
     """a row of a table as the judge reads it"""
 
@@ -336,8 +337,14 @@ def list_sections(page: Page) -> list[PageSection]:
 
     A row of a table is one by itself, and so is a line of a log.
     """
-    rows, sections = list_table_rows(page), list[PageSection]()
+    rows, sections, parent, last = list_table_rows(page), list[PageSection](), 0, ("", "")
     for each in sorted(cut_passages(page, SECTION_SIZES), key=lambda each: each.start):
+        # Where the writers of a mail change, a question that is quoted is no rival of its answer.
+        is_quoting = any(label.startswith("quoted") for label in (each.label, last[1]))
+        is_reply = is_quoting and each.context == last[0]
+        last = each.context, each.label
+        if not (is_reply and each.end - parent <= SECTION_SIZES.long):
+            parent = each.start
         if _NEVER_QUOTED.fullmatch(each.context.rpartition(" > ")[2].strip("0123456789. ")):
             continue
         start, context = each.start, _VERSION.sub(r"Version \g<0>", each.context)
@@ -346,7 +353,8 @@ def list_sections(page: Page) -> list[PageSection]:
         for low, high, words, group in (*inside, (each.end, each.end, "", "")):
             if page.text[start:low].strip():
                 heading = f"{above} {each.label}".strip()
-                sections.append(PageSection(page, start, low, heading, start))
+                whole = parent if start == each.start else start
+                sections.append(PageSection(page, start, low, heading, whole))
             if words:
                 place = low, high, f"{above} {group}".strip(), inside[0].start
                 sections.append(PageSection(page, *place, words))

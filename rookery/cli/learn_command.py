@@ -91,43 +91,8 @@ class TrainingSummary(NamedTuple):
     """what the result's `gains` are of"""
 
 
-TRAINING_SUMMARIES = {
-    "imitate": TrainingSummary(
-        "learnt from {rows} steps of episodes; kept: the model after step {best_step} of {steps}",
-        "{validation_rows} steps of episodes that were held out",
-        {
-            "validation_loss": "nats a token; less is better",
-            "accuracy": "share of tokens that are the likeliest",
-            "valid": "share of sampled answers that are commands, where one is wanted",
-        },
-    ),
-    "prefer": TrainingSummary(
-        "learnt from {comparisons} comparisons; kept: the model after step {best_step} of {steps}",
-        "{after[comparisons]} comparisons that were held out",
-        {
-            "loss": "nats; 0.693 for pairs is knowing nothing, less is better",
-            "accuracy": "share in which the preferred answer has the highest reward",
-            "error": "calibration error; less is better",
-        },
-        "accuracy, by comparison",
-    ),
-    "reinforce": TrainingSummary(
-        "learnt in {reinforced[steps]} batches of episodes; the last is {reinforced[kl]:.3g} nats "
-        "an episode from the reference",
-        "{asked}",
-        {"reward": "mean of an episode", "answered": "share of the episodes with an answer"},
-        "reward, by question",
-    ),
-    "retrieve": TrainingSummary(
-        "learnt from {questions} questions; kept: the encoder after step {best_step} of {steps}",
-        "{validation_questions} questions that were held out",
-        {
-            "mse": "squared error of foretold worths; less is better",
-            "accuracy": "share of pairs of references in the right order",
-            "ndcg": "how good the order of references is; 1 is the best",
-        },
-    ),
-}
+_SUMMARIES = read_toml_table(Path(__file__).with_name("training_summaries.toml"))
+TRAINING_SUMMARIES = {kind: TrainingSummary(**each) for kind, each in _SUMMARIES.items()}
 
 
 def run_learn(what: str, config: Path, out: Path | None, json: bool, desk: str = "") -> int:

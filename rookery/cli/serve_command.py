@@ -32,16 +32,9 @@ if TYPE_CHECKING:
 
 
 SERVER_OPTIONS = (
-    *ENDPOINT_OPTIONS,
-    "samples",
-    "choose_by",
-    "decline",
-    "engine",
-    "ranker",
-    "offline",
-    *NETWORK_OPTIONS,
-    *COMPLETION_FIELDS,
-)
+    *ENDPOINT_OPTIONS, "samples", "choose_by", "decline", "engine", "ranker", "offline",
+    *NETWORK_OPTIONS, *COMPLETION_FIELDS,
+)  # fmt: skip
 """options of what answers for others: the pages, the API and MCP"""
 StoreOption = Annotated[
     str,

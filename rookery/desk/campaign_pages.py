@@ -47,16 +47,13 @@ from rookery.records import Answer, Claim, Failure, Page, Question
 from rookery.shell.languages import mark_text
 
 SETTING_LABELS = {
-    "rate": mark_text("Rate"),
-    "per": mark_text("Paid by"),
-    "currency": mark_text("Currency"),
+    "rate": mark_text("Rate"), "per": mark_text("Paid by"), "currency": mark_text("Currency"),
     "pay_excluded": mark_text("Work that does not count"),
-    "idle_minutes": mark_text("Idle minutes"),
-    "pass_share": mark_text("Pass rule"),
+    "idle_minutes": mark_text("Idle minutes"), "pass_share": mark_text("Pass rule"),
     "feedback_days": mark_text("Days before feedback"),
     "session_items": mark_text("Items for each crowd worker"),
     "completion_code": mark_text("Completion code"),
-}
+}  # fmt: skip
 """label of each project setting"""
 SETTING_HELP = {
     "rate": mark_text("Pay for one hour or one item. 0: nothing is paid."),

@@ -59,18 +59,13 @@ from rookery.shell.languages import translate_text as _
 ShowDashboardPage = Callable[[Request, str], Response]
 """a function that renders a dashboard page again, with a sentence that says what is wrong"""
 DASHBOARD_TABS = (
-    ("/board", mark_text("Progress")),
-    ("/board/quality", mark_text("Quality")),
-    ("/board/returned", mark_text("Flagged")),
-    ("/board/excluded", mark_text("Excluded")),
-    ("/board/snapshots", mark_text("Snapshots")),
-    ("/board/projects", mark_text("Projects")),
-    ("/board/pay", mark_text("Pay")),
-    ("/board/people", mark_text("People")),
-    ("/board/forms", mark_text("Forms")),
-    ("/board/guides", mark_text("Guides")),
+    ("/board", mark_text("Progress")), ("/board/quality", mark_text("Quality")),
+    ("/board/returned", mark_text("Flagged")), ("/board/excluded", mark_text("Excluded")),
+    ("/board/snapshots", mark_text("Snapshots")), ("/board/projects", mark_text("Projects")),
+    ("/board/pay", mark_text("Pay")), ("/board/people", mark_text("People")),
+    ("/board/forms", mark_text("Forms")), ("/board/guides", mark_text("Guides")),
     ("/board/book", mark_text("Log")),
-)
+)  # fmt: skip
 """path and label of each tab of the dashboard"""
 
 

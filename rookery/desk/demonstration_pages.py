@@ -93,16 +93,12 @@ STOP_DESCRIPTIONS = {
 }
 """end of a demonstration in words, by stop reason"""
 _VERBS = {
-    "Search": mark_text("searched for"),
-    "Clicked on link": mark_text("followed link"),
-    "Find in page:": mark_text("looked on the page for"),
-    "Quote:": mark_text("quoted"),
-    "Scrolled down": mark_text("scrolled down"),
-    "Scrolled up": mark_text("scrolled up"),
-    "Top": mark_text("went to the top"),
-    "Back": mark_text("went back"),
+    "Search": mark_text("searched for"), "Clicked on link": mark_text("followed link"),
+    "Find in page:": mark_text("looked on the page for"), "Quote:": mark_text("quoted"),
+    "Scrolled down": mark_text("scrolled down"), "Scrolled up": mark_text("scrolled up"),
+    "Top": mark_text("went to the top"), "Back": mark_text("went back"),
     "End:": mark_text("ended:"),
-}
+}  # fmt: skip
 
 
 class DemonstrationStep(NamedTuple):

@@ -244,28 +244,15 @@ def _is_address(text: str) -> bool:
 PPO_DEFAULTS: Mapping[str, Any] = {}
 """Ziegler, section 2.2, for runs of tens of batches: the defaults of `ReinforcementSettings`"""
 WEBGPT_PPO_DEFAULTS: Mapping[str, Any] = {
-    "episodes": 512,
-    "epochs": 1,
-    "minibatches": 128,
-    "chunk": 64,
-    "count": "action",
-    "whiten_rewards": False,
-    "beta": 0.02,
-}
+    "episodes": 512, "epochs": 1, "minibatches": 128, "chunk": 64, "count": "action",
+    "whiten_rewards": False, "beta": 0.02,
+}  # fmt: skip
 """WebGPT, appendix E: PPO of one epoch, with time counted in actions of 64 tokens"""
 A2C_DEFAULTS: Mapping[str, Any] = {
-    "epochs": 1,
-    "minibatches": 1,
-    "clip": None,
-    "value": "shared",
-    "value_clip": None,
-    "trace": 1.0,
-    "whiten_rewards": False,
-    "whiten_advantages": False,
-    "kl": "loss",
-    "no_answer": -2.0,
-    "bad_syntax": 2.0,
-}
+    "epochs": 1, "minibatches": 1, "clip": None, "value": "shared", "value_clip": None,
+    "trace": 1.0, "whiten_rewards": False, "whiten_advantages": False, "kl": "loss",
+    "no_answer": -2.0, "bad_syntax": 2.0,
+}  # fmt: skip
 """GopherCite, section 2.8 and appendix F: one epoch, nothing clipped, the value network a head that
 predicts the final reward, the KL in the loss, 2 off the reward for bad syntax"""
 RLOO_DEFAULTS: Mapping[str, Any] = {

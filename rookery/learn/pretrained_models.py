@@ -526,14 +526,10 @@ def save_adapter(model: nn.Module, folder: Path, base: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(weights, folder / ADAPTER_WEIGHTS_FILE, {"format": "pt"})
     adapter_config = {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base,
-        "r": config.r,
-        "lora_alpha": config.lora_alpha,
-        "target_modules": sorted(changed),
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base,
+        "r": config.r, "lora_alpha": config.lora_alpha, "target_modules": sorted(changed),
         "inference_mode": True,
-    }
+    }  # fmt: skip
     (folder / ADAPTER_CONFIG_FILE).write_text(
         json.dumps(adapter_config, indent=1) + "\n", encoding="utf-8"
     )

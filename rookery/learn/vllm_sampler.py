@@ -37,14 +37,9 @@ T = TypeVar("T")
 _TIMEOUTS = {"connect": 10.0, "read": 900.0, "write": 60.0, "pool": None}
 """seconds; weights and long actions take their time"""
 _UNCHANGED_SAMPLING = {
-    "return_token_ids": True,
-    "logprobs": 0,
-    "ignore_eos": True,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-}
+    "return_token_ids": True, "logprobs": 0, "ignore_eos": True, "top_p": 1.0, "top_k": 0,
+    "min_p": 0.0, "repetition_penalty": 1.0,
+}  # fmt: skip
 """asked each time, so that what the server has been told of sampling and of ends does not count"""
 _PROBE_TEXT = "Crows remember faces; “krähe”, 1,234\n日本"
 _PROBE_TOKENS = 16

@@ -103,18 +103,10 @@ def _compute_rated_share(system: str, scale: str, ratings: Sequence[Rating]) -> 
 
 
 LEVELS = {
-    "relevancy": 4,
-    "density": 4,
-    "reference_truthfulness": 2,
-    "toxicity": 2,
-    "social_bias": 2,
-    "fluency": 4,
-    "correctness": 4,
-    "citation_accuracy": 4,
-    "objectivity": 2,
-    "truthfulness": 2,
+    "relevancy": 4, "density": 4, "reference_truthfulness": 2, "toxicity": 2, "social_bias": 2,
+    "fluency": 4, "correctness": 4, "citation_accuracy": 4, "objectivity": 2, "truthfulness": 2,
     "redundancy": 2,
-}
+}  # fmt: skip
 """levels of each scale, references first (WebGLM, section 4): four or two"""
 
 

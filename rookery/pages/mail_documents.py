@@ -22,6 +22,7 @@ from rookery.pages.page_parts import (
     read_labels,
     read_part,
 )
+from rookery.pages.quoted_replies import ATTRIBUTION, FIELD_LINE, read_letter
 from rookery.pages.text_encoding import decode_mail_text
 from rookery.records import Page
 
@@ -49,7 +50,8 @@ _MAIL_ERRORS = (MessageError, ValueError, LookupError, TypeError, AttributeError
 def read_mail(data: bytes, url: str, fetched: str, limits: ReadLimits) -> Page:
     """Return a message as a Page titled by its subject.
 
-    A letter has the mark `sender`, by whose value it is found; recipients and names of attachments
+    A letter has the mark `sender`, by whose value it is found, and what it quotes of others, or
+    forwards, the mark `quoted`; recipients and names of attachments
     are shown and not searched; lines that begin with `>` are quotations; messages in the message
     follow it. Of a page that a browser saved as a message, the page is read. Raises Failed:
     malformed, too_large, empty_after_extraction.
@@ -136,8 +138,7 @@ def _read_message(message: Message, limits: ReadLimits, depth: int = 1) -> Itera
     inside = [body for body in bodies if body.get_content_maintype() == "message"]
     for body in bodies:
         if body not in inside:
-            letter = read_part(_write_body(body), NOWHERE, limits)
-            yield PagePart(letter, "sender" if sender else "", sender)
+            yield PagePart(read_letter(_write_body(body), NOWHERE, limits, sender))
     if depth == _MOST_DEPTH:
         attachments += (body.get_content_type() for body in inside)
     yield PagePart(read_labels(f"Attachment: {name}" for name in attachments))
@@ -293,7 +294,8 @@ def _write_lines(lines: list[str], flowed: bool, signed: bool, joined: bool) -> 
     for before, line in pairwise(lines):
         room = widest - len(before) - 1
         full = before.endswith(" ") if flowed else room < len(line.split(None, 1)[0])
-        goes_on = full and not signed and (flowed or not _ITEM.match(line))
+        goes_on = full and not (signed or FIELD_LINE.match(line) or ATTRIBUTION.match(before))
+        goes_on = goes_on and (flowed or not _ITEM.match(line))
         space = "" if joined and not before.endswith("  ") else " "
         html += (space if goes_on else "<br>", escape(line.strip()))
     return f"<p>{''.join(html)}</p>"

@@ -11,6 +11,7 @@ import msgspec
 
 from rookery.errors import Failed, Outcome
 from rookery.pages.html.html_parser import count_tags, read_html, simplify_markup
+from rookery.pages.html.html_tree import HtmlTree
 from rookery.pages.html.page_assembly import build_page
 from rookery.records import Block, Failure, Link, Mark, Page
 
@@ -65,9 +66,14 @@ def read_part(html: str, url: str, limits: ReadLimits, whole: bool = True) -> Pa
 
     `url` is the base of its relative links. Raises Failed: too_large.
     """
+    return build_page(parse_part(html, limits), url, whole=whole)
+
+
+def parse_part(html: str, limits: ReadLimits) -> HtmlTree:
+    """Return HTML as a tree. Raises Failed: too_large."""
     if html.count("<") > limits.tags:
         check_size(count_tags(html), limits.tags, "tags")
-    return build_page(read_html(simplify_markup(html)), url, whole=whole)
+    return read_html(simplify_markup(html))
 
 
 def read_labels(labels: Iterable[str]) -> Page:

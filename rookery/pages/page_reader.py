@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from html import escape
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -28,6 +29,7 @@ from rookery.pages.text_documents import TEXT_READERS, read_markdown, read_noteb
 from rookery.pages.text_encoding import decode_text, is_text
 from rookery.pages.xml_documents import read_feed, rewrite_xhtml
 from rookery.records import Mark, Page
+from rookery.typed_files import read_text_table
 
 _HEAD = 4096
 _OFFICE = {"word/document": "docx", "ppt/presentation": "pptx", "xl/workbook": "xlsx"}
@@ -88,26 +90,9 @@ def detect_text_document(data: bytes) -> str:
     return ""
 
 
-_OOXML = "application/vnd.openxmlformats-officedocument"
-_OASIS = "application/vnd.oasis.opendocument"
 _TYPES = {
     declared: kind
-    for kind, types in {
-        "html": "text/html application/xhtml+xml",
-        "pdf": "application/pdf",
-        "markdown": "text/markdown text/x-markdown",
-        "json": "application/json",
-        "subtitles": "text/vtt application/x-subrip",
-        "docx": f"{_OOXML}.wordprocessingml.document",
-        "pptx": f"{_OOXML}.presentationml.presentation",
-        "xlsx": f"{_OOXML}.spreadsheetml.sheet",
-        "open_document": f"{_OASIS}.text {_OASIS}.presentation {_OASIS}.spreadsheet",
-        "epub": "application/epub+zip",
-        "mail": "message/rfc822 multipart/related application/x-mimearchive",
-        "mailbox": "application/mbox",
-        "notebook": "application/x-ipynb+json",
-        "feed": "application/rss+xml application/atom+xml",
-    }.items()
+    for kind, types in read_text_table(Path(__file__).with_name("content_types.txt")).items()
     for declared in types.split()
 }
 _HTML_START = re.compile(

@@ -13,7 +13,7 @@ from rookery.pages.search_terms import find_language, join_pairs, split_terms
 from rookery.records import Block, Hit, Mark, Page
 from rookery.written_values import list_value_terms
 
-READER_FORMAT = "2"
+READER_FORMAT = "3"
 """of pages and passages, as they are made of the bytes of a file: raise it where any of them become
 others, and what is indexed is read again"""
 CELL_BORDER = "\t"
@@ -29,7 +29,7 @@ class Passage(msgspec.Struct, frozen=True):
     """the headings it stands under, outermost first"""
     label: str = ""
     """the names of the columns of a table that begins above it, the key of its value in JSON, or
-    who sent the mail and when"""
+    who wrote the mail, or what it quotes, and when"""
     article: bool = True
     """False: comments, footnotes and the like, outside the article view"""
 
@@ -65,7 +65,8 @@ _NOTICE = re.compile(
 def cut_passages(page: Page, sizes: PassageSizes = PassageSizes()) -> list[Passage]:
     """Return the passages of a page, in order, article first.
 
-    Short neighbouring blocks below the same headings are joined, long ones cut between sentences.
+    Short neighbouring blocks below the same headings and, in a mail, by the same writer are joined,
+    long ones cut between sentences.
     Hidden text and headings are in no passage, nor what nobody would quote: furniture, lists of
     links and, outside the article, short blocks and what reads like a copyright line, a cookie
     banner or an advert. A page without blocks counts as one paragraph of article.
@@ -118,11 +119,13 @@ def _join_blocks(
     """Spans of neighbouring blocks, short ones joined, never across a heading or what is left out,
     such as a byline: a quote is one slice."""
     headings: list[tuple[int, str]] = []
+    writers = [mark for mark in page.marks if mark.kind in ("sender", "quoted")]
     start = end = -1
     for block in blocks:
         gap = page.text[end : block.start]
         full = end - start >= sizes.short and (not gap or gap.strip(CELL_BORDER))  # no row is cut
-        if start >= 0 and (block.kind == "heading" or gap.strip() or full):
+        other = _get_label(writers, block.start) != _get_label(writers, start)
+        if start >= 0 and (block.kind == "heading" or gap.strip() or full or other):
             yield (start, end), _join_headings(headings)
             start = -1
         if block.kind == "heading":
@@ -176,11 +179,11 @@ def find_labels(page: Page) -> list[Mark]:
     """Return spans of text that are found by words above them, in order of their starts.
 
     The value of a mark is the names of the columns of these rows of a table, joined by ` | ` and
-    cut to LONGEST_LABEL characters, the key of a value in JSON (mark `key`), or who sent a mail and
-    when (mark `sender`). The names are the
+    cut to LONGEST_LABEL characters, the key of a value in JSON (mark `key`), or who wrote a mail
+    (`sender`) or what it quotes (`quoted`), and when. The names are the
     rows of header cells or, without any, the first row where the others hold numbers.
     """
-    labels = [mark for mark in page.marks if mark.kind in ("key", "sender")]
+    labels = [mark for mark in page.marks if mark.kind in ("key", "sender", "quoted")]
     heads = {mark.start for mark in page.marks if mark.kind == "header"}
     for rows in _split_tables(page):
         texts = [[page.text[cell.start : cell.end] for cell in row] for row in rows]

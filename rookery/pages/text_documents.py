@@ -15,6 +15,7 @@ import msgspec
 from rookery.errors import Outcome
 from rookery.pages.page_parts import PagePart, ReadLimits, build_read_error, join_parts, read_part
 from rookery.pages.passages import LONGEST_LABEL, names_columns
+from rookery.pages.quoted_replies import mark_writers, read_letter
 from rookery.records import Block, Mark, Page, decode_json
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def read_text(text: str, url: str, fetched: str = "", kind: str = "text") -> Pag
     is_list = kind == "text" and len(heads) > 1 and _HEAD_LINE.match(text, first.start)
     if kind in _TITLED_BY_NAME or (is_list and heads[0] == first):
         title = unquote(url.partition("#")[0]).rstrip("/").rpartition("/")[2] or title
-    return Page(url=url, title=title, text=text, blocks=blocks, marks=marks, fetched=fetched)
+    page = Page(url=url, title=title, text=text, blocks=blocks, marks=marks, fetched=fetched)
+    return mark_writers(page, None) if kind == "text" else page
 
 
 _JSON_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -387,7 +389,8 @@ def read_markdown(text: str, url: str, fetched: str, limits: ReadLimits) -> Page
         title, hidden = named[1] if named else "", f"<div hidden>{escape(front[2])}</div>"
         text, days = text[front.end() :], sorted(_FRONT_DAY.findall(front[2]))
     html = _make_markdown_parser().render(text) + hidden
-    page = join_parts([PagePart(read_part(html, url, limits))], url, fetched, title, limits)
+    letter = read_letter(html, url, limits, None)
+    page = join_parts([PagePart(letter)], url, fetched, title, limits)
     marks = [Mark(0, len(page.text), "date", day) for day in days[-1:]]
     return msgspec.structs.replace(page, marks=(*marks, *page.marks))
 

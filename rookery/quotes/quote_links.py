@@ -42,14 +42,17 @@ def describe_location(page: Page, start: int) -> str:
     The page, slide, sheet, chapter or message, else the heading above, else the depth: `p. 3`,
     `slide 3`, `sheet “2024”`, `in “Nesting”`, `about 40 % down`. In a table the names of its
     columns follow: `in “Corvids”, columns: Bird | Years`. Text that a program has read in a picture
-    is marked: `p. 3, read by OCR`.
+    is marked: `p. 3, read by OCR`, and so is what a mail quotes: `at the end, quoted: Tom wrote`,
+    or, where it does not say of whom, `at the end, quoted by Ada`.
     """
     block = _find_block(page, start)
     columns = find_column_names(page, start) if block and block.kind == "cell" else ()
     names = shorten_line(" | ".join(columns), MAX_COLUMN_CHARACTERS)
     place = _describe_place(page, start)
-    read = any(mark.kind == "ocr" and mark.start <= start < mark.end for mark in page.marks)
-    return place + (f", columns: {names}" if names else "") + ", read by OCR" * read
+    place += f", columns: {names}" if names else ""
+    marks = [mark for mark in page.marks if mark.start <= start < mark.end]
+    place += "".join(f", {mark.value}" for mark in marks if mark.kind == "quoted")
+    return place + ", read by OCR" * any(mark.kind == "ocr" for mark in marks)
 
 
 def find_column_names(page: Page, at: int) -> tuple[str, ...]:

@@ -378,31 +378,13 @@ _ONE_SPELLING = str.maketrans(
 
 
 QuoteOutcome = Literal[
-    "verified",
-    "read_otherwise",
-    "page_missing",
-    "digest_differs",
-    "wrong_source",
-    "text_differs",
-    "out_of_range",
-    "cut_word",
-    "hidden_text",
-    "too_short",
-]
+    "verified", "read_otherwise", "page_missing", "digest_differs", "wrong_source", "text_differs",
+    "out_of_range", "cut_word", "hidden_text", "too_short",
+]  # fmt: skip
 ClaimedOutcome = Literal[
-    "verified",
-    "read_otherwise",
-    "elided",
-    "not_found",
-    "cut_word",
-    "hidden_text",
-    "bidi_controls",
-    "page_missing",
-    "too_short",
-    "broken_citation",
-    "not_quoted",
-    "not_checked",
-]
+    "verified", "read_otherwise", "elided", "not_found", "cut_word", "hidden_text", "bidi_controls",
+    "page_missing", "too_short", "broken_citation", "not_quoted", "not_checked",
+]  # fmt: skip
 
 UNCHECKED_OUTCOMES = ("not_quoted", "not_judged", "not_checked")
 """outcomes of what holds no quote, or none that can be checked"""

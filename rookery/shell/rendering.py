@@ -37,19 +37,10 @@ from rookery.shell.languages import (
 
 WEB_FOLDER = Path(__file__).parent
 MONTHS = (
-    mark_text("January"),
-    mark_text("February"),
-    mark_text("March"),
-    mark_text("April"),
-    mark_text("May"),
-    mark_text("June"),
-    mark_text("July"),
-    mark_text("August"),
-    mark_text("September"),
-    mark_text("October"),
-    mark_text("November"),
-    mark_text("December"),
-)
+    mark_text("January"), mark_text("February"), mark_text("March"), mark_text("April"),
+    mark_text("May"), mark_text("June"), mark_text("July"), mark_text("August"),
+    mark_text("September"), mark_text("October"), mark_text("November"), mark_text("December"),
+)  # fmt: skip
 
 
 class PageAssets:

@@ -585,3 +585,13 @@ def test_a_question_without_its_mark_is_judged_with_it_and_kept_as_it_was_typed(
     episode = answer_by_evidence(typed, InMemoryLibrary([page]), judge_and_note)
     assert set(read) == {"where do i hang a box for jackdaws?"}
     assert episode.question == typed
+
+
+@pytest.mark.parametrize(("length", "parents"), [(1, 1), (60, 2)])
+def test_a_question_that_a_mail_quotes_is_no_rival_of_its_answer(length: int, parents: int) -> None:
+    asked = "May the films be thrown away? " * length
+    mail = f"From: Anne <a@example.org>\nSubject: Films\n\n> {asked}\n\nNo, keep them.\n"
+    sections = list_sections(read_page(mail.encode(), "file:///films.eml"))
+    assert len({section.parent for section in sections}) == parents
+    assert sections[-1].text == "No, keep them."
+    assert sections[-1].heading.endswith("answering: " + " ".join(asked.split())[-160:])

@@ -1,12 +1,14 @@
 """Mail as a mail program shows it: bodies, attachments, messages in messages, and saved pages."""
 
 from base64 import b64encode
+from itertools import pairwise
 
 import pytest
 
 from rookery.pages.page_reader import read_page
 from rookery.pages.page_text import join_visible_text
 from rookery.pages.passages import cut_passages
+from rookery.quotes.quote_links import describe_location
 from rookery.records import Page
 
 HEAD = "From: A <a@example.org>\nTo: b@example.org\nSubject: Ferries\nMIME-Version: 1.0\n"
@@ -163,3 +165,169 @@ def test_the_part_that_a_saved_page_starts_with_is_the_page() -> None:
 def test_a_letter_stands_under_its_sender_and_day() -> None:
     [passage] = cut_passages(read(f"{HEAD}\nThe ferry is late.\n"))
     assert (passage.context, passage.label) == ("Ferries", "A, 2 March 2026")
+
+
+TOM = "quoted: On 3 May 2026 at 09:12, Tom Reed wrote"
+EVE = "quoted: On 1 May 2026, Eve Holt wrote"
+ANNE = "Anne Loy, 4 May 2026"
+SAYS = "On 3 May 2026 at 09:12, Tom Reed <tom@example.org> wrote:\n"
+OUTLOOK = """From: Tom Reed <tom@example.org>
+Sent: Sunday, 3 May 2026 09:12
+To: Anne Loy <anne@example.org>
+Subject: Swarm
+"""
+REED = "quoted: Tom Reed, Sunday, 3 May 2026 09:12"
+ANSWER = f"{ANNE}, answering: And the queen?"
+INLINE = [(TOM, "hive"), (ANNE, "Not so."), (TOM, "queen"), (ANSWER, "oak")]
+QUOTING: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "top-posted": (
+        f"Mine is in the oak.\n\n{SAYS}> Dear Anne,\n>\n> my swarm is in the hive.\n>\n> Yours\n",
+        [(ANNE, "Mine is in the oak."), (TOM, "my swarm is in the hive."), (TOM, "Yours")],
+    ),
+    "bottom-posted, with a broken line above": (
+        "On Sunday, 3 May 2026 at 09:12, Tom Reed <tom@example.org>\nwrote:\n> My swarm\n\nMy oak.",
+        [("quoted: On Sunday, 3 May 2026 at 09:12, Tom Reed wrote", "My swarm"), (ANNE, "My oak.")],
+    ),
+    "inline": (
+        f"Hello Tom,\n\n{SAYS}> It is in the hive.\nNot so.\n> And the queen?\nIn the oak.\n",
+        INLINE,
+    ),
+    "nested, answered between": (
+        f"Oak.\n\n{SAYS}> No.\n> On 1 May 2026, Eve Holt wrote:\n>> Is it in the barn?\n"
+        "> In the hive.\n",
+        [(ANNE, "Oak."), (TOM, "No."), (EVE, "Is it in the barn?"), (TOM, "In the hive.")],
+    ),
+    "nested, with a line above that is quoted as often as what it says": (
+        f"Oak.\n\n{SAYS}> Hive.\n> > On 1 May 2026, Eve Holt wrote:\n> > Is it in the barn?\n",
+        [(ANNE, "Oak."), (TOM, "Hive."), (EVE, "Is it in the barn?")],
+    ),
+    "German": (
+        "Im Baum.\n\nAm 3. Mai 2026 um 09:12 schrieb Tom Reed:\n> Im Stock.\n",
+        [(ANNE, "Im Baum."), ("quoted: Am 3. Mai 2026 um 09:12 schrieb Tom Reed", "Im Stock.")],
+    ),
+    "Outlook": (
+        f"In the oak.\n\n-----Original Message-----\n{OUTLOOK}\nIn the hive.\n\nAnd fed.\n",
+        [(ANNE, "In the oak."), (REED, "In the hive."), (REED, "And fed.")],
+    ),
+    "Outlook in German, without a rule": (
+        "Im Baum.\n\nVon: Tom Reed\nGesendet: Sonntag, 3. Mai 2026\nAn: Anne\n\nIm Stock.\n",
+        [(ANNE, "Im Baum."), ("quoted: Tom Reed, Sonntag, 3. Mai 2026", "Im Stock.")],
+    ),
+    "Outlook, whose text is quoted": (
+        f"Oak.\n\n{OUTLOOK}\n> In the hive.\n\nYours\n",
+        [(ANNE, "Oak."), (REED, "In the hive."), (ANNE, "Yours")],
+    ),
+    "forwarded": (
+        "For you.\n\n---------- Forwarded message ---------\nFrom: Tom Reed <tom@example.org>\n"
+        "Date: Sun, 3 May 2026\nSubject: Swarm\n\nIn the hive.\n\n> In the barn?\n",
+        [
+            (ANNE, "For you."),
+            ("quoted: Tom Reed, Sun, 3 May 2026", "In the hive."),
+            ("quoted", "In the barn?"),
+        ],
+    ),
+    "without a word of whom": (
+        "> In the hive?\n\nIn the oak.\n",
+        [
+            (f"quoted by {ANNE}", "In the hive?"),
+            (f"{ANNE}, answering: In the hive?", "In the oak."),
+        ],
+    ),
+    "a sentence and no quotation": (
+        "My sister wrote:\n\nIt rains.\n\nFrom: the hive\nTo: the oak\n",
+        [(ANNE, "It rains."), (ANNE, "From: the hive"), (ANNE, "To: the oak")],
+    ),
+}
+
+
+def write_reply(body: str, kind: str = "plain") -> bytes:
+    head = "From: Anne Loy <anne@example.org>\nSubject: Re: Swarm\nIn-Reply-To: <1@example.org>\n"
+    head += f"Date: Mon, 04 May 2026 10:00:00 +0000\nContent-Type: text/{kind}; charset=utf-8\n\n"
+    return (head + body).encode()
+
+
+def check_writers(page: Page, writers: list[tuple[str, str]]) -> None:
+    """Each text stands in a passage of its writer alone, and a quote of it has its words."""
+    cut = cut_passages(page)
+    for writer, text in writers:
+        start = page.text.index(text)
+        quote = page.quote(start, start + len(text))
+        assert (quote.text, page.text[quote.start : quote.end]) == (text, text)
+        [passage] = (each for each in cut if each.start <= start < each.end)
+        assert passage.label == writer, text
+        others = {other for who, other in writers if who != writer}
+        assert not any(other in page.text[passage.start : passage.end] for other in others)
+        place = describe_location(page, start)
+        assert place.endswith(f", {writer}") == writer.startswith("quoted"), place
+
+
+@pytest.mark.parametrize("layout", QUOTING)
+def test_what_a_reply_quotes_stands_under_who_wrote_it(layout: str) -> None:
+    body, writers = QUOTING[layout]
+    page = read(write_reply(body))
+    check_writers(page, writers)
+    searched = [page.text[each.start : each.end] for each in cut_passages(page)]
+    unsearched = ("wrote:", "schrieb", "Dear Anne,", "Sent:", "Gesendet:", "Subject:")
+    assert not any(
+        each in text for each in unsearched[layout.startswith("a sentence") :] for text in searched
+    )
+    gaps = pairwise(page.blocks)
+    assert all(not page.text[one.end : after.start].strip() for one, after in gaps)
+    mailbox = b"From anne@example.org Mon May  4 10:00:00 2026\n" + write_reply(body)
+    twice = read_page(mailbox + b"\n" + mailbox, "file:///swarm.mbox")
+    marks = [(mark.kind, mark.value) for mark in page.marks]
+    assert [(mark.kind, mark.value) for mark in twice.marks if mark.kind != "message"] == 2 * marks
+
+
+@pytest.mark.parametrize(
+    "quoting",
+    [
+        '<div class="gmail_quote"><div class="gmail_attr">On 3 May 2026 at 09:12, Tom Reed &lt;<a '
+        'href="mailto:tom@example.org">tom@example.org</a>&gt; wrote:<br></div><blockquote>{}'
+        "</blockquote></div>",
+        "Yours, Anne<br>On 3 May 2026 at 09:12, Tom Reed wrote:<br><blockquote type=cite>{}"
+        "</blockquote>",
+        "On 3 May 2026 at 09:12, Tom Reed wrote:<br>&gt; In the hive.<br>&gt; Fed.<br>",
+    ],
+)
+def test_what_a_reply_in_html_quotes_stands_under_who_wrote_it(quoting: str) -> None:
+    written = quoting.format("<p>In the hive.</p><ul><li>Fed.</ul>")
+    page = read(write_reply(f"<p>In the oak.</p>{written}<p>See you.</p>", "html"))
+    check_writers(
+        page, [(ANNE, "In the oak."), (TOM, "In the hive."), (TOM, "Fed."), (ANNE, "See you.")]
+    )
+
+
+def test_the_head_of_a_mail_that_outlook_quotes_in_html_is_read() -> None:
+    lines = "".join(
+        f"<b>{name}:</b>{text}<br>"
+        for name, _, text in (line.partition(":") for line in OUTLOOK.splitlines())
+    ).replace("<tom@example.org>", "&lt;tom@example.org&gt;")
+    for head in (
+        f"<div><p>{lines}</p></div>",
+        lines.replace("<b>", "<div><b>").replace("<br>", "</div>"),
+    ):
+        page = read(write_reply(f"<p>In the oak.</p>{head}<p>In the hive.</p>", "html"))
+        check_writers(page, [(ANNE, "In the oak."), (REED, "In the hive.")])
+
+
+@pytest.mark.parametrize("ending", ["txt", "md"])
+def test_a_mail_kept_as_text_says_who_wrote_what(ending: str) -> None:
+    url, says = f"file:///a.{ending}", SAYS.replace(" <tom@example.org>", "")
+    inline = (
+        f"Hello Tom,\n\n{says}> It is in the hive.\n\nNot so.\n\n> And the queen?\n\nIn the oak.\n"
+    )
+    check_writers(read(inline, url), [(who * (who == TOM), text) for who, text in INLINE])
+    assert read("As Darwin wrote:\n\n> It is grand.\n\nIt is.\n", url).marks == ()
+
+
+def test_the_first_head_in_a_text_is_of_who_wrote_it() -> None:
+    second = f"-----Original Message-----\n{OUTLOOK.replace('Tom Reed', 'Eve')}\nWhere?\n"
+    mine, eves = REED.removeprefix("quoted: "), REED.replace("Tom Reed", "Eve")
+    page = read(f"{OUTLOOK}\nIn the hive.\n\n{second}", "file:///a.txt")
+    check_writers(page, [(mine, "In the hive."), (eves, "Where?")])
+
+
+def test_lines_of_dashes_and_heads_without_end_are_read_in_time() -> None:
+    body = "-" * 2000 + "x\n" + "On " * 999 + "\n" + "From: a\nTo: b\n" * 999 + "> " * 999
+    assert "From: a" in read(write_reply(body + "\nTom wrote:" * 999)).text

@@ -129,7 +129,7 @@ def test_a_full_stop_that_a_word_begins_with_ends_no_sentence() -> None:
     ]
 
 
-FORMATS = {"1": "ed39478722a72b34", "2": "df31ccbc2581803d"}
+FORMATS = {"1": "ed39478722a72b34", "2": "df31ccbc2581803d", "3": "baaeaabf08b962c4"}
 """by READER_FORMAT, a digest of what is read of the files of the tests and of the sample pages"""
 
 
