@@ -258,7 +258,8 @@ def run_ask_command(
         err.print_note("\n" + summarize_answer(episode, verdicts) + spent)
         _show_skipped(skipped, err)
         unsaid = split_remarks(episode)[0] if episode.answer else episode
-        show_failures(err, select_told_failures(unsaid))
+        files = (each for each in unsaid.failures if each.what.startswith("/"))
+        show_failures(err, list(dict.fromkeys([*select_told_failures(unsaid), *files])))
         if episode.stop == "no_evidence" and not settings.places:
             err.print_note("To ask your own documents: rookery ask ... --in DIR")
     if trace is not None:

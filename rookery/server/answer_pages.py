@@ -731,9 +731,7 @@ def make_answer_view(
         sides,
         footer,
         "" if answer else NO_ANSWER_MESSAGES.get(episode.stop, f"no answer: {episode.stop}"),
-        format_failure_counts(
-            episode.failures, lambda words: translate_borrowed_text(words.replace("_", " "))
-        ),
+        format_failure_counts(episode.failures, translate_borrowed_text),
         [sanitize_text(each) for each in list(reasons)[:MAX_FAILURES]],
         [sanitize_text(translate_borrowed_text(each)) for each in remarks],
         _("The model found no answer in what it was shown.") if refused else "",

@@ -235,7 +235,7 @@ def _format_remarks(exported: ExportedAnswer) -> str:
 def _format_failures(exported: ExportedAnswer) -> str:
     say = exported.language.translate
     failures = split_remarks(exported.episode)[0].failures
-    counted = format_failure_counts(failures, lambda each: say(each.replace("_", " ")))
+    counted = format_failure_counts(failures, say)
     counts = ", ".join(counted)
     return f"{say('What could not be had on the way')}: {counts}" if counts else ""
 

@@ -271,8 +271,11 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         by_model = any(each in MODEL_METHODS for each in (episode.by, failures[-1].what))
         noted = "noted" if by_model else "not read"
         files = [each.what.rpartition("/")[2] for each in failures if each.what.startswith("/")]
-        names = sanitize_text(f" ({', '.join(files[:MAX_FILES_NAMED])})") * bool(files)
-        parts.append(f"{noted}: {', '.join(format_failure_counts(failures))}{names}")
+        names = [sanitize_text(name) for name in files[:MAX_FILES_NAMED]]
+        hidden = len(files) - len(names)
+        more = [f"and {format_count(hidden, 'other file')}"] if hidden else []
+        others = [each for each in failures if not each.what.startswith("/")]
+        parts.append(f"{noted}: {', '.join([*names, *more, *format_failure_counts(others)])}")
     return " · ".join(parts)
 
 
@@ -317,15 +320,15 @@ def describe_missing_answer(episode: Episode) -> str:
 def format_failure_counts(
     failures: Sequence[Failure], translate: Callable[[str], str] = str
 ) -> list[str]:
-    """Format counts of failures, the most frequent first: `3 timed_out`.
+    """Format counts of failures, the most frequent first: `3 timed out`.
 
     `translate` receives the words without their number.
     """
     counted = Counter(failure.outcome for failure in failures)
-    return [
-        f"{n} {translate(OUTCOME_WORDS[outcome][n > 1] if outcome in OUTCOME_WORDS else outcome)}"
-        for outcome, n in counted.most_common()
-    ]
+    words = {
+        outcome: OUTCOME_WORDS.get(outcome, (outcome.replace("_", " "),) * 2) for outcome in counted
+    }
+    return [f"{n} {translate(words[outcome][n > 1])}" for outcome, n in counted.most_common()]
 
 
 OUTCOME_WORDS: Mapping[str, tuple[str, str]] = {
@@ -335,6 +338,7 @@ OUTCOME_WORDS: Mapping[str, tuple[str, str]] = {
     ),
     Outcome.CITATION_NOTED: ("remark on its citations", "remarks on its citations"),
     Outcome.NOT_WRITTEN: ("answer quoted, as the model wrote none that is supported",) * 2,
+    Outcome.SEARCH_FAILED: ("search failed", "searches failed"),
     Outcome.SHARD_FAILED: ("shard of the library missing", "shards of the library missing"),
 }
 """words for outcomes that are no codes to the reader: for one, and for several"""

@@ -169,7 +169,7 @@ def test_passages_say_what_could_not_be_searched(run: Run) -> None:
 def test_no_evidence_says_why_and_exits_with_4(run: Run) -> None:
     code, out, err = run("ask", "Do jays play?", "--engine", NOWHERE, "--allow-private")
     assert (code, out) == (4, "")
-    assert "no evidence · not read: 1 search_failed" in err
+    assert "no evidence · not read: 1 search failed" in err
     assert "refused" in err
     assert err.splitlines()[-1] == "To ask your own documents: rookery ask ... --in DIR"
     answered = AskResult.from_json(run("ask", "Do jays play?", "--engine", NOWHERE, "--json").out)
@@ -269,7 +269,7 @@ def test_a_folder_without_readable_files_is_no_evidence(run: Run, tmp_path: Path
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")
     code, out, err = run("ask", "Why?", "--in", tmp_path)
     assert (code, out) == (4, "")
-    assert "1 empty_library" in err
+    assert "empty_library" not in err
     assert "photo.png: a picture); HTML, PDF, Office documents, e-books, mail," in err
     answered = AskResult.from_json(run("ask", "Why?", "--in", tmp_path, "--json").out)
     [failure] = answered.failures
@@ -283,7 +283,8 @@ def test_a_skipped_file_is_counted_with_the_answer(run: Run, tmp_path: Path) -> 
     (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\nnonsense")
     code, _, err = run("ask", "What do jays bury?", "--in", tmp_path)
     assert code == 0
-    assert "not read: 1 malformed (broken.pdf)" in err
+    assert "not read: broken.pdf" in err
+    assert "broken.pdf: it is damaged or no PDF: open it in a reader of PDFs and save it" in err
     answered = AskResult.from_json(run("ask", "What do jays bury?", "--in", tmp_path, "--json").out)
     assert (
         sum(answered.counts.values())

@@ -237,8 +237,13 @@ def test_the_counts_read_well() -> None:
     failures = (*(Failure(f"f{n}", "timed_out") for n in range(6)), Failure("g", "robots"))
     nothing = Episode(asked.question, "x", stop="no_evidence", failures=failures)
     assert (
-        summarize_answer(nothing, []) == "no evidence · method x · not read: 6 timed_out, 1 robots"
+        summarize_answer(nothing, []) == "no evidence · method x · not read: 6 timed out, 1 robots"
     )
+    files = tuple(Failure(f"/home/ada/{name}.pdf", "malformed") for name in "abcde")
+    unread = msgspec.structs.replace(nothing, failures=(*files[:3], Failure("q", "search_failed")))
+    assert summarize_answer(unread, []).endswith("not read: a.pdf, b.pdf, c.pdf, 1 search failed")
+    unread = msgspec.structs.replace(nothing, failures=files)
+    assert summarize_answer(unread, []).endswith(": a.pdf, b.pdf, c.pdf, and 2 other files")
     usual = msgspec.structs.replace(nothing, by="extract", failures=())
     assert summarize_answer(usual, []) == "no evidence"  # the method that nobody chose is not named
     console = Console(file=io.StringIO(), width=80)
