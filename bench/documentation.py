@@ -281,8 +281,8 @@ def ask_site(
         asked = AskedQuestion(
             each.site or "",
             each.id,
-            answered=not answer.declined and answer.certain is not False,
-            possible=not answer.declined and answer.certain is False,
+            answered=not answer.declined and answer.stored_certain is not False,
+            possible=not answer.declined and answer.stored_certain is False,
             score=answer.score or 0.0,
             quotes=tuple((locate_page(quote.url, folder), quote.text) for quote in shown),
             milliseconds=1000 * spent if number else 0.0,

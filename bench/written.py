@@ -110,7 +110,7 @@ def write_one(name: str, asked: SquadQuestion) -> WrittenOutcome | None:
     begun = time.process_time()
     found = answer_by_evidence(question, library, judge, SETTINGS)
     between = time.process_time()
-    if found.answer is None or found.answer.declined or found.answer.certain is False:
+    if found.answer is None or found.answer.declined or found.answer.stored_certain is False:
         return None
     written = put_into_words(found, model, judge)
     ended = time.process_time()

@@ -505,7 +505,9 @@ class Answer(Record, frozen=True):
     citations: Literal["unchecked"] | msgspec.UnsetType = msgspec.UNSET
     """"unchecked": a model wrote the text and cites nothing that it was shown, also when asked once
     more; the quotes are what it was shown"""
-    certain: Literal[False] | msgspec.UnsetType = msgspec.UNSET
+    stored_certain: Literal[False] | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="certain"
+    )
     """False: a possible answer, whose quotes are likely enough to be looked at and no more"""
 
     def __post_init__(self) -> None:
@@ -515,6 +517,13 @@ class Answer(Record, frozen=True):
             if any(not 0 <= number < len(self.quotes) for number in claim.quotes):
                 size = len(self.quotes)
                 raise ValueError(f"a claim cites quotes {claim.quotes}; there are {size}")
+
+    @property
+    def certain(self) -> bool:
+        """True for an answer that is neither declined nor a possible one, and cites what it was
+        shown."""
+        unsure = self.stored_certain is False or self.citations == "unchecked"
+        return not (self.declined or unsure)
 
     def __str__(self) -> str:
         """Return the text with [n] behind each claim, then each quote with title and address.
@@ -530,7 +539,7 @@ class Answer(Record, frozen=True):
     def _list_paragraphs(
         self, escape: Callable[[str], str], link: Callable[[str], str]
     ) -> Iterator[str]:
-        if self.certain is False:
+        if self.stored_certain is False:
             yield "A possible answer, to be checked:"
         if self.citations == "unchecked":
             yield "Unchecked: the model cites nothing that it was shown, which is below."

@@ -60,20 +60,20 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_702, 10),  # failures speak Python; a stop waits until an import ends
-    "answers": (3_946, 18),  # what a newer source says; a formula without a value; who wrote a mail
+    "(top)": (1_708, 10),  # failures speak Python; a stop waits until an import ends
+    "answers": (3_950, 18),  # what a newer source says; a formula without a value; who wrote a mail
     "browser": (1_475, 7),
     "cli": (3_161, 13),  # a server says how another browser comes in
     "desk": (7_768, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
-    "learn": (6_483, 25),  # sampling records what frozen layers give: a pass through them less
+    "learn": (6_476, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_460, 16),  # own libraries are places; the indexes that hold a page are told
     "measure": (1_426, 11),
     "models": (1_504, 7),
     "network": (1_303, 5),
     "pages": (8_410, 27),  # documents are read as their reader sees them; who wrote what in mails
     "quotes": (3_161, 13),  # typed quotations read as their page does; answers are marked whole
-    "server": (7_550, 20),  # what is searched is told, with its documents and what of them is not
+    "server": (7_552, 20),  # what is searched is told, with its documents and what of them is not
     "shell": (2_598, 14),  # terminals get lines broken between words
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended

@@ -304,3 +304,12 @@ def test_a_long_quote_is_cut_behind_a_word(text: str, data: st.DataObject) -> No
 def test_an_edge_outside_the_text_is_an_error(position: int) -> None:
     with pytest.raises(ValueError, match="is outside a text of 3 characters"):
         is_word_edge("abc", position)
+
+
+def test_an_answer_is_certain_or_not_and_stored_as_before() -> None:
+    possible = Answer("In March.", stored_certain=False)
+    assert [Answer("In March.").certain, possible.certain] == [True, False]
+    assert not Answer("In March.", declined=True).certain
+    assert "certain" not in Answer("In March.").to_json()
+    assert possible.to_json().endswith('"certain":false}')
+    assert Answer.from_json(possible.to_json()) == possible

@@ -201,7 +201,7 @@ def answer_by_evidence(
     leading, remarks = find_rival(question.text, judged, settings)
     answer = compose_evidence_answer(judged, settings, leading, narrow)
     if is_foreign and not answer.declined and settings.decline < settings.certain:
-        answer = msgspec.structs.replace(answer, certain=False)
+        answer = msgspec.structs.replace(answer, stored_certain=False)
     if settings.calibrated and answer.score is not None:
         answer = msgspec.structs.replace(answer, calibrated=True)
     stop = "declined" if answer.declined else "end"
@@ -564,7 +564,11 @@ def compose_evidence_answer(
     if best < settings.decline:
         return Answer(NOTHING_ANSWERS, (quotes[0][0],), declined=True, score=score)
     answer = render_quotes([quote for quote, _ in quotes], score)
-    return answer if first >= settings.certain else msgspec.structs.replace(answer, certain=False)
+    return (
+        answer
+        if first >= settings.certain
+        else msgspec.structs.replace(answer, stored_certain=False)
+    )
 
 
 def _answers_as_well(section: JudgedSection, best: JudgedSection) -> bool:

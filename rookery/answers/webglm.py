@@ -157,7 +157,7 @@ def put_into_words(
     if (
         extracted is None
         or extracted.declined
-        or extracted.certain is False
+        or extracted.stored_certain is False
         or not extracted.quotes
     ):
         return episode

@@ -172,7 +172,7 @@ def _explain_outcome(
     if answer is None:
         return describe_missing_answer(episode)
     outcome = "declined" if answer.declined else "answered"
-    outcome = "possible" if answer.certain is False else outcome
+    outcome = "possible" if answer.stored_certain is False else outcome
     if settings.method == SIDES:
         answered = "answered: the best sentences that take each side are shown"
         return "declined: no sentence found takes a side" if answer.declined else answered

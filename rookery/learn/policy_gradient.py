@@ -256,12 +256,8 @@ A2C_DEFAULTS: Mapping[str, Any] = {
 """GopherCite, section 2.8 and appendix F: one epoch, nothing clipped, the value network a head that
 predicts the final reward, the KL in the loss, 2 off the reward for bad syntax"""
 RLOO_DEFAULTS: Mapping[str, Any] = {
-    "epochs": 1,
-    "minibatches": 1,
-    "clip": None,
-    "advantage": "rloo",
-    "whiten_advantages": False,
-}
+    "epochs": 1, "minibatches": 1, "clip": None, "advantage": "rloo", "whiten_advantages": False,
+}  # fmt: skip
 """leave-one-out advantages in place of a value network (Ahmadian and others, 2024)"""
 make_ppo_settings = partial(ReinforcementSettings, **PPO_DEFAULTS)
 """returns settings with Ziegler's PPO as the defaults; given values take precedence"""

@@ -322,13 +322,10 @@ class _VllmServer:
     ) -> SampledAction:
         """Return one action, held to the grammar if there is one. Raises Failed."""
         request_body = {
-            "prompt": list(context),
-            "max_tokens": tokens,
-            "seed": seed,
-            "temperature": self._settings.temperature,
-            "stop_token_ids": sorted(self._ends),
+            "prompt": list(context), "max_tokens": tokens, "seed": seed,
+            "temperature": self._settings.temperature, "stop_token_ids": sorted(self._ends),
             **_UNCHANGED_SAMPLING,
-        }
+        }  # fmt: skip
         if grammar:
             request_body["structured_outputs"] = {"grammar": grammar}
         choice = self._send_request(

@@ -189,7 +189,7 @@ def _format_headline(exported: ExportedAnswer) -> str:
         return say("Declined. The closest passages are below.")
     if answer.citations == "unchecked":
         return say("Unchecked: the model cites nothing that it was shown. It was shown:")
-    possible = [say("A possible answer, to be checked.")] * (answer.certain is False)
+    possible = [say("A possible answer, to be checked.")] * (answer.stored_certain is False)
     failures = [
         f"{say('NOT VERIFIED')}: “{sanitize_text(each.text)}”: {say(each.detail)}."
         for each in exported.notes

@@ -102,7 +102,7 @@ def show_answer(
     if answer is None:
         return
     views = [format_quote(quote, page) for quote, page in zip(answer.quotes, pages, strict=True)]
-    if answer.certain is False:
+    if answer.stored_certain is False:
         console.print("A possible answer, to be checked:", style="yellow")
     question = episode.question.text
     quotes = zip(answer.quotes, pages, strict=True)
@@ -262,7 +262,7 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
         unchecked = answer.citations == "unchecked"
         parts = [
             *["declined"] * answer.declined,
-            *["possible"] * (answer.certain is False),
+            *["possible"] * (answer.stored_certain is False),
             *["citations unchecked"] * unchecked,
             *[quotes, *score] * bool(verdicts),
             *parts,

@@ -305,7 +305,7 @@ def test_the_history_calls_a_possible_answer_possible(reading: Reading) -> None:
     assert stored.answered is not None
     episode = stored.answered.episode
     assert episode.answer is not None
-    possible = msgspec.structs.replace(episode.answer, certain=False)
+    possible = msgspec.structs.replace(episode.answer, stored_certain=False)
     lower = msgspec.structs.replace(episode, answer=possible).to_json()
     with store.begin_write() as connection:
         its = tables.answers.c.id == stored.id

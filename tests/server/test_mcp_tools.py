@@ -92,7 +92,7 @@ def refused(tools: McpTools, name: str, caller: ToolCaller = ME, **arguments: An
 
 def test_what_is_remarked_on_an_answer_is_in_its_text(source: McpLibrary) -> None:
     remark = Failure("extract", "citation_noted", "the first two quotes answer differently")
-    answer = Answer("Rooks nest in March.", certain=False)
+    answer = Answer("Rooks nest in March.", stored_certain=False)
     episode = Episode(Question("1", GIFTS), "extract", answer=answer, failures=(remark,))
     caller = ToolCaller("me", lambda request: AnswerOutcome(episode, ()))
     result = McpTools(source).call_tool("answer", {"question": GIFTS}, caller)

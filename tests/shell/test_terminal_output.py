@@ -161,7 +161,7 @@ def test_where_a_model_says_that_there_is_no_answer_its_score_was_not_too_low() 
 def test_a_possible_answer_is_said_to_be_one() -> None:
     possible = episode(NEURONS)
     assert possible.answer is not None
-    answer = msgspec.structs.replace(possible.answer, certain=False)
+    answer = msgspec.structs.replace(possible.answer, stored_certain=False)
     possible = msgspec.structs.replace(possible, answer=answer)
     said = render_episode(possible, 100)
     assert said.startswith("A possible answer, to be checked:\nA raven has")

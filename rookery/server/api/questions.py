@@ -480,7 +480,7 @@ def build_answer_metadata(
         answer.calibrated if answer else False,
         answer is not None and answer.citations == "unchecked",
         tuple(split_remarks(episode)[1]),
-        answer is None or answer.certain is not False,
+        answer is None or answer.stored_certain is not False,
     )
 
 

@@ -160,6 +160,8 @@ def _describe_properties(components: dict[str, Any], types: Iterable[Any]) -> No
         for kind in record.__mro__:
             if issubclass(kind, msgspec.Struct):
                 docstrings |= _read_field_docstrings(kind.__module__)[kind.__name__]
+        names = {each.name: each.encode_name for each in msgspec.structs.fields(record)}
+        docstrings = {names.get(name, name): each for name, each in docstrings.items()}
         for field, described in components[record.__name__].get("properties", {}).items():
             kinds = [kind for kind in (described, *described.get("anyOf", ())) if "$ref" in kind]
             if field in docstrings:

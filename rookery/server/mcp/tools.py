@@ -873,7 +873,7 @@ class McpTools:
             answer,
             tuple(_redact_failure(caller, failure) for failure in episode.failures[:MAX_FAILURES]),
             word_score(episode),
-            answer is None or answer.certain is not False,
+            answer is None or answer.stored_certain is not False,
         )
         return ToolResult(out, _render_answer(out)[: self._limits.characters])
 
@@ -979,7 +979,7 @@ def _render_answer(out: AnswerOutput) -> str:
     """Render the output of `answer` as text for a model."""
     if out.answer is None:
         return f"There is no answer ({out.stop}). Search and read yourself, or ask otherwise."
-    possible = "A possible answer, to be checked:\n" * (out.answer.certain is False)
+    possible = "A possible answer, to be checked:\n" * (out.answer.stored_certain is False)
     noted = [each.detail for each in out.failures if each.outcome == Outcome.CITATION_NOTED]
     possible += "".join(f"Note: {each}\n" for each in noted)
     head = f"Declined: {out.text}\nThe nearest:" if out.declined else f"{possible}{out.text}\n"
