@@ -186,7 +186,7 @@ def test_scripts_find_their_texts_in_the_page(opened: Opened) -> None:
     [
         ("score high", "Wertung hoch"),
         ("p. 3, read by OCR", "S. 3, mit Texterkennung gelesen"),
-        ("at the end, quoted: On 3 May, Tom wrote", "am Ende, zitiert: On 3 May, Tom wrote"),
+        ("at the end, quoted: On 3 May, Tom wrote", "ganz unten, zitiert: On 3 May, Tom wrote"),
         (
             "Not filled in yet: support of “Crows live long.”.",
             "Noch nicht ausgefüllt: Stützung von “Crows live long.”.",
