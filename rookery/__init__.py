@@ -112,7 +112,7 @@ def ask(
     """
     with _speak_python():
         with _open_session(places, method, settings, progress, policy, reward) as session:
-            episode = session.answer(_make_question(question))
+            episode = _answer_with_places(session, question)
         if episode.answer is not None:
             return episode.answer
         detail = "; ".join(f"{f.what}: {f.detail or f.outcome}" for f in episode.failures)
@@ -142,7 +142,7 @@ def ask_many(
     _require_type("questions", questions, Iterable)
     with _speak_python(), _open_session(places, method, settings, progress, policy, reward) as it:
         for number, question in enumerate(questions, 1):
-            episode = it.answer(_make_question(question, str(number)))
+            episode = _answer_with_places(it, question, str(number))
             failures = tuple(map(describe_in_python, episode.failures))
             yield msgspec.structs.replace(episode, failures=failures)
 
@@ -240,6 +240,19 @@ def _make_question(question: "str | Question", number: str = "1") -> Question:
 
     _require_type("question", question, str | Question)
     return parse_question(question, number) if isinstance(question, str) else question
+
+
+def _answer_with_places(
+    session: "AnswerSession", question: "str | Question", number: str = "1"
+) -> Episode:
+    """Answer a question; each quote is told where it stands, to be printed with it."""
+    from rookery.quotes.quote_links import describe_location
+
+    episode = session.answer(_make_question(question, number))
+    for quote in episode.answer.quotes if episode.answer else ():
+        if page := quote.__dict__.get("page"):
+            quote.__dict__["place"] = describe_location(page, quote.start)
+    return episode
 
 
 def _open_session(

@@ -189,7 +189,7 @@ class Page(Record, frozen=True):
         if not (is_word_edge(self.text, start) and is_word_edge(self.text, end)):
             raise ValueError(f"quote [{start}:{end}] cuts a word or a number of {self.url}")
         quote = Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
-        quote.__dict__["from_page"] = True
+        quote.__dict__["page"] = self
         return quote
 
     def quote_whole_words(self, start: int, end: int) -> "Quote":
@@ -420,16 +420,14 @@ class Quote(Record, frozen=True, dict=True):
     """the words, exactly as they stand there"""
 
     def __str__(self) -> str:
-        """Return the words with title and address, and whether they are only claimed."""
+        """Return the words with title, place and address, and whether they are only claimed."""
         return self._format_source(sanitize_text, sanitize_text)
 
     def _format_source(self, escape: Callable[[str], str], link: Callable[[str], str]) -> str:
-        line = f"“{escape(' '.join(self.text.split()))}” · {escape(self.title)} · {link(self.url)}"
-        return (
-            line
-            if "from_page" in self.__dict__
-            else f"{line} · not checked: rookery.verify does it"
-        )
+        words = f"“{escape(' '.join(self.text.split()))}”"
+        place = escape(self.__dict__.get("place", ""))
+        checked = "" if "page" in self.__dict__ else "not checked: rookery.verify does it"
+        return " · ".join(filter(None, (words, escape(self.title), place, link(self.url), checked)))
 
 
 class Hit(Record, frozen=True):
@@ -526,7 +524,8 @@ class Answer(Record, frozen=True):
         return not (self.declined or unsure)
 
     def __str__(self) -> str:
-        """Return the text with [n] behind each claim, then each quote with title and address.
+        """Return the text with [n] behind each claim, then each quote with its title, its place (in
+        an answer of `rookery.ask`) and its address.
 
         Quotes that were made by hand or read from a file are called not checked.
         """

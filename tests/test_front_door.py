@@ -276,6 +276,20 @@ def test_markdown_reads_as_the_same_characters() -> None:
     assert Answer("x", (cunning,)).to_markdown().count("<") == 1
 
 
+@pytest.mark.slow
+def test_a_row_is_printed_with_its_columns(home: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("name,price,year\nHoney,5 pounds,2024\nWax,3 pounds,2025\n")
+    [episode] = rookery.ask_many(["What is the price of wax?"], prices)
+    answer = rookery.ask("What is the price of wax?", prices)
+    for printed in (str(answer), str(episode.answer)):
+        assert "“Wax 3 pounds 2025”" in printed
+        assert "columns: name | price | year · file:" in printed
+    copy = Answer.from_json(answer.to_json())
+    assert "columns" not in str(copy)
+    assert copy == answer
+
+
 def test_a_quote_made_by_hand_is_a_claim_until_it_is_verified(home: Path) -> None:
     by_hand = Quote(ROOKS.url, ROOKS.title, ROOKS.digest, 0, 18, "Rooks nest *high*.")
     assert by_hand == ROOKS.quote(0, 18)

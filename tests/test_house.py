@@ -60,8 +60,8 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_708, 10),  # failures speak Python; a stop waits until an import ends
-    "answers": (3_950, 18),  # what a newer source says; a formula without a value; who wrote a mail
+    "(top)": (1_715, 10),  # Python prints where a quote stands; a stop waits until an import ends
+    "answers": (3_947, 18),  # what a newer source says; a formula without a value; who wrote a mail
     "browser": (1_475, 7),
     "cli": (3_161, 13),  # a server says how another browser comes in
     "desk": (7_768, 32),  # what is told is a table; invitations; a lone admin is "You"
@@ -71,7 +71,7 @@ SIZE_LIMITS = {
     "measure": (1_426, 11),
     "models": (1_504, 7),
     "network": (1_303, 5),
-    "pages": (8_410, 27),  # documents are read as their reader sees them; who wrote what in mails
+    "pages": (8_407, 27),  # documents are read as their reader sees them; who wrote what in mails
     "quotes": (3_161, 13),  # typed quotations read as their page does; answers are marked whole
     "server": (7_552, 20),  # what is searched is told, with its documents and what of them is not
     "shell": (2_598, 14),  # terminals get lines broken between words

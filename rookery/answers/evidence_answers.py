@@ -564,11 +564,8 @@ def compose_evidence_answer(
     if best < settings.decline:
         return Answer(NOTHING_ANSWERS, (quotes[0][0],), declined=True, score=score)
     answer = render_quotes([quote for quote, _ in quotes], score)
-    return (
-        answer
-        if first >= settings.certain
-        else msgspec.structs.replace(answer, stored_certain=False)
-    )
+    is_possible = first < settings.certain
+    return msgspec.structs.replace(answer, stored_certain=False) if is_possible else answer
 
 
 def _answers_as_well(section: JudgedSection, best: JudgedSection) -> bool:

@@ -742,11 +742,8 @@ class _CellReader:
             displayed = _escape_cell(_write_number(html, code, self.from_1904))
         elif code.count(";") == 3 and kind in ("s", "str", "inlineStr"):
             displayed = html * (not code.endswith(";"))
-        return (
-            f"<span hidden>{displayed or html}</span>"
-            if html and (struck or not displayed)
-            else displayed
-        )
+        is_hidden = html and (struck or not displayed)
+        return f"<span hidden>{displayed or html}</span>" if is_hidden else displayed
 
     def _read_value(self, cell: Element) -> str:
         kind, value = cell.get("t", "n"), cell.findtext("x.v") or ""
