@@ -61,7 +61,7 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
     "(top)": (1_715, 10),  # Python prints where a quote stands; a stop waits until an import ends
-    "answers": (3_947, 18),  # what a newer source says; a formula without a value; who wrote a mail
+    "answers": (3_946, 18),  # what a newer source says; a formula without a value; who wrote a mail
     "browser": (1_475, 7),
     "cli": (3_161, 13),  # a server says how another browser comes in
     "desk": (7_768, 32),  # what is told is a table; invitations; a lone admin is "You"

@@ -56,6 +56,7 @@ RANK_PRIOR = 0.3
 the words of a question find first answers more often than the model's judgement alone says"""
 NEWER_FIRST = "the first two quotes answer differently; the newer one comes first"
 SOURCES_DIFFER = "the first two quotes answer differently"
+READ_BY_WORDS = "chosen by its words and numbers: the evidence model reads English only"
 CHANGED_SINCE = "the first quote is newer than the second and speaks of a change"
 _RIVAL_MARGIN = 2.0
 """log-odds that a newer section which speaks of a change may lack to the best"""
@@ -202,6 +203,7 @@ def answer_by_evidence(
     answer = compose_evidence_answer(judged, settings, leading, narrow)
     if is_foreign and not answer.declined and settings.decline < settings.certain:
         answer = msgspec.structs.replace(answer, stored_certain=False)
+        remarks.append(READ_BY_WORDS)
     if settings.calibrated and answer.score is not None:
         answer = msgspec.structs.replace(answer, calibrated=True)
     stop = "declined" if answer.declined else "end"
@@ -256,10 +258,7 @@ def judge_sections(
     sections = find_sections(question, gathered)
     passages = [EvidencePassage(each.words or each.text, each.heading) for each, *_ in sections]
     judged_sections = [
-        JudgedSection(
-            *(each.page, each.start, each.end, judgement, hit.score),
-            *(each.heading, rank, hit.similarity),
-        )
+        JudgedSection(*each[:3], judgement, hit.score, each.heading, rank, hit.similarity)
         for (each, hit, rank), judgement in zip(
             sections, _judge_passages(question, passages, judge), strict=True
         )

@@ -8,6 +8,7 @@ import pytest
 
 from rookery.answers import evidence_answers
 from rookery.answers.evidence_answers import (
+    READ_BY_WORDS,
     EvidenceSettings,
     JudgedSection,
     PageSection,
@@ -356,6 +357,7 @@ def test_what_the_model_finds_in_another_language_is_possible_if_it_has_the_word
     episode = ask_in_german("Wie hoch ist der Jahresbeitrag?", Jahresbeitrag=3.0)
     assert episode.answer is not None
     assert episode.answer.certain is False
+    assert [each.detail for each in episode.failures] == [READ_BY_WORDS]
     assert quoted(episode) == ["Der Jahresbeitrag beträgt 60 Euro. Die Jugend zahlt dafür nichts."]
 
 
