@@ -112,7 +112,8 @@ def _find_heading(page: Page, start: int) -> str:
     before = [block for block in views if block.kind == "heading" and block.start <= start]
     if not before:
         return ""
-    heading = page.text[before[-1].start : before[-1].end]
+    # Wikis have a link to edit a section in its heading.
+    heading = page.text[before[-1].start : before[-1].end].removesuffix("[edit]")
     repeats = fold_text(" ".join(heading.split())).text == fold_text(page.title).text.strip()
     return "" if repeats or "\t" in heading else shorten_line(heading)
 

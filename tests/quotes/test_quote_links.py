@@ -59,6 +59,11 @@ def test_a_place_is_the_nearest_heading_of_its_view(words: str, expected: str) -
     assert describe_location(NEST, NEST.text.index(words)) == expected
 
 
+def test_the_link_that_edits_a_section_is_no_part_of_its_name() -> None:
+    wiki = page_of(("heading", "Crows"), ("heading", "Nests [edit]"), ("paragraph", "Of sticks."))
+    assert describe_location(wiki, wiki.text.index("sticks")) == "in “Nests”"
+
+
 @pytest.mark.parametrize(
     ("start", "expected"),
     [(0, "at the top"), (41, "about 40 % down"), (66, "about 70 % down"), (99, "at the end")],
