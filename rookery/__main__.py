@@ -81,6 +81,9 @@ def run_ask(
 ) -> None:
     """Answer a question, or a file of them, with verified quotes.
 
+    A score says how sure it is that the first quote answers: high is certain (0.75 or more of 1),
+    middle and low are possible answers. In a terminal, words that seem to answer are bold.
+
     Exit code 0: answered. 3: declined. 4: no evidence could be gathered. 5: a quote failed
     verification. 6: a model gave no answer. 2: wrong use.
 

@@ -63,8 +63,8 @@ SIZE_LIMITS = {
     "(top)": (1_715, 10),  # Python prints where a quote stands; a stop waits until an import ends
     "answers": (3_946, 18),  # what a newer source says; a formula without a value; who wrote a mail
     "browser": (1_475, 7),
-    "cli": (3_161, 13),  # a server says how another browser comes in
-    "desk": (7_768, 32),  # what is told is a table; invitations; a lone admin is "You"
+    "cli": (3_160, 13),  # a server says how another browser comes in
+    "desk": (7_767, 32),  # what is told is a table; invitations; a lone admin is "You"
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_476, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_460, 16),  # own libraries are places; the indexes that hold a page are told

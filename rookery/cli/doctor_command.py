@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,7 +64,6 @@ NO_WEB_ADVICE = (
     "rookery doctor --engine searxng:URL"
 )
 NO_CONTACT_ADVICE = "; requests carry no contact address: give one with --contact"
-NO_SERVE_ADVICE = "only rookery serve and judge need it: pip install 'rookery[serve]'"
 NO_RENDER_ADVICE = "; only --render needs it, for pages that show no text without scripts"
 NO_MODEL_ADVICE = (
     "none named, and none needed to quote documents; for --method webglm, gophercite or webgpt try "
@@ -76,6 +76,8 @@ GRAMMAR_SUPPORT = {
     "refused": "refuses grammars",
 }
 GOOD, OPTIONAL, WARNING, BAD = "ok", "optional", "warning", "failed"
+SERVE_READY = GOOD, "what rookery serve and judge need is installed"
+SERVE_MISSING = OPTIONAL, "only rookery serve and judge need it: pip install 'rookery[serve]'"
 
 
 class DiagnosticResult(Record, frozen=True):
@@ -114,17 +116,13 @@ def _run_checks(settings: Settings, engine: str) -> Iterator[DiagnosticResult]:
     yield _run_check("index", _check_index)
     yield _run_check("extract", _check_answer)
     named, agent = engine or DEFAULT_ENGINE, build_user_agent(settings.contact)
-    searched = _run_check(
-        "search",
-        lambda: _check_search(named, private, proxy, agent),
-        BAD if engine else WARNING,
-        NO_WEB_ADVICE,
-    )
+    search = partial(_check_search, named, private, proxy, agent)
+    searched = _run_check("search", search, BAD if engine else WARNING, NO_WEB_ADVICE)
     about_contact = "" if settings.contact else NO_CONTACT_ADVICE
     yield msgspec.structs.replace(searched, detail=searched.detail + about_contact)
     yield _run_check("render", lambda: _check_render(agent), OPTIONAL, NO_RENDER_ADVICE)
-    if not all(map(find_spec, ("jinja2", "multipart", "sqlalchemy", "uvicorn"))):
-        yield DiagnosticResult("serve", OPTIONAL, NO_SERVE_ADVICE)
+    served = all(map(find_spec, ("jinja2", "multipart", "sqlalchemy", "uvicorn")))
+    yield DiagnosticResult("serve", *(SERVE_READY if served else SERVE_MISSING))
     if models:
         checked = _run_check("model", lambda: _check_model(models))
         yield checked

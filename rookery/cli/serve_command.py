@@ -266,7 +266,8 @@ def _open_at(
             at = how.address or _format_address(host, listener.getsockname()[1])
             _print_welcome(opened_store, at.rstrip("/"), what, local)
             option = f" --store {shlex.quote(store)}" if store else ""
-            typer.echo(f"For another browser, or another person: rookery judge invite NAME{option}")
+            advice = "For another person; with --role admin also for you, in another browser: "
+            typer.echo(f"{advice}rookery judge invite NAME{option}")
             typer.echo("Ctrl-C closes it.")
         run_server(place, settings, listener, how)
 

@@ -32,7 +32,7 @@ from starlette.routing import Route
 from rookery.desk import accounts
 from rookery.desk.accounts import Person, PersonRole, has_role
 from rookery.desk.forms import FieldChoice
-from rookery.desk.stop_switch import has_live_run
+from rookery.desk.stop_switch import list_training_runs
 from rookery.desk.store import RETRY_SECONDS, Store
 from rookery.errors import Failed, Outcome
 from rookery.shell.languages import LANGUAGES, get_language, mark_text, translate_borrowed_text
@@ -67,9 +67,10 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
     """Render a template as a response.
 
     Besides `values` it receives request, person, links, keys (whether shortcuts are on), theme (the
-    one that was chosen), nonce (of the content security policy), said (the notice), alive (whether
-    a training run is alive), alone (whether the server is this person's only, on this machine),
-    language and languages (codes and names), and texts (of the scripts, translated).
+    one that was chosen), nonce (of the content security policy), said (the notice), trained and
+    alive (whether there is a training run, and one that is alive), alone (whether the server is
+    this person's only, on this machine), language and languages (codes and names), and texts (of
+    the scripts, translated).
     """
     desk, person = get_app_context(request), request.state.person
     common: Mapping[str, Any] = {
@@ -79,6 +80,7 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
         "theme": request.cookies.get(THEME_COOKIE, ""),
         "keys": request.cookies.get(SHORTCUTS_COOKIE) != "off",
         "nonce": request.state.nonce,
+        "trained": False,
         "alive": False,
         "alone": False,
         "language": get_language(),
@@ -88,7 +90,8 @@ def render_page(request: Request, template: str, status_code: int = 200, **value
     }
     if person and person.project is None:
         with suppress(*[Failed] * (status_code >= 400)):  # the store may be what failed
-            values["alive"] = has_live_run(desk.store)
+            runs, now = list_training_runs(desk.store), desk.store.clock()
+            values["trained"], values["alive"] = bool(runs), any(one.is_alive(now) for one in runs)
             local = is_on_this_machine(request)
             values["alone"] = local and accounts.is_only_person(desk.store, person)
     html = desk.look.templates.get_template(template).render({**common, **values})

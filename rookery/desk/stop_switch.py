@@ -72,8 +72,9 @@ class TrainingRun(Record, frozen=True):
     """oldest stop that nobody has released; None: the run is not stopped"""
 
     def is_alive(self, now: float) -> bool:
-        """Return True if the run has not ended and gave a sign of life within a day."""
-        return self.ended is None and now - self.seen < FORGOTTEN_AFTER_SECONDS
+        """Return True if the run is not stopped or ended, and gave a sign of life within a day."""
+        running = self.get_state(now) in ("training", "silent")
+        return running and now - self.seen < FORGOTTEN_AFTER_SECONDS
 
     def get_state(self, now: float) -> str:
         """Return the run's state: "stopped", "ended", "training" or "silent".
@@ -158,13 +159,6 @@ def load_training_run(store: Store, run: str) -> TrainingRun:
         if (row := connection.execute(wanted).first()) is None:
             raise _make_unknown_run_error(run)
         return _make_training_run(connection, row)
-
-
-def has_live_run(store: Store) -> bool:
-    """Return True if some run is not ended, not stopped, and gave a sign of life within a day."""
-    return any(
-        one.pull is None and one.is_alive(store.clock()) for one in list_training_runs(store)
-    )
 
 
 def stop_run(store: Store, run: str, person: str, reason: str) -> RunStop:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
+from urllib.parse import unquote
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -152,9 +153,9 @@ def _show_source(
     console: Console, mark: tuple[str, str], quote: Quote, page: Page | None, verdict: Verdict
 ) -> None:
     where = describe_location(page, quote.start) if page else ""
-    about = sanitize_text(
-        " · ".join(part for part in (_collapse_whitespace(quote.title), where) if part)
-    )
+    # A text whose title is the quote itself is named by its file.
+    title = unquote(quote.url).rpartition("/")[2] if quote.title == quote.text else quote.title
+    about = sanitize_text(" · ".join(filter(None, (_collapse_whitespace(title), where))))
     print_indented(
         console, Text.assemble(mark), Text.assemble((about, "italic"), _format_outcome(verdict))
     )

@@ -218,7 +218,7 @@ def test_the_doctor_finds_all_well(run: Run, web: Stage) -> None:
     assert code == 0
     assert [
         line.split()[0] for line in out.splitlines()
-    ] == "store index extract search render model ranker".split()
+    ] == "store index extract search render serve model ranker".split()
     assert "answers with 2 results" in out
     lines = run("doctor", *engine, "--json").out.splitlines()
     found = {each.what: each.state for each in map(DiagnosticResult.from_json, lines)}

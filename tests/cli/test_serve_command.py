@@ -78,7 +78,7 @@ def test_whoever_starts_the_first_desk_is_let_in_once_as_admin(tmp_path: Path) -
         assert found
         assert b"Welcome to the desk" in urlopen(found[0]).read()
         with Store(str(place)) as store:
-            told = line_with(process, "another browser, or another person: ")
+            told = line_with(process, "with --role admin also for you, in another browser: ")
             assert told.endswith(f"rookery judge invite NAME --store {place}\n")
             (admin,) = accounts.list_people(store)
             assert admin.role == "admin"

@@ -104,10 +104,14 @@ def test_a_task_is_done_with_single_keys(site: Site) -> None:
     with site.window("keys") as seen:
         page = seen.page
         begin(page, "compare_short")
+        page.keyboard.press("Enter")
+        missing = page.get_by_text("Not handed in yet.")
+        expect(missing).to_be_in_viewport()
         for key in "245":
             page.keyboard.press(key)
         checked = page.locator("#task input:checked").evaluate_all("all => all.map(e => e.value)")
         assert checked == ["-1", "1", "2"]
+        expect(missing).to_have_count(0)
         page.keyboard.press("Enter")
         page.wait_for_url("**said=done*")
         begin(page, "best_of_four")

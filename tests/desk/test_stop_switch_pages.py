@@ -11,6 +11,7 @@ def test_any_labeller_stops_a_run_with_a_word_of_why(opened: Opened) -> None:
     train(opened)
     visit = opened.visit("bob").get("/desk")
     assert visit.page.css_first("header a.stop[href='/cord']") is not None
+    assert visit.page.css_first("header nav a[href='/cord']") is not None
     visit.get("/cord")
     assert "crows-run" in visit.text
     visit.post("/cord/pull", run="crows-run", reason=" it  swears ")
@@ -137,4 +138,7 @@ def test_nobody_releases_what_they_stopped_themselves(opened: Opened) -> None:
 
 
 def test_without_runs_there_is_nothing_to_stop(opened: Opened) -> None:
-    assert "nothing to stop" in opened.visit().get("/cord").text
+    visit = opened.visit().get("/cord")
+    assert "nothing to stop" in visit.text
+    assert visit.page.css_first("header nav a[href='/desk']") is not None
+    assert visit.page.css_first("header nav a[href='/cord']") is None

@@ -107,6 +107,8 @@ def test_an_answer_is_read_without_a_script(reading: Reading) -> None:
         shown = quote.css_first("a[href^='/pages/']")
         assert shown is not None
         assert re.search(r"start=\d+&end=\d+#quote$", shown.attributes["href"] or "")
+    assert visit.first("header a[href='#meaning']").text().startswith("score ")
+    assert "High is certain (0.75 or more of 1)" in visit.first("details > #meaning").text()
     assert "How Long Do Crows Live?" in visit.text
     assert "Searched “How long do crows live?”" in visit.text
 
@@ -635,13 +637,16 @@ def test_a_chat_model_is_shown_the_answer_that_a_follow_up_points_into(
 
 
 @pytest.mark.parametrize(
-    ("title", "told"),
+    ("title", "head", "told"),
     [
-        ("fees.csv", "about 50 % down, columns: plot | paid"),
-        ("Fees", "fees.csv · about 50 % down, columns: plot | paid"),
+        ("fees.csv", "fees.csv", "about 50 % down, columns: plot | paid"),
+        ("Fees", "Fees", "fees.csv · about 50 % down, columns: plot | paid"),
+        ("1\tyes", "fees.csv", "about 50 % down, columns: plot | paid"),  # as the quote itself
     ],
 )
-def test_a_file_that_is_titled_by_its_name_is_named_once(title: str, told: str) -> None:
+def test_a_file_is_named_once_where_it_or_its_quote_is_the_title(
+    title: str, head: str, told: str
+) -> None:
     read = read_page(b"plot,paid\n1,yes\n4,yes\n", "file:///fees.csv", "text/csv")
     page = msgspec.structs.replace(read, title=title)
     answer = Answer("Yes.", (page.quote(10, 15),))
@@ -650,7 +655,7 @@ def test_a_file_that_is_titled_by_its_name_is_named_once(title: str, told: str) 
     [card] = make_answer_view(episode, verdicts, lambda quote: page).cards
     parts: Any = PageAssets({}).templates.get_template("reading_parts.html").module
     shown = LexborHTMLParser(parts.card(card, None, None, "q"))
-    assert [each.text() for each in shown.css("figcaption > .title, .host")] == [title, told]
+    assert [each.text() for each in shown.css("figcaption > .title, .host")] == [head, told]
 
 
 @pytest.mark.parametrize(

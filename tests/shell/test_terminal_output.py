@@ -117,6 +117,13 @@ def test_an_answer_its_quotes_and_their_sources() -> None:
     ]
 
 
+def test_a_text_that_is_its_own_title_is_named_by_its_file() -> None:
+    quote = msgspec.structs.replace(
+        NEURONS, title=NEURONS.text, url="file:///home/ada/a%20note.txt"
+    )
+    assert "[1] a note.txt · " in render_episode(episode(quote), 100)
+
+
 @pytest.mark.parametrize("width", range(24, 100, 5))
 def test_at_any_width_links_are_whole_and_marks_stand_behind_a_word(width: int) -> None:
     lines = render_episode(episode(NEURONS, TABLE), width).splitlines()

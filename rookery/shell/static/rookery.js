@@ -233,7 +233,7 @@
     if (!wrong || !input.value.trim()) return;
     wrong.classList.remove("wrong");
     all(".problem-text", wrong).forEach((each) => each.remove());
-    if (!one("#task .problem-text")) one("#task > .notice.bad")?.remove();
+    if (!one("#task .problem-text")) one("#task .bar > .notice.bad")?.remove();
   };
 
   for (const kind of ["input", "change"]) {
