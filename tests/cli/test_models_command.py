@@ -192,13 +192,13 @@ def test_a_script_is_a_model(run: Run, tmp_path: Path, method: str) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "said"),
-    [("", "script_ended"), ("{}", "line 1 is neither"), ("no json", "line 1 is neither")],
+    [("", "no lines left"), ("{}", "line 1 is neither"), ("no json", "line 1 is neither")],
 )
 def test_a_script_that_says_nothing(run: Run, tmp_path: Path, lines: str, said: str) -> None:
     (tmp_path / "said.jsonl").write_text(lines)
     by_script = ("--method", "webglm", "--model", f"script:{tmp_path / 'said.jsonl'}")
     result = run("ask", GIFTS, *CORVIDS, *by_script)
-    assert (result.code, result.out) == (6 if said == "script_ended" else 2, "")
+    assert (result.code, result.out) == (2 if lines else 6, "")
     assert said in result.err
     assert run("ask", GIFTS, *CORVIDS, *by_script[:3], f"script:{tmp_path}").code == 2
 
