@@ -61,20 +61,20 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
     "(top)": (1_715, 10),  # Python prints where a quote stands; a stop waits until an import ends
-    "answers": (3_946, 18),  # what a newer source says; a formula without a value; who wrote a mail
+    "answers": (3_947, 18),  # what a newer source says; who wrote a mail; signs behind a forgery
     "browser": (1_475, 7),
     "cli": (3_160, 13),  # a server says how another browser comes in
-    "desk": (7_767, 32),  # what is told is a table; invitations; a lone admin is "You"
+    "desk": (7_771, 32),  # what is told is a table; invitations; one judgement is one
     "evidence": (1_047, 6),  # questions are read with their mark
     "learn": (6_476, 25),  # sampling records what frozen layers give: a pass through them less
     "library": (4_460, 16),  # own libraries are places; the indexes that hold a page are told
-    "measure": (1_426, 11),
+    "measure": (1_423, 11),
     "models": (1_504, 7),
     "network": (1_303, 5),
-    "pages": (8_407, 27),  # documents are read as their reader sees them; who wrote what in mails
-    "quotes": (3_161, 13),  # typed quotations read as their page does; answers are marked whole
-    "server": (7_552, 20),  # what is searched is told, with its documents and what of them is not
-    "shell": (2_598, 14),  # terminals get lines broken between words
+    "pages": (8_396, 27),  # documents are read as their reader sees them; who wrote what in mails
+    "quotes": (3_189, 13),  # what answers is marked by its sentence, its unit or its cell
+    "server": (7_531, 20),  # what is searched is told, with its documents and what of them is not
+    "shell": (2_593, 14),  # terminals get lines broken between words
 }
 MOST_CODE_LINES = 56_000  # while answers and learning are mended
 LAYOUT_TOKENS = (

@@ -120,7 +120,9 @@ def find_altered_extract(answer: Answer) -> list[TextVerdict]:
             why = f"claim {number} does not follow the one before it after a space"
             altered.append(TextVerdict(between, "claim_differs", why))
         position = max(position, claim.end)
-    if position < len(answer.text) or not answer.claims:
-        why = "no claim of the answer holds this" if answer.text[position:] else "it claims nothing"
-        altered.append(TextVerdict(answer.text[position:], "claim_differs", why))
+    rest = answer.text[position:]
+    # Signs alone are what a longer claim before them pushed out, and say no more than that.
+    if not answer.claims or (rest and not (altered and not any(map(str.isalnum, rest)))):
+        why = "no claim of the answer holds this" if rest else "it claims nothing"
+        altered.append(TextVerdict(rest, "claim_differs", why))
     return altered

@@ -35,6 +35,7 @@ from rookery.shell.command_options import (
     make_option,
 )
 from rookery.typed_files import open_named_file
+from rookery.written_values import format_count
 
 if TYPE_CHECKING:
     from rookery.desk.forms import LabellingForm, LabellingItem
@@ -513,7 +514,10 @@ def run_judge_stats(
 
         report = build_quality_report(desk, batch)
     where = f"batch {report.batch}" if report.batch else "all batches"
-    lines = [f"{where}: {report.items:,} items, {report.judgements:,} judgements that count"]
+    counted = (
+        f"{format_count(report.items, 'item')}, {format_count(report.judgements, 'judgement')}"
+    )
+    lines = [f"{where}: {counted} that count{'s' * (report.judgements == 1)}"]
     lines += [f"left out: {count:,} {reason}" for reason, count in report.left_out.items()]
     print_result(report, lines, as_json)
 

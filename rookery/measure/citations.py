@@ -15,9 +15,8 @@ from rookery.evidence.evidence_model import EvidenceJudge, EvidencePassage
 from rookery.measure.figures import Figure, make_bars
 from rookery.measure.intervals import Estimate, estimate_mean
 from rookery.pages.passages import find_sentences
-from rookery.pages.search_terms import QUESTION_WORDS
-from rookery.quotes.repair import CorrectionSettings
-from rookery.quotes.word_overlap import compute_rouge_n, split_words
+from rookery.quotes.repair import CorrectionSettings, list_content_words
+from rookery.quotes.word_overlap import compute_rouge_n
 from rookery.records import Answer, Page, Record
 
 EntailmentFunction = Callable[[Sequence[EvidencePassage], str], float]
@@ -90,7 +89,7 @@ def compute_word_share(premises: Sequence[EvidencePassage], claim: str) -> float
     Words such as "the" do not count.
     """
     read = "\n".join(f"{each.heading}\n{each.text}" for each in premises)
-    return compute_rouge_n(_list_content_words(claim), _list_content_words(read)).precision
+    return compute_rouge_n(list_content_words(claim), list_content_words(read)).precision
 
 
 def list_statements(answer: Answer) -> list[CitedStatement]:
@@ -194,7 +193,3 @@ def make_citations_figure(
         make_bars(shares, "mean of the answers"),
         "ALCE, section 3.3",
     )
-
-
-def _list_content_words(text: str) -> list[str]:
-    return [word for word in split_words(text) if word not in QUESTION_WORDS]

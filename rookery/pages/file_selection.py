@@ -77,18 +77,7 @@ class SkippedGroup(Record, frozen=True):
     """some of their paths"""
 
 
-SKIP_REASONS = {
-    Outcome.UNSUPPORTED_TYPE: "of types that are not read",
-    Outcome.BINARY: "binary, not text",
-    Outcome.MINIFIED: "minified",
-    Outcome.COPY: "copies of others",
-    Outcome.IGNORED: "named by ignore files",
-    Outcome.EXCLUDED: "left out by --glob or --exclude",
-    Outcome.EMPTY: "empty",
-    Outcome.HIDDEN: "hidden",
-    Outcome.LEADS_OUT: "behind links that lead out of the folder",
-    "other": "for other reasons",
-}
+SKIP_REASONS = read_text_table(Path(__file__).with_name("skip_reasons.txt"))
 """outcomes of what is left out, and how a summary words them. `other` stands for all others, which
 a library of another program may give"""
 

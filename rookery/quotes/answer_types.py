@@ -4,24 +4,20 @@ A question in another language has no expected type.
 """
 
 import re
+from collections.abc import Sequence
 
-from rookery.pages.search_terms import get_question_terms, split_terms
+from rookery.pages.search_terms import QUESTION_WORDS, get_question_terms, split_terms
 from rookery.written_values import find_written_values
 
-_DATE_ASKED = re.compile(
-    r"\bwhen\b|\b(?:what|which)\s+(?:\w+\s+)?(?:year|date|day|month|century|decade)\b", re.I
-)
-_NUMBER_ASKED = re.compile(
-    r"\bhow\s+(?:many|much|long|old|far|tall|large|big|high|fast|often|deep|wide|heavy)\b"
+_ASKED = {
+    "date": r"\bwhen\b|\b(?:what|which)\s+(?:\w+\s+)?(?:year|date|day|month|century|decade)\b",
+    "number": r"\bhow\s+(?:many|much|long|old|far|tall|large|big|high|fast|often|deep|wide|heavy)\b"
     r"|\bwhat\s+(?:percent|percentage|number|age|amount|population|share)\b",
-    re.I,
-)
-_NAME_ASKED = re.compile(
-    r"\b(?:who|whom|whose|where)\b|\b(?:what|which)\s+(?:person|man|woman|king|queen|president|"
-    r"author|artist|singer|company|city|country|state|group|organi[sz]ation|team)\b",
-    re.I,
-)
-_REASON_ASKED = re.compile(r"\bwhy\b|\b(?:what|which)\s+(?:\w+\s+)?(?:reason|cause)s?\b", re.I)
+    "reason": r"\bwhy\b|\b(?:what|which)\s+(?:\w+\s+)?(?:reason|cause)s?\b",
+    "name": r"\b(?:who|whom|whose|where)\b|\b(?:what|which)\s+(?:person|man|woman|king|queen|"
+    r"president|author|artist|singer|company|city|country|state|group|organi[sz]ation|team)\b",
+}
+"""patterns of questions by the type of their answer, the first that fits"""
 _DATE = re.compile(
     r"\b(?:1\d{3}|20\d{2})\b|\b\d{1,4} (?:BCE?|AD|CE)\b|\b\d{1,2}(?:st|nd|rd|th) century\b"
     r"|\b(?:January|February|March|April|May|June|July|August|September|October|November"
@@ -47,13 +43,7 @@ _DENIAL = re.compile(r"\b(?:not|no|never|cannot|none|nobody|nothing|neither|nor)
 
 def detect_answer_type(question: str) -> str:
     """Return the answer type that a question expects: "date", "number", "reason", "name" or ""."""
-    if _DATE_ASKED.search(question):
-        return "date"
-    if _NUMBER_ASKED.search(question):
-        return "number"
-    if _REASON_ASKED.search(question):
-        return "reason"
-    return "name" if _NAME_ASKED.search(question) else ""
+    return next((kind for kind, asked in _ASKED.items() if re.search(asked, question, re.I)), "")
 
 
 def extract_answer_terms(sentence: str, kind: str, question: str) -> set[str]:
@@ -71,22 +61,36 @@ def extract_answer_terms(sentence: str, kind: str, question: str) -> set[str]:
 _MOST_MARKED = 4
 _WORD = re.compile(r"([^\s(\[{<«‹“„‘\"'*]\S*?)[)\]}>»›“”’\"'*.,;:!?…]*(?!\S)")
 """what stands between white space, and in group 1 without the punctuation around it"""
+_SENTENCE_END = re.compile(r"[.;!?](?=\s)|\n")
 _CLAUSE_END = re.compile(r"[,;:.!?\n]")
+_UNIT = re.compile(r"[ \u00a0](%|[A-Z]{3}|[a-z]+)(?![\w-])")
+_PRICE_ASKED = re.compile(
+    r"\bhow much\b|\bwhat\b.* (?:cost|price|fee|rent|fare|wage|pay|charge)s?\b", re.I
+)
+_PRICE = re.compile(
+    r"[$£€¥]|\b(?:EUR|USD|GBP|CHF|(?:euro|pound|dollar|cent|price|cost|fee|rent|amount|charge)s?)\b",
+    re.I,
+)
+"""what shows that a number, or one below such a name of a column, is a sum of money"""
+_REASON_SAID = re.compile(rf"(?:{_REASON.pattern})[^.;\n]*", re.I)
+_NAME_BEGUN = re.compile(
+    rf"{_NAME.pattern}|\b(?!(?i:{'|'.join(sorted(QUESTION_WORDS))})\b)[A-Z][\w’'-]+(?= [A-Z])"
+)
+"""a name; one begins a sentence where another capital follows, as in Mo Adeyemi"""
 
 
 def split_answering_words(text: str, question: str) -> list[tuple[str, bool]]:
     """Cut a quote into pieces, and tell of each whether it is what the question asks for.
 
     Those are its dates, numbers or names, each whole: `£640`, `1 April 2024`; or a reason up to the
-    end of its sentence. Of names only those are that stand in a clause with the most words of the
-    question. None are where the question expects nothing of that kind, or where so many stand there
-    that it is open which is meant.
+    end of its sentence. Only those are that stand in a sentence, or names in a clause, with the
+    most words of the question. None are where the question expects nothing of that kind, or where
+    so many stand there that it is open which is meant.
     """
-    kind = detect_answer_type(question)
+    kind = _choose_marked_type(question)
     spans = _find_answering_words(text, question, kind) if kind else []
-    if kind == "name" and spans:
-        shared = [_count_shared(text, *span, question) for span in spans]
-        spans = [span for span, n in zip(spans, shared, strict=True) if n == max(shared)]
+    shared = [_count_shared(text, *span, question, kind) for span in spans]
+    spans = [span for span, n in zip(spans, shared, strict=True) if n == max(shared)]
     pieces, last = list[tuple[str, bool]](), 0
     for start, end in spans if len(spans) <= _MOST_MARKED else []:
         pieces += (text[last:start], False), (text[start:end], True)
@@ -94,31 +98,67 @@ def split_answering_words(text: str, question: str) -> list[tuple[str, bool]]:
     return [*pieces, (text[last:], False)]
 
 
+def find_answering_column(names: Sequence[str], cells: Sequence[str], question: str) -> int | None:
+    """Return the number of the cell of a row that answers a question, None if that is open.
+
+    It has other words than the question, and a value of the type that is expected. Where several
+    have, it is the one whose column is named as a price is or by most words of the question.
+    """
+    terms, kind = set(get_question_terms(question)), _choose_marked_type(question)
+    question_terms, is_price = set(split_terms(question)), _PRICE_ASKED.search(question) is not None
+    scores = {
+        at: (is_price and bool(_PRICE.search(f"{name} {cell}")), len(terms & {*split_terms(name)}))
+        for at, (name, cell) in enumerate(zip(names or [""] * len(cells), cells, strict=True))
+        if {*get_question_terms(cell)} - question_terms
+        and (not kind or _find_answering_words(f"x {cell}", question, kind))
+    }
+    best = max(scores.values(), default=(False, 0))
+    chosen = [at for at, score in scores.items() if score == best and (kind or any(best))]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _choose_marked_type(question: str) -> str:
+    priced = "number" if _PRICE_ASKED.search(question) else ""
+    return "" if is_yes_no_question(question) else detect_answer_type(question) or priced
+
+
 def _find_answering_words(text: str, question: str, kind: str) -> list[tuple[int, int]]:
     """Return the spans of whole words of an answer type that the question has not itself.
 
-    A date or number of several words is one.
+    A date or number of several words is one, with its unit. Dates are no numbers, and those of a
+    price are sums of money where there are such.
     """
-    pattern = re.compile(rf"(?:{_REASON.pattern})[^.;\n]*", re.I) if kind == "reason" else None
-    spans, joined = list[tuple[int, int]](), text
-    for start, end, _ in find_written_values(text):
+    patterns = _PATTERN_BY_TYPE | {"reason": _REASON_SAID, "name": _NAME_BEGUN}
+    spans, joined, dates = list[tuple[int, int]](), text, set[int]()
+    for start, end, terms in find_written_values(text):
         joined = joined[:start] + re.sub(r"\s", "_", text[start:end]) + joined[end:]
+        dates.update(range(start, end) if "-" in terms[0] else ())
     words = [word.span(1) for word in _WORD.finditer(joined)]
-    for match in (pattern or _PATTERN_BY_TYPE[kind]).finditer(text):
+    question_terms = set(split_terms(question))
+    for match in patterns[kind].finditer(text):
+        if kind == "number" and match.start() in dates:
+            continue
         inside = [each for each in words if each[0] < match.end() and match.start() < each[1]]
         start, end = inside[0][0], inside[-1][1]
-        if spans and (start < spans[-1][1] or (kind, text[spans[-1][1] : start]) == ("name", " ")):
+        is_counted = kind == "number" and text[start].isalpha() == match[0].isalpha()
+        unit = _UNIT.match(text, end) if is_counted else None
+        if unit and not {unit[1], *split_terms(unit[1])} & (question_terms | QUESTION_WORDS):
+            end = unit.end()
+        between = text[spans[-1][1] : start] if spans else ""
+        if spans and (start < spans[-1][1] or (kind == "name" and between in (" ", " & "))):
             start = spans.pop()[0]
         spans.append((start, end))
-    terms = set(re.findall(r"\w+", question.lower()))
-    return [each for each in spans if set(re.findall(r"\w+", text[slice(*each)].lower())) - terms]
+    spans = [each for each in spans if {*split_terms(text[slice(*each)])} - question_terms]
+    if _PRICE_ASKED.search(question):
+        spans = [each for each in spans if _PRICE.search(text[slice(*each)])] or spans
+    return spans
 
 
-def _count_shared(text: str, start: int, end: int, question: str) -> int:
-    """Count the question's words in the clause that text[start:end] stands in."""
-    before, after = _CLAUSE_END.split(text[:start])[-1], _CLAUSE_END.split(text[end:])[0]
-    clause = f"{before}{text[start:end]}{after}"
-    return len(set(get_question_terms(question)).intersection(split_terms(clause)))
+def _count_shared(text: str, start: int, end: int, question: str, kind: str) -> int:
+    """Count the question's words in the clause or sentence that text[start:end] stands in."""
+    border = _CLAUSE_END if kind == "name" else _SENTENCE_END
+    said = border.split(text[:start])[-1] + text[start:end] + border.split(text[end:])[0]
+    return len(set(get_question_terms(question)).intersection(split_terms(said)))
 
 
 def is_yes_no_question(question: str) -> bool:

@@ -58,7 +58,8 @@ def describe_location(page: Page, start: int) -> str:
 def find_column_names(page: Page, at: int) -> tuple[str, ...]:
     """Return the names of the columns of a row, which are a heading in files of values."""
     if label := find_label(page, at):
-        return tuple(label.split(" | "))
+        names = label.split(" | ")
+        return tuple(names[f"\n{names[0]}\n" in page.text :])  # a title over the names is none
     above = [block for block in page.blocks if block.kind == "heading" and block.start < at]
     heading = page.text[above[-1].start : above[-1].end] if above else ""
     return tuple(heading.split("\t")) if "\t" in heading else ()

@@ -413,6 +413,8 @@ def run_verify_command(
                 summarize_claims(claims),
             ]
         show_failures(err, sources.unread)
+    if not (fetch or pages) and any(isinstance(each, Verdict) for each in verdicts):
+        summary[0] += "; checked against the stored pages, not the sources as they are now"
     for unchecked in verdicts:
         if unchecked.outcome == "not_checked":
             show_verdict(err, unchecked)

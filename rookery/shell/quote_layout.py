@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rookery.pages.search_terms import get_question_terms, split_terms
+from rookery.quotes.answer_types import find_answering_column
 from rookery.quotes.quote_links import find_column_names, is_pdf
 from rookery.records import Page, Quote
 
@@ -30,7 +31,7 @@ class QuoteLayout(NamedTuple):
     row: int | None = None
     """number of the row that has the most words of the question; None where several have"""
     column: int | None = None
-    """the same of the name of a column"""
+    """number of the column whose cell in that row answers; None where that is open"""
 
 
 def lay_out_quote(quote: Quote, page: Page | None, question: str = "") -> QuoteLayout:
@@ -56,9 +57,10 @@ def lay_out_quote(quote: Quote, page: Page | None, question: str = "") -> QuoteL
     if kinds != {"cell"} or not is_whole:
         return QuoteLayout(quote.text)
     names = names if len(names) == len(rows[0]) else ()
-    terms = set(get_question_terms(question)) if question else set()
+    terms = set(get_question_terms(question))
     row = 0 if len(rows) == 1 else _find_best(terms, [" ".join(row) for row in rows])
-    return QuoteLayout(quote.text, names, tuple(rows), row, _find_best(terms, names))
+    column = None if row is None else find_answering_column(names, rows[row], question)
+    return QuoteLayout(quote.text, names, tuple(rows), row, column)
 
 
 def _find_best(terms: set[str], texts: Sequence[str]) -> int | None:

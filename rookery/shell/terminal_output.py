@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote
 
@@ -36,6 +37,7 @@ from rookery.quotes.verification import ClaimedVerdict, TextVerdict, Verdict
 from rookery.records import Answer, Claim, Episode, Failure, Mark, Page, Quote, Record
 from rookery.shell.quote_layout import QuoteLayout, lay_out_quote
 from rookery.text_escaping import escape_json_controls, sanitize_text
+from rookery.typed_files import read_text_table
 from rookery.written_values import format_count
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ def show_answer(
     ):
         console.print()
         uncited = answer.declined or answer.citations == "unchecked"
-        mark = ("  ✗ ", "red") if uncited else (f"[{number}] ", "bold cyan")
+        mark = ("  – ", "") if uncited else (f"[{number}] ", "bold cyan")
         if number - 1 not in printed:
             language = find_language(page.text if page else quote.text)
             highlighted = _highlight_terms(views[number - 1], question, language)
@@ -299,18 +301,8 @@ def warn_of_recipients(console: Console, models: Sequence[str]) -> None:
         print_wrapped(console, f"rookery: {what} {', '.join(models)}")
 
 
-NO_ANSWER_MESSAGES: Mapping[str, str] = {
-    Outcome.NO_EVIDENCE: "no evidence",
-    Outcome.NO_CLAIM: "no answer: the question assumes no claim that could be denied",
-    Outcome.BAD_SYNTAX: "no answer: what the model wrote cites nothing that it was shown",
-    Outcome.UNSUPPORTED: "no answer: nothing that the model quoted supports what it wrote",
-    Outcome.NO_QUOTES: "no answer: the model quoted nothing to answer from",
-    Outcome.MAX_ACTIONS: "no answer: the model's actions ran out before it quoted anything",
-    Outcome.NONSENSE: "no answer: the model takes the question for nonsense",
-    Outcome.CONTROVERSIAL: "no answer: the model takes the question for controversial",
-    Outcome.STUCK: "no answer: the model went round in circles",
-    Outcome.POLICY_FAILED: "no answer: the model could not be asked",
-}
+NO_ANSWER_MESSAGES = read_text_table(Path(__file__).with_name("missing_answers.txt"))
+"""why an episode has no answer, by how it stopped"""
 
 
 def describe_missing_answer(episode: Episode) -> str:

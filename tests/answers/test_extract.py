@@ -213,6 +213,11 @@ def test_what_was_changed_in_a_saved_answer_is_found() -> None:
     said = text[first.start : first.end]
     assert find_altered(text="never" + text[5:]) == ["never" + said[5:]]
     assert find_altered(text=f"{text} Not.") == [" Not."]
+    assert find_altered(text=f"{text}?") == ["?"]
+    longer = f"very {said}"  # which pushes the full stop out of the claim
+    assert said.endswith(".")
+    assert find_altered(text=longer[: len(said)] + ".", claims=(first,)) == [longer[: len(said)]]
+    assert find_altered(text=longer, claims=(first,)) == [longer[: len(said)], longer[len(said) :]]
     assert find_altered(text=f"No. {text}", claims=()) == [f"No. {text}"]
     assert find_altered(claims=()) == [text]
     assert find_altered(text="", claims=()) == [""]

@@ -67,7 +67,7 @@ def test_where_nothing_was_found_the_closest_quote_has_no_number(run: Run) -> No
     code, out, err = run("ask", "Who won the 1998 world cup?", *CORVIDS)
     assert code == 3
     assert out.startswith("Nothing that was found answers this; the closest is below.\n\n")
-    assert "\n  ✗ “" in out
+    assert "\n  – “" in out
     assert "[1]" not in out
     assert err.strip().startswith("declined · ")
 
@@ -182,7 +182,7 @@ def test_a_site_on_this_machine_is_refused_unless_allowed(run: Run, web: Stage) 
     site = ("--in", f"{web.base}/birds/")
     code, out, err = run("ask", "What do jays bury?", *site)
     assert (code, out, web.visits) == (4, "", [])
-    assert "1 blocked_address" in err
+    assert "1 blocked address" in err
     assert "--allow-private" in err
     allowed = run("ask", "What do jays bury?", *site, "--allow-private")
     assert allowed.code == 0

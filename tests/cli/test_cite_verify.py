@@ -215,6 +215,7 @@ def test_forged_sides_are_refused(
     assert (code, "claim_differs" in out) == (5, True)
 
 
+BY_STORED = "checked against the stored pages, not the sources as they are now"
 HONEST_QUESTIONS = [question.text for question in read_questions(bundled_questions())][:14]
 
 
@@ -229,7 +230,20 @@ def test_what_ask_answers_is_verified(
     quotes = len(saved["answer"]["quotes"])
     assert code == (0 if quotes else 4)
     assert [line.split()[0] for line in out.splitlines()] == ["verified"] * quotes
-    assert not quotes or err == f"{quotes} of {quotes} quote{'s' * (quotes > 1)} verified\n"
+    counted = f"{quotes} of {quotes} quote{'s' * (quotes > 1)} verified"
+    assert not quotes or err == f"{counted}; {BY_STORED}\n"
+
+
+def test_an_answer_is_checked_against_the_stored_pages_and_says_so(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "rooks").mkdir()
+    rooks, saved = tmp_path / "rooks" / "rooks.txt", tmp_path / "answer.json"
+    rooks.write_text("Rooks nest in tall elms near open farm land.")
+    saved.write_text(run("ask", "Where do rooks nest?", "--in", rooks.parent, "--json").out)
+    rooks.write_text("Rooks nest in low hedges near open farm land.")
+    assert run("cite", "verify", saved).err == f"1 of 1 quote verified; {BY_STORED}\n"
+    assert BY_STORED not in run("cite", "verify", saved, "--pages", rooks.parent).err
 
 
 def without(saved: Json, *names: str) -> str:

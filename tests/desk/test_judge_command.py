@@ -254,6 +254,15 @@ def test_pages_that_a_server_kept_in_a_file_are_copied_into_postgresql(
 # What came of it
 
 
+def test_one_judgement_is_counted_as_one(run: Run, place: Path, tmp_path: Path) -> None:
+    path = pairs(tmp_path / "c.jsonl", 1)
+    command = ("judge", "import", path, "--form", "compare_short", "--batch", "first")
+    run(*command, "--raters", "3", "--store", place)
+    judged(place, {"Ada": [1]})
+    out = run("judge", "stats", "--store", place).out
+    assert out == "all batches: 1 item, 1 judgement that counts\n"
+
+
 def test_stats_show_the_board(run: Run, place: Path, tmp_path: Path) -> None:
     path = pairs(tmp_path / "c.jsonl", 4)
     command = ("judge", "import", path, "--form", "compare_short", "--batch", "first")

@@ -218,7 +218,7 @@ def test_what_is_piped_is_not_wrapped(
     # A quote of several blocks has a line for each, and those after the first are indented.
     for quote in declined["quotes"]:
         indented = "\n    ".join(line for line in quote["text"].splitlines() if line)
-        assert f"\n  ✗ “{indented}”\n" in run("ask", foreign, *CORVIDS).out
+        assert f"\n  – “{indented}”\n" in run("ask", foreign, *CORVIDS).out
 
 
 @pytest.mark.slow

@@ -60,6 +60,16 @@ def test_a_row_with_empty_cells_stands_under_the_names_of_its_columns(empty: str
     assert lay_out_quote(alone, page) == QuoteLayout(alone.text)
 
 
+def test_a_title_over_the_names_of_columns_is_none_of_them() -> None:
+    title = "<tr><th>Trip to Rome</th></tr>"
+    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in SUMS)
+    page = read_page(
+        f"<table>{title}{rows.replace('td', 'th', 8)}</table>".encode(), "https://x.example/"
+    )
+    layout = lay_out_quote(cut(page, "2 May", "Miriam"), page, "Who paid?")
+    assert (layout.names, layout.rows) == (SUMS[0], (SUMS[1],))
+
+
 def test_lines_of_code_are_left_alone() -> None:
     html = f"<pre>{'box count --all --in the/garden/behind/the/house ' * 2}\nbox list</pre>"
     page = read_page(html.encode(), "https://boxes.example/", "text/html")
@@ -75,7 +85,8 @@ CSV = "item,unit,guest price\nbirch plywood,sheet,5.60\nPETG filament,spool,27.0
     [
         ("PETG", "What is the guest price of PETG?", (0, 2)),
         ("birch", "What is the guest price of PETG?", (1, 2)),
-        ("birch", "How much is PETG filament?", (1, None)),
+        ("birch", "How much is PETG filament?", (1, 2)),
+        ("birch", "Is there PETG?", (1, None)),
         ("birch", "What is there?", (None, None)),
     ],
 )

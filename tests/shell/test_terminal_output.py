@@ -153,7 +153,7 @@ def test_a_quote_that_does_not_verify_is_named_beside_it() -> None:
 def test_a_decline_shows_the_closest_quotes_without_numbers() -> None:
     said = render_episode(episode(NEURONS, declined=True), 100)
     assert said.startswith("Nothing answers this.\n\nThe closest that was found:\n")
-    assert "\n  ✗ “A raven has" in said
+    assert "\n  – “A raven has" in said
     assert "[1]" not in said
 
 

@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from rookery.desk.tables import people as those_here
 from rookery.errors import Failed, Outcome
 from rookery.records import Episode, Failure, decode_json, describe_json_error, prepare_type
 from rookery.shell.security import TokenBuckets, is_loopback, is_same_origin, read_content_length
+from rookery.typed_files import read_text_table
 
 _LOG = logging.getLogger("rookery.api")
 INTERNAL_ERROR_MESSAGE = "Something went wrong here, not with you. Try again later."
@@ -156,32 +158,9 @@ def convert_validation_error(error: msgspec.ValidationError, status: int = 400) 
     return ApiError(status, f"{describe_json_error(error)}.", "invalid_type", param or None)
 
 
+_ERRORS = read_text_table(Path(__file__).with_name("outcome_errors.txt"))
 OUTCOME_ERRORS: Mapping[str, tuple[int, str]] = {
-    Outcome.STORE_BUSY: (503, "The store is busy. Send it again in a moment."),
-    Outcome.DISK_FULL: (507, "The server's disk is full. Tell whoever runs it."),
-    Outcome.STORE_FAILS: (503, "The server cannot reach its store. Tell whoever runs it."),
-    Outcome.ARCHIVE_BUSY: (503, "The store is busy. Send it again in a moment."),
-    Outcome.UNREADABLE_ARCHIVE: (503, "The server cannot reach its store. Tell whoever runs it."),
-    Outcome.MODEL_UNREACHABLE: (502, "The model's server cannot be reached. Try again later."),
-    Outcome.MODEL_TIMED_OUT: (504, "The model did not answer in time. Try again later."),
-    Outcome.MODEL_REFUSED_KEY: (502, "The model's server refuses this server's key."),
-    Outcome.MODEL_NOT_FOUND: (502, "The model's server does not know the model."),
-    Outcome.MODEL_QUOTA: (503, "The model's server accepts no more requests now. Try again later."),
-    Outcome.MODEL_REFUSED: (502, "The model's server refused what it was asked."),
-    Outcome.MODEL_FAILED: (502, "The model's server failed. Try again later."),
-    Outcome.MODEL_BAD_ANSWER: (502, "The model's server sent a response that cannot be read."),
-    Outcome.MODEL_BROKE_OFF: (502, "The model broke off in mid-answer. Try again."),
-    Outcome.SPENDING_CAP: (503, "The spending limit for models on this server is reached."),
-    Outcome.NOT_RECORDED: (404, "This request was not recorded, so it cannot be answered offline."),
-    Outcome.TIMED_OUT: (
-        504,
-        "That took longer than this server allows. Ask for less, or try again.",
-    ),
-    Outcome.BUSY: (503, "Too many questions are being answered. Send it again in a moment."),
-    Outcome.NO_CALIBRATION: (
-        400,
-        "This model has no calibration, so it cannot decline by a probability.",
-    ),
+    outcome: (int(error[:3]), error[4:]) for outcome, error in _ERRORS.items()
 }
 """status and sentence by outcome of a failure; its own detail may reveal something about this
 machine"""
