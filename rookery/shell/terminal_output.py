@@ -273,11 +273,11 @@ def summarize_answer(episode: Episode, verdicts: Sequence[Verdict]) -> str:
     if failures := (split_remarks(episode)[0] if answer else episode).failures:
         by_model = any(each in MODEL_METHODS for each in (episode.by, failures[-1].what))
         noted = "noted" if by_model else "not read"
-        files = [each.what.rpartition("/")[2] for each in failures if each.what.startswith("/")]
-        names = [sanitize_text(name) for name in files[:MAX_FILES_NAMED]]
+        files = [f for f in failures if f.what[:1] == "/" and f.outcome not in OUTCOME_WORDS]
+        names = [sanitize_text(f.what.rpartition("/")[2]) for f in files[:MAX_FILES_NAMED]]
         hidden = len(files) - len(names)
         more = [f"and {format_count(hidden, 'other file')}"] if hidden else []
-        others = [each for each in failures if not each.what.startswith("/")]
+        others = [each for each in failures if each not in files]
         parts.append(f"{noted}: {', '.join([*names, *more, *format_failure_counts(others)])}")
     return " · ".join(parts)
 

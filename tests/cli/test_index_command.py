@@ -72,7 +72,7 @@ def test_what_was_left_out_is_told_with_an_answer_and_in_json(run: Run, docs: Pa
         in err
     )
     assert "1 copies of others (same.txt)" in err
-    assert out.startswith("Jays bury acorns in the moss.[1]\n\n[1] Jays bury")
+    assert out.startswith("Jays bury acorns in the moss.[1]\n\n[1] jays.txt · at the top")
     assert "[2]" not in out, "a copy supports nothing"
     said = json.loads(run("ask", "What do jays bury?", "--in", docs, "--json").out)
     assert said["counts"] == {"quotes": 1, "verified": 1}
