@@ -72,7 +72,7 @@ SIZE_LIMITS = {
     "models": (1_504, 7),
     "network": (1_303, 5),
     "pages": (8_396, 27),  # documents are read as their reader sees them; who wrote what in mails
-    "quotes": (3_189, 13),  # what answers is marked by its sentence, its unit or its cell
+    "quotes": (3_192, 13),  # what answers is marked by its sentence, its unit or its cell
     "server": (7_531, 20),  # what is searched is told, with its documents and what of them is not
     "shell": (2_593, 14),  # terminals get lines broken between words
 }

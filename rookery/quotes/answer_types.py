@@ -63,7 +63,8 @@ _WORD = re.compile(r"([^\s(\[{<«‹“„‘\"'*]\S*?)[)\]}>»›“”’\"'*.
 """what stands between white space, and in group 1 without the punctuation around it"""
 _SENTENCE_END = re.compile(r"[.;!?](?=\s)|\n")
 _CLAUSE_END = re.compile(r"[,;:.!?\n]")
-_UNIT = re.compile(r"[ \u00a0](%|[A-Z]{3}|[a-z]+)(?![\w-])")
+_UNIT = re.compile(r"[ \xa0](%|[A-Z]{3}|[a-z]+)(?![\w-])(?: (?!long|wide|high|deep|old)(\w+))?")
+_YEAR = re.compile(r"\b(?:in|since|until|from|before|after) ((?:1\d|20)\d\d)\b(?![,.]\d)", re.I)
 _PRICE_ASKED = re.compile(
     r"\bhow much\b|\bwhat\b.* (?:cost|price|fee|rent|fare|wage|pay|charge)s?\b", re.I
 )
@@ -133,6 +134,8 @@ def _find_answering_words(text: str, question: str, kind: str) -> list[tuple[int
     for start, end, terms in find_written_values(text):
         joined = joined[:start] + re.sub(r"\s", "_", text[start:end]) + joined[end:]
         dates.update(range(start, end) if "-" in terms[0] else ())
+    for year in _YEAR.finditer(text):
+        dates.update(range(*year.span(1)))
     words = [word.span(1) for word in _WORD.finditer(joined)]
     question_terms = set(split_terms(question))
     for match in patterns[kind].finditer(text):
@@ -142,8 +145,9 @@ def _find_answering_words(text: str, question: str, kind: str) -> list[tuple[int
         start, end = inside[0][0], inside[-1][1]
         is_counted = kind == "number" and text[start].isalpha() == match[0].isalpha()
         unit = _UNIT.match(text, end) if is_counted else None
-        if unit and not {unit[1], *split_terms(unit[1])} & (question_terms | QUESTION_WORDS):
-            end = unit.end()
+        # "33,000 pine seeds" has no unit where the question has "seeds".
+        if unit and not question_terms & {*split_terms(unit[1]), *split_terms(unit[2] or "")}:
+            end = unit.end(1) if unit[1] not in QUESTION_WORDS else end
         between = text[spans[-1][1] : start] if spans else ""
         if spans and (start < spans[-1][1] or (kind == "name" and between in (" ", " & "))):
             start = spans.pop()[0]
