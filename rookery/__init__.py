@@ -250,7 +250,8 @@ def _answer_with_places(
 
     episode = session.answer(_make_question(question, number))
     for quote in episode.answer.quotes if episode.answer else ():
-        if page := quote.__dict__.get("page"):
+        page = session.sources.archive.find_quoted(quote)
+        if page and page.digest == quote.digest:
             quote.__dict__["place"] = describe_location(page, quote.start)
     return episode
 

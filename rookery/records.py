@@ -189,7 +189,7 @@ class Page(Record, frozen=True):
         if not (is_word_edge(self.text, start) and is_word_edge(self.text, end)):
             raise ValueError(f"quote [{start}:{end}] cuts a word or a number of {self.url}")
         quote = Quote(self.url, self.title, self.digest, start, end, self.text[start:end])
-        quote.__dict__["page"] = self
+        quote.__dict__["from_page"] = True
         return quote
 
     def quote_whole_words(self, start: int, end: int) -> "Quote":
@@ -426,7 +426,7 @@ class Quote(Record, frozen=True, dict=True):
     def _format_source(self, escape: Callable[[str], str], link: Callable[[str], str]) -> str:
         words = f"“{escape(' '.join(self.text.split()))}”"
         place = escape(self.__dict__.get("place", ""))
-        checked = "" if "page" in self.__dict__ else "not checked: rookery.verify does it"
+        checked = "" if "from_page" in self.__dict__ else "not checked: rookery.verify does it"
         return " · ".join(filter(None, (words, escape(self.title), place, link(self.url), checked)))
 
 

@@ -60,7 +60,7 @@ PLAIN = {"Any", "msgspec", *dir(builtins)}
 # The ratchet: lines of code (no blank lines, comments, docstrings) and files of each package. Lower
 # a number when it falls; whoever raises one writes the reason beside it.
 SIZE_LIMITS = {
-    "(top)": (1_715, 10),  # Python prints where a quote stands; a stop waits until an import ends
+    "(top)": (1_716, 10),  # Python prints where a quote stands; a stop waits until an import ends
     "answers": (3_947, 18),  # what a newer source says; who wrote a mail; signs behind a forgery
     "browser": (1_475, 7),
     "cli": (3_160, 13),  # a server says how another browser comes in
